@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.peers.packages import heyoka_ode
 from benchmarks.peers.problems import Problem, problems
 
-from dalembert.native import Accuracy, Travelled
+from dalembert.native import Accuracy, Solved
 from dalembert.native.flow.integration import Integration
 from dalembert.native.flow.taylor import TaylorMethod
 from dalembert.systems.frame.run import along_constraints
@@ -34,7 +34,7 @@ def least(call: Callable[[], float]) -> float:
     return min(call() for _ in range(TURNS))
 
 
-def loops(integrated: Callable[[float], Travelled], tolerance: float, taylor: bool):
+def loops(integrated: Callable[[float], Solved], tolerance: float, taylor: bool):
     """The rows, and a call that returns the seconds that its loops of machine code took."""
     taken = [0.0]
     go_on, pays = Integration.go_on, TaylorMethod.pays
@@ -84,7 +84,7 @@ def measured(problem: Problem) -> dict[str, list[tuple[float, float]]]:
     n, times = len(problem.q0), problem.times if problem.samples > 1 else np.array([0.0, problem.time])
     start = proven_start(problem.system, problem.q0, problem.v0, times[0])
     assert start is not None
-    integrated = lambda tolerance: along_constraints(start, times, Accuracy(tolerance, 10**7))  # noqa: E731
+    integrated = lambda tolerance: along_constraints(start, times, Accuracy(tolerance, 10**7))[0]  # noqa: E731
     compared = lambda rows: rows[1:, :n] if problem.constraint is None else rows[-1:]  # noqa: E731
     truth = problem.exact(problem.times)[1:] if problem.exact else None
     if truth is None:

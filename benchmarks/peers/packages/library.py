@@ -14,7 +14,8 @@ from benchmarks.peers.problems import SAMPLES, Problem
 import dalembert as da
 from dalembert.discretize.composition import composition
 from dalembert.native import Accuracy
-from dalembert.systems.compiled.flow import reduced_flow
+from dalembert.systems.frame.run import along_constraints
+from dalembert.systems.initial.proven import proven_start
 
 MOST_BASE_STEPS = 2_000_000  # of a composition
 TOLERANCES = tuple(10.0**-k for k in range(3, 14))
@@ -85,11 +86,11 @@ def reference_call(problem: Problem, tolerance: float):
 def flow_only(problem: Problem, tolerance: float):
     """Its machine code, without the checks of the initial data around it."""
     n, times = len(problem.q0), reference_times(problem)
-    flow = reduced_flow(problem.system, n, problem.multipliers)
-    start, accuracy = np.concatenate([problem.q0, problem.v0]), Accuracy(tolerance, 10**7)
+    start, accuracy = proven_start(problem.system, problem.q0, problem.v0, times[0]), Accuracy(tolerance, 10**7)
+    assert start is not None
 
     def positions(found) -> np.ndarray:
-        rows = found.rows[1:]
+        rows = found[0].rows[1:]
         return rows[:, :n] if problem.constraint is None else rows[-1:]
 
-    return partial(flow.run, start, times, accuracy), positions
+    return partial(along_constraints, start, times, accuracy), positions
