@@ -105,9 +105,9 @@ def reference(
     says which it was. Its steps end where a choice in the equations (where, cond, abs, maximum, …) takes the other side.
     Constraints of order 1 that are linear or affine in v hold to rounding where the equation is integrated on D. Others of
     order 0 and 1 are in the equations for (a, λ) through their time derivatives alone. So in machine code (q, v) at the end
-    of every step, and at every time asked for, becomes the nearest point, in the metric of
-    the mass matrix, of φ(q) = 0, dφ/dt = 0, φ(q, v) = 0. A step for which none is found is too long. diffrax does not
-    project: with it they drift, and the drift is reported.
+    of every step, and at every time asked for, becomes the nearest point, in the metric of the mass matrix, of φ(q) = 0,
+    dφ/dt = 0, φ(q, v) = 0. A step for which none is found is too long. diffrax does not project: with it they drift, and
+    the drift is reported.
 
     Args:
         system: a System.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from dalembert.native.flow.coefficients import DENSE, ERROR_3, ERROR_5, NODES, STAGES, Row
 from dalembert.native.flow.step_loop import StepLoop
-from dalembert.native.llvm.builder import module
+from dalembert.native.llvm.builder import Code, module
 
 END = 12  # the stage at the end of a step, whose slope begins the next one
 COLUMNS = len(STAGES)
@@ -39,6 +39,22 @@ def loop() -> str:
     it had not ended.
     """
     return module(_Loop().text(), declared=())
+
+
+def weighted_sum(c: Code, row: Row, slope: Callable[[int], str]) -> str:
+    """Σ a_j k_j of one component. slope: j → k_j."""
+    total, *terms = [c.times(c.constant(a), slope(j)) for j, a in row.items()]
+    for term in terms:
+        total = c.plus(total, term)
+    return total
+
+
+def dense_terms(c: Code, h: str, change: str, slope: Callable[[int], str]) -> list[str]:
+    """The seven terms of the polynomial, of one component. change: of y in the step."""
+    first, last = (c.times(h, slope(i)) for i in (0, END))
+    bend = c.minus(change, first)
+    terms = [change, c.minus(first, change), c.minus(bend, c.minus(last, change))]
+    return [*terms, *(c.times(h, weighted_sum(c, row, slope)) for row in DENSE)]
 
 
 class _Loop(StepLoop):
@@ -145,13 +161,7 @@ class _Loop(StepLoop):
             c.store(c.plus(c.load(c.at("%y", l)), c.times(h, self._sum(row, l))), c.at(to, l))
 
     def _sum(self, row: Row, l: str) -> str:
-        """Σ a_j k_j of one component."""
-        c = self.c
-        terms = [c.times(c.constant(a), c.load(c.at(self.slopes[j], l))) for j, a in row.items()]
-        total = terms[0]
-        for term in terms[1:]:
-            total = c.plus(total, term)
-        return total
+        return weighted_sum(self.c, row, lambda j: self.c.load(self.c.at(self.slopes[j], l)))
 
     def _measured(self) -> None:
         """h |e₅|² / √(n (|e₅|² + |e₃|²/100)), in units of what is allowed; Hairer, Norsett, Wanner, II.10."""
@@ -217,10 +227,7 @@ class _Loop(StepLoop):
         h = c.load(self.h)
         with c.loop(0, self.n) as l:
             change = c.minus(c.load(c.at(self.new, l)), c.load(c.at("%y", l)))
-            first, last = (c.times(h, c.load(c.at(self.slopes[i], l))) for i in (0, END))
-            bend = c.minus(change, first)
-            terms = [change, c.minus(first, change), c.minus(bend, c.minus(last, change))]
-            terms += [c.times(h, self._sum(row, l)) for row in DENSE]
+            terms = dense_terms(c, h, change, lambda j, l=l: c.load(c.at(self.slopes[j], l)))
             for x, to in zip(terms, self.dense, strict=True):
                 c.store(x, c.at(to, l))
 

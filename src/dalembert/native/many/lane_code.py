@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dalembert.native.flow.coefficients import DENSE, ERROR_3, ERROR_5, NODES, STAGES
+from dalembert.native.flow.coefficients import ERROR_3, ERROR_5, NODES, STAGES
 from dalembert.native.flow.field_code import NEAR, ROUNDING, UPDATES
-from dalembert.native.flow.loop_code import COLUMNS, END, LARGEST, SAFETY, SHORTEST, SMALLEST
+from dalembert.native.flow.loop_code import COLUMNS, END, LARGEST, SAFETY, SHORTEST, SMALLEST, dense_terms
 from dalembert.native.flow.step_loop import TINY
 from dalembert.native.llvm.builder import module
 from dalembert.native.many.lane_vectors import FINISHED, FRESH, LEFT, ON, LaneVectors, wide_function
@@ -179,10 +179,7 @@ class _LaneLoop(LaneVectors):
         c, h = self.c, self._of("h")
         with c.loop(0, self.n) as l:
             change = c.minus(*(c.load(self._component(self.to[x], l)) for x in ("new", "y")))
-            first, last = (c.times(h, c.load(self._component(self.slopes[i], l))) for i in (0, END))
-            bend = c.minus(change, first)
-            terms = [change, c.minus(first, change), c.minus(bend, c.minus(last, change))]
-            terms += [c.times(h, self._sum(row, l)) for row in DENSE]
+            terms = dense_terms(c, h, change, lambda j, l=l: self._slope(j, l))
             for x, to in zip(terms, self.dense, strict=True):
                 c.store(x, self._component(to, l))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dalembert.native.assembly.function import GraphFunction
 from dalembert.native.flow.coefficients import DENSE, Row
-from dalembert.native.flow.loop_code import COLUMNS
+from dalembert.native.flow.loop_code import COLUMNS, weighted_sum
 from dalembert.native.graph.dependence import Dependence
 from dalembert.native.graph.simplify import gather_factors, share_reciprocals
 from dalembert.native.llvm.builder import Code, module
@@ -116,12 +116,10 @@ class LaneVectors(abc.ABC):
             c.store(c.plus(y, c.times(h, self._sum(row, l))), self._component(self.to["given"], l))
 
     def _sum(self, row: Row, l: str) -> str:
-        c = self.c
-        terms = [c.times(c.constant(a), c.load(self._component(self.slopes[j], l))) for j, a in row.items()]
-        total = terms[0]
-        for term in terms[1:]:
-            total = c.plus(total, term)
-        return total
+        return weighted_sum(self.c, row, lambda j: self._slope(j, l))
+
+    def _slope(self, j: int, l: str) -> str:
+        return self.c.load(self._component(self.slopes[j], l))
 
     def _size(self, base: str) -> str:
         """√(mean of (x / (tolerance (1 + |y|)))²)."""
