@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from dalembert.native.graph.graph import Graph, Unsupported
 from dalembert.native.graph.operations import NARROW
+from dalembert.tracing.evaluation.elementwise import PER_LOG_2
 
 Nodes = np.ndarray  # of int64: indices into a Graph, in the shape of the traced array
 TYPES = {np.dtype(name) for name in ("float64", "bool", "int64", *NARROW)}
@@ -131,6 +133,15 @@ def _logistic(g: Graph, params, x: Nodes) -> Nodes:
     return _reciprocal(g, elementwise(g, "add", np.asarray(g.one), growth))
 
 
+def _one_minus_square(g: Graph, params, x: Nodes) -> Nodes:
+    return elementwise(g, "mul", *(elementwise(g, op, np.asarray(g.one), x) for op in ("add", "sub")))
+
+
+def _polynomial(g: Graph, params, x: Nodes, *coefficients: Nodes) -> Nodes:
+    """Horner's rule, from the lowest coefficient."""
+    return functools.reduce(lambda y, c: elementwise(g, "add", elementwise(g, "mul", y, x), c), coefficients[::-1])
+
+
 def _pow(g: Graph, params, x: Nodes, exponent: Nodes) -> Nodes:
     return elementwise(g, "pow", x, _map(g, exponent, g.number))
 
@@ -167,6 +178,9 @@ ELEMENTWISE: dict[str, Callable[..., Nodes]] = {
     "agree": _plain("agree"),
     "square": lambda g, p, x: elementwise(g, "mul", x, x),
     "integer_pow": lambda g, p, x: _power(g, x, p["y"]),
+    "one_minus_square": _one_minus_square,
+    "polynomial": _polynomial,
+    "log2": lambda g, p, x: elementwise(g, "mul", elementwise(g, "log", x), np.asarray(g.constant(PER_LOG_2))),
     "rsqrt": lambda g, p, x: _reciprocal(g, elementwise(g, "sqrt", x)),
     "pow": _pow,
     "logistic": _logistic,

@@ -20,15 +20,13 @@ from dalembert.native.graph.dependence import reached
 from dalembert.native.graph.derivative import jacobian
 from dalembert.native.graph.graph import Graph, Unsupported
 from dalembert.native.graph.simplify import replaced
-from dalembert.native.trace.elementwise import ELEMENTWISE, Nodes, check_type, constants, narrowed
+from dalembert.native.trace.elementwise import ELEMENTWISE, Nodes, check_type, constants, elementwise, narrowed
 from dalembert.native.trace.indexing import STRUCTURE
 from dalembert.native.trace.linear_algebra import LINEAR, Samples, linear_solve
 from dalembert.native.trace.place import place_of, told
 from dalembert.tracing import reading
+from dalembert.tracing.evaluation.program import INNER, expanded, is_gaussian, scan_sizes
 
-INNER = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr",
-         "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr",
-         "remat": "jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr"}  # fmt: skip
 CUSTOM = frozenset(["stop_gradient", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"])
 SOLVING = frozenset(["custom_linear_solve", "lu", "triangular_solve", "cholesky"])
 LONGEST_LOOP = 10_000
@@ -122,6 +120,8 @@ class Tracer:
         for v in (*eqn.outvars, *eqn.invars):
             if hasattr(v.aval, "dtype"):
                 check_type(name, v.aval.dtype)
+        if is_gaussian(eqn):
+            return [elementwise(g, "exp", elementwise(g, "neg", elementwise(g, "mul", x[0], x[0])))]
         if name in CUSTOM:
             self.declared.update(i for a in x for i in a.ravel().tolist())
         if name in INNER:
@@ -218,8 +218,7 @@ def _while(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:
 
 def _scan(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:
     """A scan, unrolled."""
-    p = eqn.params
-    consts, carries = p["num_consts"], p["num_carry"]
+    p, (consts, carries) = eqn.params, scan_sizes(eqn.params)
     if p["length"] > LONGEST_LOOP:
         raise Unsupported("scan", f"more than {LONGEST_LOOP} turns")
     fixed, carry, columns = x[:consts], x[consts : consts + carries], x[consts + carries :]
@@ -291,6 +290,7 @@ _CONTROL: dict[str, Callable[[Tracer, Any, list[Nodes]], list[Nodes]]] = {
     "custom_linear_solve": _custom_linear_solve,
     "platform_index": _platform,
     "jacobian": _jacobian,
+    "call_hi_primitive": lambda tracer, eqn, x: tracer.closed(expanded(eqn), x),
     "optimization_barrier": lambda tracer, eqn, x: x,
 }
 
