@@ -184,7 +184,7 @@ def expanded(eqn: Any) -> Any:
 
 
 def scan_sizes(params: dict[str, Any]) -> tuple[int, int]:
-    """How many inputs of a scan are constants and how many are carried; newer versions of JAX have trees in place of numbers."""
+    """How many inputs of a scan are constants and how many are carried: numbers, or trees in newer versions of JAX."""
     if "ft_in" in params:
         consts, carry, _ = params["ft_in"].unpack()
         return len(consts), len(carry)
