@@ -17,7 +17,7 @@ from dalembert.native.chunks import FIRST, paced
 from dalembert.native.flow.step_loop import COUNTED, NUMBERS, REACHED, TOO_MANY
 from dalembert.native.llvm.jit import Loaded
 
-BEGINNING = {"most": 0, "clipped": 0, "steps": 0, "saved": 1, "refused": 0}
+BEGINNING = {"most": 0, "clipped": 0, "steps": 0, "saved": 1, "refused": 0, "positions": 0}
 SHARE = 0.1  # of the whole, as if it had been the step before: it limits the first
 
 
@@ -71,7 +71,7 @@ class Integration(NamedTuple):
         """The beginning: y at times[0]."""
         rows = np.empty((len(times), len(y)))
         rows[0] = y
-        numbers = NUMBERS.pack(t=times[0], h=SHARE * (times[-1] - times[0]), tolerance=accuracy.tolerance)
+        numbers = NUMBERS.pack(t=times[0], h=SHARE * (times[-1] - times[0]), tolerance=accuracy.tolerance, first=1, rest=1)
         counts = COUNTED.pack(size=len(y), times=len(times), **BEGINNING)
         return cls(numbers, counts, times, rows[0].copy(), rows, accuracy.steps)
 
@@ -83,7 +83,7 @@ class Integration(NamedTuple):
         rows[:, 0] = y
         wide = lambda x: np.broadcast_to(x, number)  # noqa: E731
         first, share = times[:, 0], SHARE * (times[:, -1] - times[:, 0])
-        numbers = NUMBERS.pack(t=wide(first), h=wide(share), tolerance=wide(tolerance))
+        numbers = NUMBERS.pack(t=wide(first), h=wide(share), tolerance=wide(tolerance), first=wide(1), rest=wide(1))
         sizes = {"size": y.shape[1], "times": length} | BEGINNING
         counts = COUNTED.pack(**{name: wide(x) for name, x in sizes.items()})
         return cls(numbers, counts, times, rows[:, 0].copy(), rows, steps)
@@ -92,6 +92,18 @@ class Integration(NamedTuple):
         """Of many: views."""
         times = self.times[i if len(self.times) > 1 else 0]
         return Integration(self.numbers[i], self.counts[i], times, self.y[i], self.rows[i], self.most)
+
+    def measure(self, rates: np.ndarray, positions: int) -> None:
+        """Note the typical sizes of a motion: |y| + T|ẏ| over the whole time T, and 1 where that is more or nothing moves.
+
+        Errors are relative to those of a small motion, and absolute otherwise. rates: ẏ at the beginning.
+        """
+        time = self.times[-1] - self.t[0]
+        reach = np.abs(self.y) + time * np.abs(rates)
+        rest = np.max(reach[positions:], initial=0.0)
+        for name, size in (("first", np.max(reach[:positions], initial=0.0) or time * rest), ("rest", rest)):
+            self.numbers[NUMBERS.offset(name)] = size if 0.0 < size < 1.0 else 1.0
+        self.counts[COUNTED.offset("positions")] = positions
 
     @property
     def t(self) -> np.ndarray:

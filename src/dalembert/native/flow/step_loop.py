@@ -10,8 +10,9 @@ from dalembert.native.llvm.packing import Packing
 REACHED, TOO_MANY, TOO_SMALL, WATCHED, NO_SERIES = range(5)
 TINY = 4.0 * 2.0**-52  # of t: a step that is not longer does not move it
 
-NUMBERS = Packing.scalars("t", "h", "tolerance")
-COUNTED = Packing.words("size", "times", "most", "clipped", "steps", "saved", "refused")
+# first, rest: typical sizes of the first so many components, `positions`, and of the others.
+NUMBERS = Packing.scalars("t", "h", "tolerance", "first", "rest")
+COUNTED = Packing.words("size", "times", "most", "clipped", "steps", "saved", "refused", "positions")
 
 
 class StepLoop(abc.ABC):
@@ -32,6 +33,8 @@ class StepLoop(abc.ABC):
         self.steps, self.saved, self.most, self.refused = (
             c.at("%counts", COUNTED.fields[name].offset) for name in ("steps", "saved", "most", "refused")
         )
+        self.positions = c.load(c.at("%counts", COUNTED.fields["positions"].offset), "i64")
+        self.sizes = [c.load(c.at("%numbers", NUMBERS.fields[name].offset)) for name in ("first", "rest")]
         self.end = c.slot("end")
 
     @abc.abstractmethod
@@ -74,6 +77,11 @@ class StepLoop(abc.ABC):
         c.fork(c.let(f"or i1 {enough}, {beyond}"), long, "too_small", True)
         c.label(long)
         return h, beyond
+
+    def _typical(self, l: str) -> str:
+        """The size of a component below which its error is absolute."""
+        first = self.c.let(f"icmp slt i64 {l}, {self.positions}")
+        return self.c.let(f"select i1 {first}, double {self.sizes[0]}, double {self.sizes[1]}")
 
     def _field(self, out: str, t: str, y: str, otherwise: str, field: str = "%field", told: str = "%told") -> None:
         """out ← f(t, y); to the label `otherwise` where it has no value."""

@@ -16,12 +16,12 @@ from dalembert.native.llvm.packing import Packing
 
 ON, FRESH, FINISHED, LEFT = range(4)  # what a lane is; LEFT: another code has to look at it
 # A number for each lane; saved: rows, as a number; due: the time of the next row.
-EACH = ("state", "t", "h", "last", "due", "tolerance", "clock", "refused", "steps", "saved")
+EACH = ("state", "t", "h", "last", "due", "tolerance", "clock", "refused", "steps", "saved", "first", "rest")
 # What the loop is told; arrays and the field by address. rows, times: of each lane.
 # onto: 0, or the update of a projection onto constraints, as `compile_projection` has it.
-LANES = Packing.words("size", "most", "budget", "length", "field", "each", "y", "new", "slopes", "dense", "given", "result",
-                      "onto", "onto_given", "onto_result", "rows", "times")  # fmt: skip
-NUMBERS = ("size", "most", "budget", "length")
+LANES = Packing.words("size", "positions", "most", "budget", "length", "field", "each", "y", "new", "slopes", "dense",
+                      "given", "result", "onto", "onto_given", "onto_result", "rows", "times")  # fmt: skip
+NUMBERS = ("size", "positions", "most", "budget", "length")
 
 
 def lane_field(made: GraphFunction, width: int) -> str:
@@ -64,7 +64,7 @@ class LaneVectors(abc.ABC):
         c = self.c = Code(width)
         self.w = width
         word = {name: c.load(c.at("%told", field.offset), "i64") for name, field in LANES.fields.items()}
-        self.n, self.most, self.budget, self.length = (word[name] for name in NUMBERS)
+        self.n, self.positions, self.most, self.budget, self.length = (word[name] for name in NUMBERS)
         self.to = {name: c.let(f"inttoptr i64 {x} to ptr") for name, x in word.items() if name not in NUMBERS}
         self.each = {name: c.at(self.to["each"], i * width) for i, name in enumerate(EACH)}
         self.slopes = [self._column("slopes", i) for i in range(COLUMNS)]
@@ -122,14 +122,20 @@ class LaneVectors(abc.ABC):
         return self.c.load(self._component(self.slopes[j], l))
 
     def _size(self, base: str) -> str:
-        """√(mean of (x / (tolerance (1 + |y|)))²)."""
-        c, total, tolerance = self.c, self.c.slot("total"), self._of("tolerance")
+        """√(mean of (x / (tolerance (s + |y|)))²), s the typical size."""
+        c, total = self.c, self.c.slot("total")
         c.store(c.constant(0.0), total)
         with c.loop(0, self.n) as l:
-            allowed = c.plus(tolerance, c.times(tolerance, c.absolute(c.load(self._component(self.to["y"], l)))))
+            allowed = self._allowed(l, c.absolute(c.load(self._component(self.to["y"], l))))
             part = self._over(c.load(self._component(base, l)), allowed)
             c.store(c.plus(c.load(total), c.times(part, part)), total)
         return c.intrinsic("sqrt", self._over(c.load(total), self._number(self.n)))
+
+    def _allowed(self, l: str, size: str) -> str:
+        c, tolerance = self.c, self._of("tolerance")
+        first = c.let(f"icmp slt i64 {l}, {self.positions}")
+        typical = c.let(f"select i1 {first}, {c.real} {self._of('first')}, {c.real} {self._of('rest')}")
+        return c.plus(c.times(tolerance, typical), c.times(tolerance, size))
 
     def _number(self, whole: str) -> str:
         return self.c.splat(self.c.let(f"sitofp i64 {whole} to double"))

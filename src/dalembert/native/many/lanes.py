@@ -12,7 +12,7 @@ import numpy as np
 from dalembert.interrupts import leave_if_wanted
 from dalembert.native.assembly.function import GraphFunction
 from dalembert.native.flow.integration import Integration
-from dalembert.native.flow.step_loop import COUNTED
+from dalembert.native.flow.step_loop import COUNTED, NUMBERS
 from dalembert.native.llvm.cache import Cache
 from dalembert.native.llvm.jit import Loaded, lanes_of_processor
 from dalembert.native.llvm.packing import Held
@@ -25,11 +25,12 @@ LINE = 8  # numbers of a line of the cache, at which arrays begin
 
 @dataclasses.dataclass(frozen=True)
 class LaneMethod:
-    """The method of order 8 in lanes for ẏ = f(y, t, *given), and whether f holds there. onto: constraints, if it is kept on
-    any."""
+    """The method of order 8 in lanes for ẏ = f(y, t, *given), and whether f holds there. positions: its first components;
+    onto: constraints, if it is kept on any."""
 
     made: GraphFunction
     cache: Cache
+    positions: int
     onto: GraphFunction | None = None
 
     @functools.cached_property
@@ -68,7 +69,13 @@ class LaneRuns:
         parts["result"][-w:] = 1.0  # it holds, if it does not say
         self._rows, self._times = np.zeros(w, np.int64), np.zeros(w, np.int64)
         addresses = {name: held.array(x) for name, x in (parts | {"rows": self._rows, "times": self._times}).items()}
-        numbers = {"size": size, "most": at.most, "budget": BUDGET, "length": at.times.shape[1]}
+        numbers = {
+            "size": size,
+            "positions": method.positions,
+            "most": at.most,
+            "budget": BUDGET,
+            "length": at.times.shape[1],
+        }
         onto = method.projection.address("evaluate") if method.projection else 0
         self._told = held.array(LANES.pack(**numbers, **addresses, field=method.field.address("evaluate"), onto=onto))
 
@@ -110,7 +117,8 @@ class LaneRuns:
         for place in self._given:
             place[first : first + len(given), lane] = given
         self._rows[lane], self._times[lane] = (x.__array_interface__["data"][0] for x in (at.rows, at.times))
-        self._each[:, lane] = [FRESH, at.times[0], 0.0, at.times[-1], at.times[1], tolerance, clocks, 0.0, 0.0, 1.0]
+        self._each[:, lane] = [FRESH, at.times[0], 0.0, at.times[-1], at.times[1], tolerance, clocks, 0.0, 0.0, 1.0,
+                               *(at.numbers[NUMBERS.offset(name)] for name in ("first", "rest"))]  # fmt: skip
 
 
 def _aligned(length: int) -> np.ndarray:
