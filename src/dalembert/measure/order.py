@@ -190,7 +190,7 @@ def order(
 
 
 class _Truth:
-    """(q, v, λ) at any time of any of the paths, and an estimate of the error of each. tolerance: an array, of one program."""
+    """(q, v, λ) at any time of any of the paths, and an estimate of the error of each. tolerance: an array."""
 
     def __init__(self, system: System, q0, v0, t0: float, paths, *, exact: Exact | None, tolerance: Any):
         found = [np.asarray(x) for p in paths for x in (p.t, p.t_velocity, p.t_multipliers)]
