@@ -241,7 +241,7 @@ class FlowArrays:
         return self._told["project"]
 
     def _tell(self, name: str) -> int:
-        own, equations = self._shared, self._flow.equations
+        own, equations = dict(self._shared), self._flow.equations
         code: CompiledFunction = getattr(self._flow, name)
         if name == "field":
             own = own | {"factor": bits(self.clock)}
