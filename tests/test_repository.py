@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -193,3 +195,24 @@ def test_the_package_states_no_other_version():
         if any(getattr(target, "id", "") == "__version__" for target in node.targets)
     ]
     assert literals in ([], [project()["version"]])
+
+
+@pytest.mark.parametrize(
+    ("environment", "reason"),
+    [
+        ({"NEWEST_PYTHON": "no-python"}, "none of no-python makes environments"),
+        ({"PIP_NO_INDEX": "1"}, "no package registry"),
+    ],
+)
+def test_the_newest_versions_say_why_they_were_skipped(environment, reason, tmp_path):
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "NEWEST_"))}
+    plain |= {"PIP_CONFIG_FILE": os.devnull, "NEWEST_PYTHON": sys.executable} | environment
+    found = subprocess.run(
+        [ROOT / ".ci" / "newest", tmp_path / "newest", "1"],
+        env=plain,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert found.stdout.startswith(f"newest: skipped: {reason}")
