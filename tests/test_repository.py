@@ -198,7 +198,8 @@ def test_the_package_states_no_other_version():
 
 # A Python whose environments hold one that always fails, as pip does where it reaches no registry.
 OFFLINE = """#!/bin/sh
-if [ "$2" = venv ]; then mkdir -p "$3/bin" && printf '#!/bin/sh\\nexit 1\\n' > "$3/bin/python" && chmod +x "$3/bin/python"; fi
+[ "$2" = venv ] || exit 0
+mkdir -p "$3/bin" && printf '#!/bin/sh\\nexit 1\\n' > "$3/bin/python" && chmod +x "$3/bin/python"
 """
 
 
