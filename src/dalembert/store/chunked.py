@@ -183,9 +183,7 @@ def metadata(place: File) -> dict[str, Any]:
             found = json.loads(stream.read())
     except (FileNotFoundError, NotADirectoryError):
         raise FileError(place, "is not the store of a run: it has no zarr.json") from None
-    except FileError:
-        raise
-    except (ValueError, RecursionError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FileError(place, "is damaged: its zarr.json cannot be read") from error
     if not isinstance(found, dict) or found.get("zarr_format") != 3:
         raise FileError(place, "is not a Zarr store of version 3")

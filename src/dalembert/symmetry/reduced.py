@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 from typing import Any, NamedTuple
 
@@ -24,7 +23,7 @@ from dalembert.systems import System
 from dalembert.tracing import seldom
 
 SAME = 1e-7  # of the longest step: by how much stages may miss the next state
-TURNS = 7  # of Newton's method for a step of the group, which begins at 0
+TURNS, NEAR = 7, 1e-12  # of Newton's method for a step of the group, which begins at 0; what it leaves
 
 
 class FullMotion(NamedTuple):
@@ -190,28 +189,23 @@ def scheme_of(path: Path, scheme: Scheme | None) -> Scheme:
     return own_scheme(scheme)
 
 
-def _stages(system: System, scheme: Scheme, path: Path) -> tuple[Array, Array, Array, Array]:
+def _stages(system: System, scheme: Scheme, path: Path) -> tuple[Array, ...]:
     """(x, w, t) at the beginning of every stage of the steps and at the end of the last, and the lengths of the stages."""
-    x, w, t, rows = path.q[:-1], path.v[:-1], path.t[:-1], []
-    base, lengths = dataclasses.replace(scheme, order=2), jnp.asarray(scheme.weights) * path.h
-    for h in lengths if scheme.order > 2 else ():
-        rows.append((x, w, t))
-        ends = jax.vmap(functools.partial(_stage, system, base, h))(x, w, t)
-        x, w, t = ends.q[:, 1], ends.v[:, 1], t + h
-    if not rows:
-        return path.q, path.v, path.t, jnp.diff(path.t)
+    known, lengths = (path.q, path.v, path.t), jnp.asarray(scheme.weights) * path.h
+    if scheme.order == 2:
+        return (*known, jnp.diff(path.t))
+    base, now, rows = dataclasses.replace(scheme, order=2), [x[:-1] for x in known], []
+    stage = jax.vmap(lambda h, x, w, t: simulate(system, x, w, h=h, steps=1, scheme=base, t0=t), (None, 0, 0, 0))
+    for h in lengths:
+        rows.append(now)
+        ends = stage(h, *now)
+        now = [ends.q[:, 1], ends.v[:, 1], now[2] + h]
     rounding, step = 1e-12 * jnp.max(jnp.abs(path.q), axis=0), jnp.max(jnp.abs(jnp.diff(path.q, axis=0)), axis=0)
-    if not bool(jnp.all(jnp.abs(x - path.q[1:]) <= rounding + SAME * step)):
-        raise ValueError(
-            "path: the stages of this scheme do not lead from each state to the next; give the scheme of the run"
-        )
-    every = (jnp.stack(one, axis=1).reshape(len(x) * len(rows), *one[0].shape[1:]) for one in zip(*rows, strict=True))
-    x, w, t = (jnp.concatenate([one, last[-1:]]) for one, last in zip(every, (path.q, path.v, path.t), strict=True))
-    return x, w, t, jnp.tile(lengths, len(path.q) - 1)
-
-
-def _stage(system: System, scheme: Scheme, h, x, w, t) -> Path:
-    return simulate(system, x, w, h=h, steps=1, scheme=scheme, t0=t)
+    if not bool(jnp.all(jnp.abs(now[0] - path.q[1:]) <= rounding + SAME * step)):
+        raise ValueError("path: its states are no steps of this scheme and system; give the scheme of the run")
+    stacked = (jnp.stack(one, axis=1).reshape(-1, *one[0].shape[1:]) for one in zip(*rows, strict=True))
+    every = (jnp.concatenate([one, last[-1:]]) for one, last in zip(stacked, known, strict=True))
+    return (*every, jnp.tile(lengths, len(path.q) - 1))
 
 
 @seldom
@@ -258,6 +252,7 @@ def _carried(speed, x, w, t, h, rest):
 
         corrected = lambda _, d: d - jnp.linalg.solve(jax.jacfwd(missed)(d), missed(d))  # noqa: E731
         d = jax.lax.fori_loop(0, TURNS, corrected, jnp.zeros_like(g))
+        d = jnp.where(jnp.all(jnp.abs(missed(d)) <= NEAR * (1.0 + jnp.abs(d))), d, jnp.nan)
         return g + d, d
 
     ends = ((x[:-1], w[:-1], t[:-1]), (middle, rate, t[:-1] + 0.5 * h), (x[1:], w[1:], t[1:]))

@@ -69,13 +69,8 @@ class LaneRuns:
         parts["result"][-w:] = 1.0  # it holds, if it does not say
         self._rows, self._times = np.zeros(w, np.int64), np.zeros(w, np.int64)
         addresses = {name: held.array(x) for name, x in (parts | {"rows": self._rows, "times": self._times}).items()}
-        numbers = {
-            "size": size,
-            "positions": method.positions,
-            "most": at.most,
-            "budget": BUDGET,
-            "length": at.times.shape[1],
-        }
+        numbers = {"size": size, "positions": method.positions, "most": at.most, "budget": BUDGET,
+                   "length": at.times.shape[1]}  # fmt: skip
         onto = method.projection.address("evaluate") if method.projection else 0
         self._told = held.array(LANES.pack(**numbers, **addresses, field=method.field.address("evaluate"), onto=onto))
 

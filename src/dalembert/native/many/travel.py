@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -84,20 +84,14 @@ def _in_lanes(
     flow: CompiledFlow, method: LaneMethod, runs: FlowRuns, at: Integration, reached: np.ndarray, threads: int
 ) -> list[int]:
     """Which are left."""
-    places = itertools.count()
+    places, first = itertools.count(), _Worker(flow, runs)
+    for i, one in enumerate(map(at.one, range(len(reached)))):
+        one.measure(flow.along(one.y[None], one.t, first.arrays(i))[0][0], flow.positions)
 
     def work(_: int) -> list[int]:
         worker = _Worker(flow, runs)
         whole = lambda i: _brought(flow, worker.arrays(i), at.one(i))  # noqa: E731
-
-        def measured() -> Iterator[int]:
-            for i in places:
-                if i < len(reached):
-                    one = at.one(i)
-                    one.measure(flow.along(one.y[None], one.t, worker.arrays(i))[0][0], flow.positions)
-                yield i
-
-        return LaneRuns(method, at, runs.given, runs.tolerance, runs.clocks).go_on(measured(), reached, whole)
+        return LaneRuns(method, at, runs.given, runs.tolerance, runs.clocks).go_on(places, reached, whole)
 
     threads = min(threads, -(-len(reached) // method.width))
     return [i for left in on_threads(work, range(threads), threads) for i in left]

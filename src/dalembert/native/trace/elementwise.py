@@ -133,10 +133,6 @@ def _logistic(g: Graph, params, x: Nodes) -> Nodes:
     return _reciprocal(g, elementwise(g, "add", np.asarray(g.one), growth))
 
 
-def _one_minus_square(g: Graph, params, x: Nodes) -> Nodes:
-    return elementwise(g, "mul", *(elementwise(g, op, np.asarray(g.one), x) for op in ("add", "sub")))
-
-
 def _polynomial(g: Graph, params, x: Nodes, *coefficients: Nodes) -> Nodes:
     """Horner's rule, from the lowest coefficient."""
     return functools.reduce(lambda y, c: elementwise(g, "add", elementwise(g, "mul", y, x), c), coefficients[::-1])
@@ -178,7 +174,9 @@ ELEMENTWISE: dict[str, Callable[..., Nodes]] = {
     "agree": _plain("agree"),
     "square": lambda g, p, x: elementwise(g, "mul", x, x),
     "integer_pow": lambda g, p, x: _power(g, x, p["y"]),
-    "one_minus_square": _one_minus_square,
+    "one_minus_square": lambda g, p, x: elementwise(
+        g, "mul", *(elementwise(g, f, np.asarray(g.one), x) for f in ("add", "sub"))
+    ),
     "polynomial": _polynomial,
     "log2": lambda g, p, x: elementwise(g, "mul", elementwise(g, "log", x), np.asarray(g.constant(PER_LOG_2))),
     "rsqrt": lambda g, p, x: _reciprocal(g, elementwise(g, "sqrt", x)),

@@ -25,7 +25,7 @@ from dalembert.native.trace.indexing import STRUCTURE
 from dalembert.native.trace.linear_algebra import LINEAR, Samples, linear_solve
 from dalembert.native.trace.place import place_of, told
 from dalembert.tracing import reading
-from dalembert.tracing.evaluation.program import INNER, expanded, is_gaussian, scan_sizes
+from dalembert.tracing.evaluation.program import INNER, is_gaussian, needed, scan_sizes
 
 CUSTOM = frozenset(["stop_gradient", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"])
 SOLVING = frozenset(["custom_linear_solve", "lu", "triangular_solve", "cholesky"])
@@ -92,8 +92,8 @@ class Tracer:
         values.update(zip(jaxpr.constvars, (self.lift(c) for c in consts), strict=True))
         values.update(zip(jaxpr.invars, args, strict=True))
         if id(jaxpr) not in self._read:
-            needed = [(eqn, [a if k in _used(eqn) else None for k, a in enumerate(eqn.invars)]) for eqn in _needed(jaxpr)]
-            self._read[id(jaxpr)] = jaxpr, needed
+            operands = lambda eqn: [a if k in _used(eqn) else None for k, a in enumerate(eqn.invars)]  # noqa: E731
+            self._read[id(jaxpr)] = jaxpr, [(eqn, operands(eqn)) for eqn in needed(jaxpr, _used)]
         for eqn, used in self._read[id(jaxpr)][1]:
             outputs = self._translated(eqn, [None if a is None else read(a) for a in used])
             values.update(zip(eqn.outvars, outputs, strict=True))
@@ -145,16 +145,6 @@ def _used(eqn) -> range | list[int]:
     lengths = eqn.params["const_lengths"]
     before = sum(lengths)
     return [*range(lengths.matvec), *range(before, len(eqn.invars))]
-
-
-def _needed(jaxpr) -> list:
-    """The equations the outputs depend on, in order."""
-    wanted, kept = {v for v in jaxpr.outvars if not isinstance(v, Literal)}, []
-    for eqn in reversed(jaxpr.eqns):
-        if any(v in wanted for v in eqn.outvars):
-            kept.append(eqn)
-            wanted |= {eqn.invars[k] for k in _used(eqn) if not isinstance(eqn.invars[k], Literal)}
-    return kept[::-1]
 
 
 def _mentions(jaxpr, names: frozenset[str]) -> bool:
@@ -290,7 +280,6 @@ _CONTROL: dict[str, Callable[[Tracer, Any, list[Nodes]], list[Nodes]]] = {
     "custom_linear_solve": _custom_linear_solve,
     "platform_index": _platform,
     "jacobian": _jacobian,
-    "call_hi_primitive": lambda tracer, eqn, x: tracer.closed(expanded(eqn), x),
     "optimization_barrier": lambda tracer, eqn, x: x,
 }
 

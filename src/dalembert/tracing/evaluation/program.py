@@ -69,7 +69,7 @@ class _Programs:
         given = [put(None) for _ in jaxpr.invars]
         places.update(zip(jaxpr.invars, given, strict=True))
         steps = []
-        for eqn in _needed(jaxpr):
+        for eqn in needed(jaxpr):
             inputs = [place(a) for a in eqn.invars]
             outputs = [put(None) for _ in eqn.outvars]
             places.update(zip(eqn.outvars, outputs, strict=True))
@@ -109,13 +109,17 @@ class _Programs:
         return _by_jax(eqn) if function is None else function
 
 
-def _needed(jaxpr: Any) -> list:
-    """The equations the outputs depend on, in order."""
+def _all(eqn: Any) -> range:
+    return range(len(eqn.invars))
+
+
+def needed(jaxpr: Any, used: Callable[[Any], Any] = _all) -> list:
+    """The equations the outputs depend on, in order. used: which operands of an equation matter."""
     wanted, kept = {v for v in jaxpr.outvars if not isinstance(v, Literal)}, []
     for eqn in reversed(jaxpr.eqns):
         if any(v in wanted for v in eqn.outvars):
             kept.append(eqn)
-            wanted.update(a for a in eqn.invars if not isinstance(a, Literal))
+            wanted |= {eqn.invars[k] for k in used(eqn) if not isinstance(eqn.invars[k], Literal)}
     return kept[::-1]
 
 
@@ -174,13 +178,6 @@ def is_gaussian(eqn: Any) -> bool:
     jaxpr = eqn.params["call_jaxpr"]
     where = str(getattr(jaxpr, "jaxpr", jaxpr).debug_info.func_src_info).replace("\\", "/")
     return where.startswith("exp_neg_sq at ") and "/jax/_src/lax/erf.py" in where
-
-
-def expanded(eqn: Any) -> Any:
-    """The jaxpr of an operation of newer versions of JAX that says itself of what it consists."""
-    this = eqn.params["_prim"]
-    spelled = jax.make_jaxpr(lambda *flat: this.expand(*jax.tree.unflatten(this.in_tree, flat)))
-    return spelled(*(v.aval for v in eqn.invars))
 
 
 def scan_sizes(params: dict[str, Any]) -> tuple[int, int]:
