@@ -272,7 +272,7 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
     plain = translated(functions.field, *examples) if unknowns is None else plain
     codes = FlowCodes(*(cache.load(text, plain=True) for text in (field(), loop())))
     series = None if plain is None else taylor_method(plain, cache)
-    lanes = None if plain is None or watch else LaneMethod(plain, cache, functions.positions)
+    lanes = None if plain is None or watch else LaneMethod(plain, cache)
     return CompiledFlow(np.size(y), *code, watch, equations, codes, series, lanes, functions.positions)
 
 

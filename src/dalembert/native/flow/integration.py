@@ -17,7 +17,7 @@ from dalembert.native.chunks import FIRST, paced
 from dalembert.native.flow.step_loop import COUNTED, NUMBERS, REACHED, TOO_MANY
 from dalembert.native.llvm.jit import Loaded
 
-BEGINNING = {"most": 0, "clipped": 0, "steps": 0, "saved": 1, "refused": 0, "positions": 0}
+BEGINNING = {"most": 0, "clipped": 0, "steps": 0, "saved": 1, "refused": 0}
 SHARE = 0.1  # of the whole, as if it had been the step before: it limits the first
 
 
@@ -57,7 +57,8 @@ class Travelled(NamedTuple):
 
 
 class Integration(NamedTuple):
-    """The state of an integration, which any method can go on from. most: steps."""
+    """The state of an integration, which any method can go on from. y: with the typical sizes of its components behind it.
+    most: steps."""
 
     numbers: np.ndarray
     counts: np.ndarray
@@ -71,9 +72,9 @@ class Integration(NamedTuple):
         """The beginning: y at times[0]."""
         rows = np.empty((len(times), len(y)))
         rows[0] = y
-        numbers = NUMBERS.pack(t=times[0], h=SHARE * (times[-1] - times[0]), tolerance=accuracy.tolerance, first=1, rest=1)
+        numbers = NUMBERS.pack(t=times[0], h=SHARE * (times[-1] - times[0]), tolerance=accuracy.tolerance)
         counts = COUNTED.pack(size=len(y), times=len(times), **BEGINNING)
-        return cls(numbers, counts, times, rows[0].copy(), rows, accuracy.steps)
+        return cls(numbers, counts, times, np.concatenate([rows[0], np.ones(len(y))]), rows, accuracy.steps)
 
     @classmethod
     def many(cls, y: np.ndarray, times: np.ndarray, tolerance: np.ndarray, steps: int) -> Integration:
@@ -83,10 +84,10 @@ class Integration(NamedTuple):
         rows[:, 0] = y
         wide = lambda x: np.broadcast_to(x, number)  # noqa: E731
         first, share = times[:, 0], SHARE * (times[:, -1] - times[:, 0])
-        numbers = NUMBERS.pack(t=wide(first), h=wide(share), tolerance=wide(tolerance), first=wide(1), rest=wide(1))
+        numbers = NUMBERS.pack(t=wide(first), h=wide(share), tolerance=wide(tolerance))
         sizes = {"size": y.shape[1], "times": length} | BEGINNING
         counts = COUNTED.pack(**{name: wide(x) for name, x in sizes.items()})
-        return cls(numbers, counts, times, rows[:, 0].copy(), rows, steps)
+        return cls(numbers, counts, times, np.concatenate([rows[:, 0], np.ones(y.shape)], axis=1), rows, steps)
 
     def one(self, i: int) -> Integration:
         """Of many: views."""
@@ -98,12 +99,12 @@ class Integration(NamedTuple):
 
         Errors are relative to those of a small motion, and absolute otherwise. rates: ẏ at the beginning.
         """
+        y, sizes = np.split(self.y, 2)
         time = self.times[-1] - self.t[0]
-        reach = np.abs(self.y) + time * np.abs(rates)
+        reach = np.abs(y) + time * np.abs(rates)
         rest = np.max(reach[positions:], initial=0.0)
-        for name, size in (("first", np.max(reach[:positions], initial=0.0) or time * rest), ("rest", rest)):
-            self.numbers[NUMBERS.offset(name)] = size if 0.0 < size < 1.0 else 1.0
-        self.counts[COUNTED.offset("positions")] = positions
+        sizes[:positions], sizes[positions:] = np.max(reach[:positions], initial=0.0) or time * rest, rest
+        sizes[~((sizes > 0.0) & (sizes < 1.0))] = 1.0
 
     @property
     def t(self) -> np.ndarray:

@@ -10,15 +10,14 @@ from dalembert.native.llvm.packing import Packing
 REACHED, TOO_MANY, TOO_SMALL, WATCHED, NO_SERIES = range(5)
 TINY = 4.0 * 2.0**-52  # of t: a step that is not longer does not move it
 
-# first, rest: typical sizes of the first so many components, `positions`, and of the others.
-NUMBERS = Packing.scalars("t", "h", "tolerance", "first", "rest")
-COUNTED = Packing.words("size", "times", "most", "clipped", "steps", "saved", "refused", "positions")
+NUMBERS = Packing.scalars("t", "h", "tolerance")
+COUNTED = Packing.words("size", "times", "most", "clipped", "steps", "saved", "refused")
 
 
 class StepLoop(abc.ABC):
     """Writes a function of (…, watch, watch_told, project, project_told, numbers, counts, times, y, rows, …); numbers and
-    counts as `NUMBERS` and `COUNTED` lay out. Its labels are "step", at which a step begins, and those of `_returns`. Slot:
-    the end of the step."""
+    counts as `NUMBERS` and `COUNTED` lay out, and behind y its typical sizes. Its labels are "step", at which a step begins,
+    and those of `_returns`. Slot: the end of the step."""
 
     new: str  # where the y at the end of a step stands
     shorter: str  # the label of a step that begins again, and shorter
@@ -33,8 +32,6 @@ class StepLoop(abc.ABC):
         self.steps, self.saved, self.most, self.refused = (
             c.at("%counts", COUNTED.fields[name].offset) for name in ("steps", "saved", "most", "refused")
         )
-        self.positions = c.load(c.at("%counts", COUNTED.fields["positions"].offset), "i64")
-        self.sizes = [c.load(c.at("%numbers", NUMBERS.fields[name].offset)) for name in ("first", "rest")]
         self.end = c.slot("end")
 
     @abc.abstractmethod
@@ -79,9 +76,8 @@ class StepLoop(abc.ABC):
         return h, beyond
 
     def _typical(self, l: str) -> str:
-        """The size of a component below which its error is absolute."""
-        first = self.c.let(f"icmp slt i64 {l}, {self.positions}")
-        return self.c.let(f"select i1 {first}, double {self.sizes[0]}, double {self.sizes[1]}")
+        """The size of a component below which its error is absolute; it stands behind y."""
+        return self.c.load(self.c.at("%y", self.c.let(f"add i64 {l}, {self.n}")))
 
     def _field(self, out: str, t: str, y: str, otherwise: str, field: str = "%field", told: str = "%told") -> None:
         """out ← f(t, y); to the label `otherwise` where it has no value."""

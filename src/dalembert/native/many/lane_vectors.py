@@ -16,12 +16,12 @@ from dalembert.native.llvm.packing import Packing
 
 ON, FRESH, FINISHED, LEFT = range(4)  # what a lane is; LEFT: another code has to look at it
 # A number for each lane; saved: rows, as a number; due: the time of the next row.
-EACH = ("state", "t", "h", "last", "due", "tolerance", "clock", "refused", "steps", "saved", "first", "rest")
+EACH = ("state", "t", "h", "last", "due", "tolerance", "clock", "refused", "steps", "saved")
 # What the loop is told; arrays and the field by address. rows, times: of each lane.
 # onto: 0, or the update of a projection onto constraints, as `compile_projection` has it.
-LANES = Packing.words("size", "positions", "most", "budget", "length", "field", "each", "y", "new", "slopes", "dense",
-                      "given", "result", "onto", "onto_given", "onto_result", "rows", "times")  # fmt: skip
-NUMBERS = ("size", "positions", "most", "budget", "length")
+LANES = Packing.words("size", "most", "budget", "length", "field", "each", "y", "new", "slopes", "dense", "given", "result",
+                      "onto", "onto_given", "onto_result", "rows", "times")  # fmt: skip
+NUMBERS = ("size", "most", "budget", "length")
 
 
 def lane_field(made: GraphFunction, width: int) -> str:
@@ -46,7 +46,7 @@ def lane_field(made: GraphFunction, width: int) -> str:
 
 def lane_arrays(size: int, given: int, onto: int, width: int) -> Sequence[tuple[str, int]]:
     """(name, length) of the arrays of the loop, in numbers. given, onto: of what the field is given, and the projection."""
-    rows = {"each": len(EACH), "y": size, "new": size, "slopes": COLUMNS * size, "dense": (3 + len(DENSE)) * size,
+    rows = {"each": len(EACH), "y": 2 * size, "new": size, "slopes": COLUMNS * size, "dense": (3 + len(DENSE)) * size,
             "given": given, "result": size + 1, "onto_given": onto, "onto_result": size + 3}  # fmt: skip
     return [(name, many * width) for name, many in rows.items()]
 
@@ -64,7 +64,7 @@ class LaneVectors(abc.ABC):
         c = self.c = Code(width)
         self.w = width
         word = {name: c.load(c.at("%told", field.offset), "i64") for name, field in LANES.fields.items()}
-        self.n, self.positions, self.most, self.budget, self.length = (word[name] for name in NUMBERS)
+        self.n, self.most, self.budget, self.length = (word[name] for name in NUMBERS)
         self.to = {name: c.let(f"inttoptr i64 {x} to ptr") for name, x in word.items() if name not in NUMBERS}
         self.each = {name: c.at(self.to["each"], i * width) for i, name in enumerate(EACH)}
         self.slopes = [self._column("slopes", i) for i in range(COLUMNS)]
@@ -132,9 +132,9 @@ class LaneVectors(abc.ABC):
         return c.intrinsic("sqrt", self._over(c.load(total), self._number(self.n)))
 
     def _allowed(self, l: str, size: str) -> str:
+        """As in `loop_code`, where typical sizes stand behind y."""
         c, tolerance = self.c, self._of("tolerance")
-        first = c.let(f"icmp slt i64 {l}, {self.positions}")
-        typical = c.let(f"select i1 {first}, {c.real} {self._of('first')}, {c.real} {self._of('rest')}")
+        typical = c.load(self._component(self.to["y"], c.let(f"add i64 {l}, {self.n}")))
         return c.plus(c.times(tolerance, typical), c.times(tolerance, size))
 
     def _number(self, whole: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from dalembert.interrupts import leave_if_wanted
 from dalembert.native.assembly.function import GraphFunction
 from dalembert.native.flow.integration import Integration
-from dalembert.native.flow.step_loop import COUNTED, NUMBERS
+from dalembert.native.flow.step_loop import COUNTED
 from dalembert.native.llvm.cache import Cache
 from dalembert.native.llvm.jit import Loaded, lanes_of_processor
 from dalembert.native.llvm.packing import Held
@@ -25,12 +25,11 @@ LINE = 8  # numbers of a line of the cache, at which arrays begin
 
 @dataclasses.dataclass(frozen=True)
 class LaneMethod:
-    """The method of order 8 in lanes for ẏ = f(y, t, *given), and whether f holds there. positions: its first components;
-    onto: constraints, if it is kept on any."""
+    """The method of order 8 in lanes for ẏ = f(y, t, *given), and whether f holds there. onto: constraints, if it is kept on
+    any."""
 
     made: GraphFunction
     cache: Cache
-    positions: int
     onto: GraphFunction | None = None
 
     @functools.cached_property
@@ -57,7 +56,7 @@ class LaneRuns:
 
     def __init__(self, method: LaneMethod, at: Integration, given: np.ndarray, tolerance: np.ndarray, clocks: np.ndarray):
         self._method, self._at, self._own, w = method, at, (given, tolerance, clocks), method.width
-        size, before = at.y.shape[1], at.y.shape[1] + 1 + given.shape[1]
+        size, before = at.rows.shape[2], at.rows.shape[2] + 1 + given.shape[1]
         captured = [np.asarray(x.tracer.captured if x else [], float) for x in (method.made, method.onto)]
         held = self._held = Held()
         lengths = lane_arrays(size, before + len(captured[0]), before + len(captured[1]), w)
@@ -69,8 +68,7 @@ class LaneRuns:
         parts["result"][-w:] = 1.0  # it holds, if it does not say
         self._rows, self._times = np.zeros(w, np.int64), np.zeros(w, np.int64)
         addresses = {name: held.array(x) for name, x in (parts | {"rows": self._rows, "times": self._times}).items()}
-        numbers = {"size": size, "positions": method.positions, "most": at.most, "budget": BUDGET,
-                   "length": at.times.shape[1]}  # fmt: skip
+        numbers = {"size": size, "most": at.most, "budget": BUDGET, "length": at.times.shape[1]}
         onto = method.projection.address("evaluate") if method.projection else 0
         self._told = held.array(LANES.pack(**numbers, **addresses, field=method.field.address("evaluate"), onto=onto))
 
@@ -108,12 +106,11 @@ class LaneRuns:
     def _begin(self, lane: int, i: int) -> None:
         at, (given, tolerance, clocks) = self._at.one(i), (x[i if len(x) > 1 else 0] for x in self._own)
         self._y[:, lane] = at.y
-        first = len(at.y) + 1
+        first = at.rows.shape[1] + 1
         for place in self._given:
             place[first : first + len(given), lane] = given
         self._rows[lane], self._times[lane] = (x.__array_interface__["data"][0] for x in (at.rows, at.times))
-        self._each[:, lane] = [FRESH, at.times[0], 0.0, at.times[-1], at.times[1], tolerance, clocks, 0.0, 0.0, 1.0,
-                               *(at.numbers[NUMBERS.offset(name)] for name in ("first", "rest"))]  # fmt: skip
+        self._each[:, lane] = [FRESH, at.times[0], 0.0, at.times[-1], at.times[1], tolerance, clocks, 0.0, 0.0, 1.0]
 
 
 def _aligned(length: int) -> np.ndarray:

@@ -109,11 +109,7 @@ class _Programs:
         return _by_jax(eqn) if function is None else function
 
 
-def _all(eqn: Any) -> range:
-    return range(len(eqn.invars))
-
-
-def needed(jaxpr: Any, used: Callable[[Any], Any] = _all) -> list:
+def needed(jaxpr: Any, used: Callable[[Any], Any] = lambda eqn: range(len(eqn.invars))) -> list:
     """The equations the outputs depend on, in order. used: which operands of an equation matter."""
     wanted, kept = {v for v in jaxpr.outvars if not isinstance(v, Literal)}, []
     for eqn in reversed(jaxpr.eqns):
