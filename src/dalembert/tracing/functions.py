@@ -56,10 +56,8 @@ def _chains(walk: Walk, value: Any, chains: tuple[tuple[str, ...], ...]) -> Any:
         walk.hands_on = walk.hands_on or getattr(value, "__name__", None) in REMEMBERING or not is_plain(value)
         return walk.value(value)
     if is_library(value.__name__):
-        if reflects(value.__name__):
-            return walk.unknown()
         walk.hands_on = walk.hands_on or not is_plain_module(value, chains)
-        return Same(value)
+        return walk.unknown() if reflects(value.__name__) else Same(value)
     walk.fixed = False
     return tuple(_chain(walk, value, chain) for chain in chains)
 

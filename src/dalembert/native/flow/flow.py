@@ -271,9 +271,8 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
     equations, plain = (None, None) if unknowns is None else _equations(functions, unknowns, known, cache)
     plain = translated(functions.field, *examples) if unknowns is None else plain
     codes = FlowCodes(*(cache.load(text, plain=True) for text in (field(), loop())))
-    series = None if plain is None else taylor_method(plain, cache)
-    lanes = None if plain is None or watch else LaneMethod(plain, cache)
-    return CompiledFlow(np.size(y), *code, watch, equations, codes, series, lanes, functions.positions)
+    methods = (None, None) if plain is None else (taylor_method(plain, cache), None if watch else LaneMethod(plain, cache))
+    return CompiledFlow(np.size(y), *code, watch, equations, codes, *methods, functions.positions)
 
 
 def _equations(

@@ -10,7 +10,6 @@ import numpy as np
 
 from dalembert.native.graph.graph import Graph, Unsupported
 from dalembert.native.graph.operations import NARROW
-from dalembert.tracing.evaluation.elementwise import PER_LOG_2
 
 Nodes = np.ndarray  # of int64: indices into a Graph, in the shape of the traced array
 TYPES = {np.dtype(name) for name in ("float64", "bool", "int64", *NARROW)}
@@ -178,7 +177,7 @@ ELEMENTWISE: dict[str, Callable[..., Nodes]] = {
         g, "mul", *(elementwise(g, f, np.asarray(g.one), x) for f in ("add", "sub"))
     ),
     "polynomial": _polynomial,
-    "log2": lambda g, p, x: elementwise(g, "mul", elementwise(g, "log", x), np.asarray(g.constant(PER_LOG_2))),
+    "log2": lambda g, p, x: elementwise(g, "mul", elementwise(g, "log", x), np.asarray(g.constant(float(np.log2(np.e))))),
     "rsqrt": lambda g, p, x: _reciprocal(g, elementwise(g, "sqrt", x)),
     "pow": _pow,
     "logistic": _logistic,

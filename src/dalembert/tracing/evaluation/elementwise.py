@@ -79,9 +79,6 @@ def _special(name: str) -> Callable:
     return rule
 
 
-PER_LOG_2 = 1.4426950408889634  # 1/log(2): the primitive log2 of newer versions of JAX is this multiple of log
-
-
 def _same(x):
     return x
 
@@ -99,7 +96,7 @@ _PLAIN: dict[str, Callable] = {
     "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "lt": np.less, "le": np.less_equal,
     "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal, "and": np.bitwise_and,
     "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert, "nextafter": np.nextafter, "square": np.square,
-    "one_minus_square": lambda x: (1 + x) * (1 - x), "log2": lambda x: np.log(x) * PER_LOG_2,
+    "one_minus_square": lambda x: (1 + x) * (1 - x), "log2": lambda x: np.log(x) * np.log2(np.e),
     "polynomial": lambda x, *a: functools.reduce(lambda y, c: y * x + c, a[-2::-1], a[-1]),
     "pow": np.power, "rsqrt": lambda x: 1.0 / np.sqrt(x), "logistic": _logistic,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
