@@ -171,9 +171,8 @@ def is_gaussian(eqn: Any) -> bool:
     """Whether this is JAX's own exp(-x²), of the derivatives of erf and erfc: newer versions take the bits of x apart."""
     if eqn.primitive.name != "custom_jvp_call":
         return False
-    where = str(getattr(eqn.params["call_jaxpr"], "jaxpr", eqn.params["call_jaxpr"]).debug_info.func_src_info).replace(
-        "\\", "/"
-    )
+    jaxpr = getattr(eqn.params["call_jaxpr"], "jaxpr", eqn.params["call_jaxpr"])
+    where = str(jaxpr.debug_info.func_src_info).replace("\\", "/")
     return where.startswith("exp_neg_sq at ") and "/jax/_src/lax/erf.py" in where
 
 
