@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -132,11 +132,6 @@ def _logistic(g: Graph, params, x: Nodes) -> Nodes:
     return _reciprocal(g, elementwise(g, "add", np.asarray(g.one), growth))
 
 
-def _polynomial(g: Graph, params, x: Nodes, *coefficients: Nodes) -> Nodes:
-    """Horner's rule, from the lowest coefficient."""
-    return functools.reduce(lambda y, c: elementwise(g, "add", elementwise(g, "mul", y, x), c), coefficients[::-1])
-
-
 def _pow(g: Graph, params, x: Nodes, exponent: Nodes) -> Nodes:
     return elementwise(g, "pow", x, _map(g, exponent, g.number))
 
@@ -176,7 +171,7 @@ ELEMENTWISE: dict[str, Callable[..., Nodes]] = {
     "one_minus_square": lambda g, p, x: elementwise(
         g, "mul", *(elementwise(g, f, np.asarray(g.one), x) for f in ("add", "sub"))
     ),
-    "polynomial": _polynomial,
+    "polynomial": lambda g, p, x, *a: reduce(lambda y, c: elementwise(g, "add", elementwise(g, "mul", y, x), c), a[::-1]),
     "log2": lambda g, p, x: elementwise(g, "mul", elementwise(g, "log", x), np.asarray(g.constant(float(np.log2(np.e))))),
     "rsqrt": lambda g, p, x: _reciprocal(g, elementwise(g, "sqrt", x)),
     "pow": _pow,
