@@ -135,7 +135,7 @@ class CompiledFlow:
         By Taylor series if it pays; where there is none, for a while by the method of order 8, the longer the less the
         series before has brought.
         """
-        at.measure(self.along(at.y[None], at.t, arrays)[0][0], self.positions)
+        at.measure(self._along(arrays.told("field"), at.t, at.y[None], self.size)[0], self.positions)
         beside, methods, turn, series = self._beside(arrays), dict[str, None](), None, self.taylor
         if series is None or not series.pays(accuracy.tolerance):
             return self._by_runge_kutta(at, beside, arrays.told("field"), accuracy), ("Runge-Kutta",)

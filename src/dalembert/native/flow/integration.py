@@ -99,12 +99,12 @@ class Integration(NamedTuple):
 
         Errors are relative to those of a small motion, and absolute otherwise. rates: ẏ at the beginning.
         """
-        y, sizes = np.split(self.y, 2)
-        time = self.times[-1] - self.t[0]
-        reach = np.abs(y) + time * np.abs(rates)
-        rest = np.max(reach[positions:], initial=0.0)
-        sizes[:positions], sizes[positions:] = np.max(reach[:positions], initial=0.0) or time * rest, rest
-        sizes[~((sizes > 0.0) & (sizes < 1.0))] = 1.0
+        size, time = len(rates), float(self.times[-1] - self.t[0])
+        reach = [abs(x) + time * abs(rate) for x, rate in zip(self.y[:size].tolist(), rates.tolist(), strict=True)]
+        rest = max(reach[positions:], default=0.0)
+        first = max(reach[:positions], default=0.0) or time * rest
+        self.y[size : size + positions] = first if 0.0 < first < 1.0 else 1.0
+        self.y[size + positions :] = rest if 0.0 < rest < 1.0 else 1.0
 
     @property
     def t(self) -> np.ndarray:
