@@ -131,7 +131,7 @@ def test_a_path_of_another_scheme_is_refused():
     unrecorded = dataclasses.replace(path, provenance=None)
     for given, scheme, reason in (
         (path, da.Scheme(order=6), "scheme: the path was made with"), (path, da.Scheme(), "scheme: the path was made with"),
-        (first, None, "scheme: the path was made with"), (unrecorded, da.Scheme(order=6), "path: the stages of this scheme"),
+        (first, None, "scheme: the path was made with"), (unrecorded, da.Scheme(order=6), "path: its states are no steps"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=reason):
             small.reconstruct(given, scheme=scheme)

@@ -200,10 +200,10 @@ class _Truth:
             q, v = _evaluated(exact, self.times, np.asarray(q0, dtype=float), np.asarray(v0, dtype=float))
             self.values = {"q": q, "v": v, "multipliers": multipliers_along(system, q, v, self.times)}
             return
-        times, half = jnp.asarray(self.times), len(self.times) // 2
+        times = jnp.asarray(self.times)
         fine = reference(system, q0, v0, times, tolerance=tolerance)
         self.values = {name: np.asarray(getattr(fine, name)) for name in self.doubt}
-        for part in (slice(half + 1), slice(half, None)):
+        for part in (slice(len(times) // 2 + 1), slice(len(times) // 2, None)):
             again = travelled(system, (fine.q[part][0], fine.v[part][0]), times[part], LOOSER * tolerance)
             for name, x in self.values.items():
                 self.doubt[name] = max(self.doubt[name], _largest(x[part] - np.asarray(getattr(again, name))))

@@ -278,8 +278,8 @@ def _typical_sizes(n: int, y, rates, time) -> Float[Array, "2n"]:
     """Those of q and v, as `Integration.measure` finds them in machine code."""
     reach = jnp.abs(y) + jnp.abs(time * rates)
     q, v = jnp.max(reach[:n]), jnp.max(reach[n:])
-    q = jnp.where(q > 0.0, q, jnp.abs(time) * v)
-    return jnp.repeat(jnp.stack([jnp.where((s > 0.0) & (s < 1.0), s, 1.0) for s in (q, v)]), n)
+    sizes = jnp.stack([jnp.where(q > 0.0, q, jnp.abs(time) * v), v])
+    return jnp.repeat(jnp.where((sizes > 0.0) & (sizes < 1.0), sizes, 1.0), n)
 
 
 def _monotone(value: Any, name: str, right: str) -> Times:
