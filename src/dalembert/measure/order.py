@@ -185,8 +185,8 @@ def order(
     tables = {name: [_compare(name, path, truth, chosen) for path in paths] for name in ("q", "v", "multipliers")}
     lengths, done = np.asarray(h, dtype=float), np.array([path.outcome == Outcome.SUCCESS for path in paths])
     found = {name: converge(lengths, steps, done, table) for name, table in tables.items()}
-    multipliers = found["multipliers"] if paths[0].multipliers.shape[1] else None
-    return Order(found["q"], found["v"], multipliers, float(time), paths)
+    constrained = paths[0].multipliers.shape[1] > 0
+    return Order(found["q"], found["v"], found["multipliers"] if constrained else None, float(time), paths)
 
 
 class _Truth:

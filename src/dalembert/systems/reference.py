@@ -276,8 +276,7 @@ def by_diffrax(system: System, q, v, times, tolerance, *, solver=None, max_steps
 
 def _typical_sizes(n: int, y, rates, time) -> Float[Array, "2n"]:
     """Those of q and v, as `Integration.measure` finds them in machine code."""
-    reach = jnp.abs(y) + jnp.abs(time * rates)
-    q, v = jnp.max(reach[:n]), jnp.max(reach[n:])
+    q, v = (jnp.max(x) for x in jnp.split(jnp.abs(y) + jnp.abs(time * rates), [n]))
     sizes = jnp.stack([jnp.where(q > 0.0, q, jnp.abs(time) * v), v])
     return jnp.repeat(jnp.where((sizes > 0.0) & (sizes < 1.0), sizes, 1.0), n)
 

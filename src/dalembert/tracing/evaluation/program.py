@@ -176,12 +176,10 @@ def is_gaussian(eqn: Any) -> bool:
     return where.startswith("exp_neg_sq at ") and "/jax/_src/lax/erf.py" in where
 
 
-def scan_sizes(params: dict[str, Any]) -> tuple[int, int]:
+def scan_sizes(params: dict[str, Any]) -> list[int]:
     """How many inputs of a scan are constants and how many are carried: numbers, or trees in newer versions of JAX."""
-    if "ft_in" in params:
-        consts, carry, _ = params["ft_in"].unpack()
-        return len(consts), len(carry)
-    return params["num_consts"], params["num_carry"]
+    trees = params["ft_in"].unpack()[:2] if "ft_in" in params else ()
+    return [len(x) for x in trees] or [params["num_consts"], params["num_carry"]]
 
 
 def _scan(programs: _Programs, eqn: Any) -> Run:
