@@ -13,6 +13,11 @@ LOWEST := out/lowest
 BUILDER := out/hatchling
 LOWEST_TESTS ?= tests/step/test_forms.py tests/boundary/test_boundary.py
 
+# What the newest versions have to show: what they may have changed first, traced functions, arrays and files.
+NEWEST_TESTS ?= tests/native/test_functions.py tests/native/test_many_functions.py tests/tracing tests/step/test_forms.py \
+  tests/boundary/test_boundary.py tests/boundary/test_splines.py tests/systems/test_consistent_and_reference.py \
+  tests/store tests/studies/test_stored_runs.py
+
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 LOWEST_INSTALL := $(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c .ci/lowest.txt
@@ -30,7 +35,7 @@ export NO_MKDOCS_2_WARNING := 1
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test documents lowest package tools check format lint types docs browser examples notebooks pictures soak truth clean
+.PHONY: help demo test documents lowest newest package tools check format lint types docs browser examples notebooks pictures soak truth clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -58,6 +63,9 @@ package: $(VENV)/.created  ## build sdist and wheel into dist; the wheel runs th
 lowest: package  ## and with these lowest versions run tests of step and boundary
 	$(LOWEST_INSTALL) "$$(ls dist/*.whl)[test]"
 	PYTHONPATH= $(LOWEST)/bin/python -m pytest -q -n $(WORKERS) --dist worksteal $(LOWEST_TESTS)
+
+newest:  ## with the newest versions run the demonstration and tests; or say why that is skipped
+	.ci/newest out/newest $(WORKERS) $(NEWEST_TESTS)
 
 soak: $(VENV)/.with-run  ## random systems, interrupts, kills, full disks, flipped bytes: ten minutes, or SOAK=3600 seconds
 	$(BIN)/python -m benchmarks.soak --seconds $(SOAK) --folder out/soak

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import tomllib
@@ -193,3 +194,20 @@ def test_the_package_states_no_other_version():
         if any(getattr(target, "id", "") == "__version__" for target in node.targets)
     ]
     assert literals in ([], [project()["version"]])
+
+
+# A Python whose environments hold one that always fails, as pip does where it reaches no registry.
+OFFLINE = """#!/bin/sh
+[ "$2" = venv ] || exit 0
+mkdir -p "$3/bin" && printf '#!/bin/sh\\nexit 1\\n' > "$3/bin/python" && chmod +x "$3/bin/python"
+"""
+
+
+@pytest.mark.parametrize(("name", "reason"), [("none", "none of "), ("offline", "no package registry can be reached")])
+def test_the_newest_versions_say_why_they_were_skipped(name, reason, tmp_path):
+    (tmp_path / "offline").write_text(OFFLINE)
+    (tmp_path / "offline").chmod(0o755)
+    command = [ROOT / ".ci" / "newest", tmp_path / "newest", "1"]
+    environment = os.environ | {"NEWEST_PYTHON": str(tmp_path / name)}
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert found.stdout.startswith(f"newest: skipped: {reason}")

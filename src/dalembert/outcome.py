@@ -71,7 +71,8 @@ _MESSAGES = {
         "See dalembert.roots for the roots of this step and dalembert.measure.regularity for the matrix"
     ),
     Outcome.NOT_CONVERGED: (
-        "Newton's iteration did not reach the tolerance. Reduce h, or raise max_iterations or the tolerance"
+        "Newton's iteration did not reach the tolerance. Reduce h, or raise max_iterations or the tolerance. But where a "
+        "step moves the coordinates by little more than their rounding, increase h"
     ),
     Outcome.NOT_FINITE: (
         "a function of the system returned NaN or infinity. Look at the Lagrangian, the forces and the constraints at "

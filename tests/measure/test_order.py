@@ -8,6 +8,7 @@ from dalembert.gallery import ENTRIES
 from dalembert.gallery.curvature_particle import curvature_particle
 from dalembert.gallery.nonholonomic_particle import nonholonomic_particle
 from dalembert.measure import Convergence, order
+from dalembert.native import Integration
 
 PENDULUM = ENTRIES["pendulum"]
 PARTICLE = ENTRIES["curvature_particle"]
@@ -119,3 +120,25 @@ def test_mistakes_are_named(changes, message):
 def test_an_exact_solution_that_is_no_function_is_refused():
     with pytest.raises(TypeError, match="exact: found 3; give a function"):
         order(PENDULUM.system, PENDULUM.q0, PENDULUM.v0, time=1.0, h=[0.1, 0.05], exact=3)
+
+
+@pytest.mark.parametrize("measured", [True, False], ids=["sizes", "no sizes"])
+def test_an_order_knows_the_error_of_its_reference(measured, monkeypatch):
+    """On a circle of radius 1e-9, with tolerances that follow it, and with absolute ones, which limit no step there."""
+    r, circle = (
+        1e-9,
+        da.System(lambda q, v, p: 0.5 * v @ v, da.Holonomic(lambda q, p: q @ q - p["r"] ** 2), parameters={"r": 1e-9}),
+    )
+    if not measured:
+        monkeypatch.setattr(Integration, "measure", lambda *x: None)
+    steps = [0.2, 0.1, 0.05, 0.025]
+    found = order(circle, [r, 0.0], [0.0, r], time=1.6, h=steps)
+    exact = order(circle, [r, 0.0], [0.0, r], time=1.6, h=steps, exact=lambda t: (
+        r * np.stack([np.cos(t), np.sin(t)], axis=1), r * np.stack([-np.sin(t), np.cos(t)], axis=1)
+    ))  # fmt: skip
+    for name in ("q", "v"):
+        of, truth = found.quantities[name], exact.quantities[name]
+        assert np.all(np.abs(of.error - truth.error) <= of.floor)
+        if measured:
+            assert_order(of, 2)
+            np.testing.assert_allclose(of.error, truth.error, rtol=1e-5)

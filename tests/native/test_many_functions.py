@@ -41,6 +41,10 @@ ZERO_TIMES_INFINITY = {("zeros", "vander"), ("nan", "vander"), ("first nan", "va
 PARTLY = {("nan", "cholesky"), ("first nan", "cholesky"), ("infinite", "cholesky")}
 
 
+if hasattr(jax.lax, "polynomial"):  # newer versions of JAX have an operation of its own for it, which no rule translates
+    FALLING_BACK |= {"nonzero"}
+
+
 def flat(value):
     return jnp.concatenate([jnp.ravel(x).astype(float) for x in jax.tree.leaves(value)])
 

@@ -126,6 +126,10 @@ STEADY = {
     "branch by another": lambda z: lax.cond(jnp.ones(())[None][0] > 0, jnp.sin, jnp.cos, z), "constant": lambda z: A[0],
     "the same on both sides": lambda z: lax.cond(agree(z[0] > 0), jnp.sin, jnp.sin, z),
 }  # fmt: skip
+if hasattr(
+    lax, "polynomial"
+):  # newer versions of JAX find a determinant of three rows by elimination, which compares pivots
+    JUMPING["det"] = STEADY.pop("det")
 
 
 @pytest.mark.parametrize("functions", [JUMPING, STEADY], ids=["jumping", "steady"])

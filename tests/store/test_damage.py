@@ -5,6 +5,8 @@ import gc
 import io
 import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import h5py
@@ -159,13 +161,43 @@ def test_files_of_others_are_refused(name, content, tmp_path):
 def test_errors_of_the_system_stay_themselves(tmp_path, saved):
     with pytest.raises(FileNotFoundError, match="does not exist"):
         da.load(tmp_path / "none.nc")
-    with pytest.raises(IsADirectoryError):
-        da.load(tmp_path)
     (tmp_path / "run.nc").write_bytes(saved["run"])
     (tmp_path / "run.nc").chmod(0)
     if not os.access(tmp_path / "run.nc", os.R_OK):  # root may read everything
         with pytest.raises(PermissionError):
             da.load(tmp_path / "run.nc")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_only_regular_files_are_read(tmp_path):
+    """A device or a pipe never ends; in processes of their own, which are ended where they read on."""
+    os.mkfifo(tmp_path / "pipe.nc")
+    for name in ("folder.nc", "folder.zarr", "folder"):
+        (tmp_path / name).mkdir()
+    for name in ("zarr.json", "folder.zarr"):
+        (tmp_path / f"of {name}.zarr").mkdir()
+    os.mkfifo(tmp_path / "of zarr.json.zarr" / "zarr.json")
+    (tmp_path / "of folder.zarr.zarr" / "zarr.json").mkdir()
+    names = ["/dev/zero", *(str(file) for file in sorted(tmp_path.iterdir()))]
+    script = (
+        "import resource, sys, dalembert as da\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33))\n"
+        "for name in sys.argv[1:]:\n"
+        "    try:\n"
+        "        da.load(name)\n"
+        "    except da.FileError as error:\n"
+        "        print(error.file)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", script, *names], capture_output=True, text=True, timeout=60, check=True)
+    assert [line.removesuffix("/zarr.json") for line in found.stdout.splitlines()] == names
+
+
+def test_the_last_line_is_looked_at_before_the_rest_is_read(tmp_path):
+    """A file of 1 TiB, of which nothing is on the disk, is no file of ours."""
+    with open(tmp_path / "run.nc", "wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(da.FileError, match="cannot be read as a NetCDF file"):
+        da.load(tmp_path / "run.nc")
 
 
 def changed(name: str, change):

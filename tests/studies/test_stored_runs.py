@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 import xarray
+import zarr
 
 import dalembert as da
 from dalembert.native import COUNTS, chunks
@@ -224,6 +225,7 @@ def test_another_processor_is_refused_unless_rounding_is_allowed(half, tmp_path)
     found = json.loads(file.read_text())
     found["attributes"]["fingerprint"] |= {"processor": "[]", "equations": "0"}
     file.write_text(json.dumps(found))
+    chunked.sign(store, [name for name in found["attributes"][chunked.SUMS] if name])
     with pytest.raises(ValueError, match="store: the run was begun on another processor"):
         again(store)
     assert again(store, allow_rounding=True, throw=False, progress=press).outcome is da.Outcome.INTERRUPTED
@@ -261,6 +263,42 @@ def test_foreign_and_hostile_stores_are_named(text, half, tmp_path):
         with pytest.raises(da.FileError):
             again(store)
         (place / "zarr.json").write_text(before)
+
+
+CHANGES = {  # of the metadata of the store and of its arrays: each passed for the run's own
+    "first node lost": ("", lambda found: found["attributes"]["lead"].update(q=0)),
+    "levels swapped": ("", lambda found: found["attributes"]["levels"].reverse()),
+    "names swapped": ("", lambda found: found["attributes"].update(coordinate_names=["y", "x"], named=True)),
+    "other functions": ("", lambda found: found["attributes"].update(source_hash="0")),
+    "other type": ("q", lambda found: found.update(data_type="int64")),
+    "other axes": ("q", lambda found: found.update(dimension_names=["mid", "coordinate"])),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_metadata_that_are_not_those_that_were_written_are_refused(name, half, tmp_path):
+    array, change = CHANGES[name]
+    store = copied(half, tmp_path)
+    file = store / array / "zarr.json"
+    found = json.loads(file.read_text())
+    change(found)
+    assert found != json.loads(file.read_text())
+    file.write_text(json.dumps(found))
+    for read in (da.load, again):
+        with pytest.raises(da.FileError, match="damaged"):
+            read(store)
+
+
+def test_a_store_without_sums_and_one_with_another_array_are_read(half, tmp_path):
+    """Those of older versions have none, and what a user adds to a store is his own."""
+    store = copied(half, tmp_path)
+    document = json.loads((store / "zarr.json").read_text())
+    assert document["attributes"].pop(chunked.SUMS)
+    (store / "zarr.json").write_text(json.dumps(document))
+    assert bits(da.load(store)) == bits(da.load(half))
+    store = copied(half, tmp_path / "more")
+    zarr.open_group(store, mode="r+").create_array("energy", data=np.arange(3.0))
+    assert bits(da.load(store)) == bits(da.load(half))
 
 
 def test_counts_that_would_lead_machine_code_astray_are_refused(half, tmp_path):

@@ -14,6 +14,7 @@ import pytest
 import xarray
 
 import dalembert as da
+from dalembert.store import chunked
 from dalembert.studies.blockwise.blocks import Blocks, runs_of_block
 from dalembert.studies.blockwise.over_runs import MergeTree
 
@@ -200,6 +201,7 @@ def test_another_processor_is_refused(complete, tmp_path):
     attributes = json.loads(text)["attributes"]
     told = json.loads(attributes["fingerprint"]) | {"processor": "[]"}
     (store / "zarr.json").write_text(text.replace(json.dumps(attributes["fingerprint"]), json.dumps(json.dumps(told))))
+    chunked.sign(store, [name for name in attributes[chunked.SUMS] if name])
     with pytest.raises(ValueError, match="store: the sweep was begun on another processor"):
         sweep(store)
 
@@ -218,6 +220,26 @@ def test_foreign_and_hostile_stores_are_named(text, complete, tmp_path):
     (store / "q" / "zarr.json").write_text(hostile)
     with pytest.raises(da.FileError, match="not an array that dalembert writes"):
         da.load(store)
+
+
+def test_metadata_that_are_not_those_that_were_written_are_refused(complete, tmp_path):
+    store = shutil.copytree(complete, tmp_path / "study.zarr")
+    for place, key, value in (
+        (store, "source_hash", "0"),
+        (store / "q", "data_type", "int64"),
+        (store / "h", "data_type", "int64"),
+    ):
+        before = (place / "zarr.json").read_text()
+        found = json.loads(before)
+        inner = found if key in found else found["attributes"]
+        assert inner[key] != value
+        inner[key] = value
+        (place / "zarr.json").write_text(json.dumps(found))
+        for what in (da.load, sweep):
+            with pytest.raises(da.FileError, match="damaged"):
+                what(store)
+        (place / "zarr.json").write_text(before)
+    da.load(store)
 
 
 def test_damage_is_not_read_as_numbers(complete, tmp_path):

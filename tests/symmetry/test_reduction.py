@@ -1,5 +1,7 @@
 """Reduced systems: equal to the full ones to rounding where both are discretized alike, and to their order otherwise."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -38,15 +40,15 @@ ROUND = ([1.0, 0.0, 0.0], [0.0, 0.5, 1.0])  # of RING
 GLIDES = (SLEIGH.q0, SLEIGH.v0)
 
 
-@pytest.mark.parametrize("scheme", [None, da.Scheme(order=4)], ids=["default", "fourth"])
+@pytest.mark.parametrize("scheme", [None, *(da.Scheme(order=p) for p in (4, 6, 8))], ids=["default", "4", "6", "8"])
 def test_without_cyclic_coordinates_the_discrete_motion_is_the_same_to_rounding(scheme):
     small = da.routh(SEVERAL, *IDLE, group=("x", "y"))
     assert small.system.coordinates == ("θ",)
     full, path, back = runs(SEVERAL, IDLE, small, 0.1, 40, scheme)
     np.testing.assert_allclose(path.q, full.q[:, [1]], atol=1e-13)
     np.testing.assert_allclose(back.v, full.v, atol=1e-13)
-    fourth = scheme is not None and scheme.order == 4  # stages are not kept: ġ is followed by a method of order 4
-    np.testing.assert_allclose(back.q, full.q, atol=1e-4 if fourth else 1e-13)
+    np.testing.assert_allclose(back.q, full.q, atol=1e-13)
+    np.testing.assert_array_equal(small.reconstruct(path).q, back.q)  # the scheme stands in the path's record
 
 
 def test_holonomic_constraints_stay_on_the_shape():
@@ -104,6 +106,35 @@ def test_a_ball_on_a_turntable_by_a_frame_that_rotations_carry_along():
         small.discrete(0.1)
     with pytest.raises(ValueError, match="frame: velocities that satisfy the constraints are no B w"):
         da.chaplygin(BALL.system, BALL.q0, BALL.v0, group=("e0", "e1", "e2", "e3"), frame=ball_on_turntable.frame)
+
+
+@pytest.mark.parametrize("name", ["frame", "translations"])
+def test_the_group_has_the_order_of_a_composed_scheme(name):
+    """Against the flow; g of a frame that turns the group, and x, y of the sleigh."""
+    frame = (ball_on_turntable.frame, ball_on_turntable.drift)
+    system, start, group, more = {
+        "frame": (BALL.system, (BALL.q0, BALL.v0), ("e0", "e1", "e2", "e3"), {"frame": frame}),
+        "translations": (SLEIGH.system, GLIDES, ("x", "y"), {}),
+    }[name]
+    small, errors = da.chaplygin(system, *start, group=group, **more), []
+    for h in (0.4, 0.2):
+        path = da.simulate(small.system, small.x0, small.w0, h=h, steps=round(4.0 / h), scheme=da.Scheme(order=6))
+        exact = da.reference(system, *start, path.t, tolerance=1e-13)
+        errors.append(np.max(np.abs(small.reconstruct(path).q - exact.q)))
+    np.testing.assert_allclose(np.log2(errors[0] / errors[1]), 6.0, atol=0.3)
+
+
+def test_a_path_of_another_scheme_is_refused():
+    small = da.routh(SEVERAL, *IDLE, group=("x", "y"))
+    path = da.simulate(small.system, small.x0, small.w0, h=0.4, steps=4, scheme=da.Scheme(order=4))
+    first = da.simulate(small.system, small.x0, small.w0, h=0.1, steps=4, scheme=da.Scheme.jimenez_scheurle(0.0))
+    unrecorded = dataclasses.replace(path, provenance=None)
+    for given, scheme, reason in (
+        (path, da.Scheme(order=6), "scheme: the path was made with"), (path, da.Scheme(), "scheme: the path was made with"),
+        (first, None, "scheme: the path was made with"), (unrecorded, da.Scheme(order=6), "path: its states are no steps"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=reason):
+            small.reconstruct(given, scheme=scheme)
 
 
 def test_a_moving_blade_with_friction_has_the_accelerations_of_the_full_system():

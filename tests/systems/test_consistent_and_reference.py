@@ -12,6 +12,7 @@ import pytest
 
 import dalembert as da
 from dalembert.gallery import ENTRIES
+from dalembert.native import Integration
 
 SPHERE = ENTRIES["spherical_pendulum"].system
 PARTICLE = ENTRIES["nonholonomic_particle"].system
@@ -201,3 +202,39 @@ def test_a_failed_integration_says_how_far_it_came():
                         solver=diffrax.Tsit5())  # fmt: skip
     assert not bool(kept.succeeded)
     assert bool(jnp.all(jnp.isfinite(kept.q[0])))
+
+
+RING = da.System(lambda q, v, p: 0.5 * v @ v, da.Holonomic(lambda q, p: q @ q - p["r"] ** 2), parameters={"r": 1.0})
+WAYS = {  # (q, v, succeeded) of a ring of radius r
+    "one": lambda system, q, v, t, r: da.reference(system, q, v, t),
+    "diffrax": lambda system, q, v, t, r: da.reference(system, q, v, t, backend="diffrax"),
+    "traced": lambda system, q, v, t, r: jax.jit(lambda x: da.reference(system, x, v, t, backend="native"))(jnp.asarray(q)),
+    "many": lambda system, q, v, t, r: da.references(system, [q] * 3, v, t, parameters={"r": [r] * 3}),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_tolerances_follow_the_sizes_of_the_motion(way):
+    """On circles of any radius and at any speed, relative to the motion."""
+    angle = np.linspace(0.0, 10.0, 6)
+    for r, rate in ((1e-6, 1.0), (1e-9, 1.0), (1.0, 1e-9), (1e-9, 1e9), (1e-3, 1e-6)):
+        found = WAYS[way](RING.replace(r=r), [r, 0.0], [0.0, r * rate], angle / rate, r)
+        assert np.all(found.succeeded)
+        there = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        bound = 3e-8 if way == "diffrax" else 1e-9  # whose method of order 8 is at 1e-9 where r = 1, without a projection
+        across = np.stack([-there[:, 1], there[:, 0]], axis=1)
+        for values, size, wanted in ((found.q, r, there), (found.v, r * rate, across)):
+            scaled = np.asarray(values) / size
+            np.testing.assert_allclose(scaled, np.broadcast_to(wanted, scaled.shape), atol=bound)
+
+
+def test_a_motion_of_ordinary_sizes_has_the_tolerances_it_had(monkeypatch):
+    """To the bit: sizes of 1 and more, and what does not move, are not known more accurately than 1."""
+    still = da.System(lambda q, v: 0.5 * v @ v - 0.5 * (q[0] ** 2 - 1.0) ** 2)
+    for system, q, v in ((RING, [1.0, 0.0], [0.0, 1.0]), (still, [1.0, 0.0], [0.0, 0.0]), (still, [3.0, 0.5], [0.0, 2.0])):
+        before = da.reference(system, q, v, [0.0, 1.0, 3.0])
+        with monkeypatch.context() as plain:
+            plain.setattr(Integration, "measure", lambda *x: None)
+            after = da.reference(system, q, v, [0.0, 1.0, 3.0])
+        np.testing.assert_array_equal(before.q, after.q)
+        assert bool(before.succeeded)

@@ -1,7 +1,16 @@
 """A value that a function reads from outside itself is the one of the moment of the call, whatever was compiled before."""
 
+import builtins
+import ctypes
 import dataclasses
 import functools
+import gc
+import importlib
+import inspect
+import pkgutil
+import pydoc
+import runpy
+import sys
 import types
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,10 +22,14 @@ import pytest
 
 import dalembert as da
 from dalembert.native import CACHE
+from dalembert.tracing.fingerprint import Walk
+from dalembert.tracing.libraries import REFLECTING, reflects
+from dalembert.tracing.reads import DYNAMIC
 
 K = 1.0
 NESTED = {"a": [1.0]}
-module = types.ModuleType("settings_of_the_test")
+module = sys.modules["settings_of_the_test"] = types.ModuleType("settings_of_the_test")
+everything = globals
 
 
 def _spring(q):
@@ -167,6 +180,71 @@ def by_slot():
     it = Slots()
     it.k = 1.0
     return (lambda q, v: 0.5 * v @ v - 0.5 * it.k * q @ q), lambda new: setattr(it, "k", new)
+
+
+def by_attribute_of_the_function():
+    def lagrangian(q, v):
+        return 0.5 * v @ v - 0.5 * lagrangian.k * q @ q
+
+    return lagrangian, lambda new: setattr(lagrangian, "k", new)
+
+
+def by_attribute_of_another_function():
+    def settings():
+        """Holds numbers."""
+
+    return (lambda q, v: 0.5 * v @ v - 0.5 * settings.k * q @ q), lambda new: setattr(settings, "k", new)
+
+
+def by_property_of_a_metaclass():
+    class Kind(type):
+        held = 1.0
+
+        @property
+        def k(cls):
+            return Kind.held
+
+    class Settings(metaclass=Kind):
+        """Has no attribute of its own."""
+
+    return (lambda q, v: 0.5 * v @ v - 0.5 * Settings.k * q @ q), lambda new: setattr(Kind, "held", new)
+
+
+def by_globals():
+    return (lambda q, v: 0.5 * v @ v - 0.5 * globals()["K"] * q @ q), by_global()[1]
+
+
+def by_another_name_of_globals():
+    return (lambda q, v: 0.5 * v @ v - 0.5 * everything()["K"] * q @ q), by_global()[1]
+
+
+def by_globals_of_a_function():
+    return (lambda q, v: 0.5 * v @ v - 0.5 * _spring.__globals__["K"] * q @ q), by_global()[1]
+
+
+def by_frame():
+    return (lambda q, v: 0.5 * v @ v - 0.5 * sys._getframe().f_globals["K"] * q @ q), by_global()[1]
+
+
+def by_eval():
+    return (lambda q, v: 0.5 * v @ v - 0.5 * eval("K") * q @ q), by_global()[1]
+
+
+def by_exec():
+    def lagrangian(q, v):
+        found = {}
+        exec("found['k'] = K", globals(), {"found": found})
+        return 0.5 * v @ v - 0.5 * found["k"] * q @ q
+
+    return lagrangian, by_global()[1]
+
+
+def by_module_imported_by_its_name():
+    return (lambda q, v: 0.5 * v @ v - 0.5 * importlib.import_module(module.__name__).k * q @ q), by_attribute_of_module()[1]
+
+
+def by_table_of_modules():
+    return (lambda q, v: 0.5 * v @ v - 0.5 * sys.modules["settings_of_the_test"].k * q @ q), by_attribute_of_module()[1]
 
 
 WAYS = [value for name, value in list(globals().items()) if name.startswith("by_")]
@@ -361,3 +439,56 @@ def test_nothing_is_compiled_past_the_fingerprints():
         assert "filter_jit" not in text, name
         if "jax.jit(" in text or "@jax.jit" in text or "partial(jax.jit" in text:
             assert name in NO_FUNCTION_OF_THE_USER or "with reading(" in text, name
+
+
+ASKS = frozenset(["breakpoint", "input", "help", "exit", "quit", "copyright", "credits", "license", "print", "open"])
+LEAD_FURTHER = [
+    (sys, "_getframe"), (sys, "modules"), (importlib, "import_module"), (inspect, "currentframe"), (gc, "get_objects"),
+    (pkgutil, "resolve_name"), (pydoc, "locate"), (runpy, "run_module"), (ctypes, "py_object"),
+]  # fmt: skip
+
+
+def leads_further(value):
+    """Whether it is the global K of this module or the k of `module`, or holds one of them."""
+    held = {"K": K, "k": module.k}
+    known = value if isinstance(value, dict) else getattr(value, "__dict__", {})
+    return any(x is value or known.get(name) is x for name, x in held.items())
+
+
+def test_the_list_of_what_code_does_not_name_is_complete():
+    """No other builtin function, called with nothing, a name or a name of a module, gives a value of this module."""
+    global K
+    K, module.k, found = float("1.25"), float("2.25"), set()  # objects of their own
+    for name, function in inspect.getmembers(builtins, callable):
+        for arguments in () if name in ASKS else ((), ("K",), ("settings_of_the_test",)):
+            try:
+                value = function(*arguments)
+            except (TypeError, ValueError, NameError, RuntimeError, LookupError, ImportError, SyntaxError, AttributeError):
+                continue  # it wants something else
+            if leads_further(value):
+                found.add(name)
+    K = 1.0
+    assert found == {"globals", "eval", "__import__"}
+    assert found | {"exec"} <= DYNAMIC
+    for home, name in LEAD_FURTHER:
+        assert hasattr(home, name)
+        assert reflects(home.__name__, name)
+
+
+def test_the_documentation_lists_what_code_does_not_name():
+    page = (Path(__file__).parents[2] / "docs" / "native.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith("| what code does not name")]
+    assert [name for name in DYNAMIC | REFLECTING if f"`{name}`" not in row] == []
+    assert sorted(DYNAMIC | REFLECTING) == sorted(set(row.split("`")[1::2]))
+
+
+def test_what_functions_usually_read_is_still_compared():
+    """Attributes, classes and builtin functions do not make a function new at every call."""
+
+    def lagrangian(q, v):
+        return 0.5 * v @ v - abs(lagrangian.k) * sum(x * x for x in q) - Body(1.0).k * max(0.0, 1.0)
+
+    lagrangian.k = 2.0
+    first, second = Walk(), Walk()
+    assert first.of(lagrangian) == second.of(lagrangian)
+    assert first.lasting

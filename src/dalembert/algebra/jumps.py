@@ -14,18 +14,20 @@ from jax.extend.core import Literal, Primitive
 from jax.interpreters import batching, mlir
 from jaxtyping import Array, Bool
 
+from dalembert.tracing.evaluation.program import scan_sizes
+
 # Operations whose values are continuous where they are finite; what is not in the list may jump.
 _CONTINUOUS = frozenset([
     "abs", "acos", "acosh", "add", "add_any", "asin", "asinh", "atan", "atanh", "bessel_i0e", "bessel_i1e",
-    "broadcast_in_dim", "cbrt", "cholesky", "clamp", "concatenate", "conv_general_dilated", "copy", "copy_p", "cos",
-    "cosh", "cummax", "cummin", "cumprod", "cumsum", "cumlogsumexp", "device_put", "digamma", "div", "dot_general",
-    "dynamic_slice", "dynamic_update_slice", "eigh", "empty", "empty2", "erf", "erf_inv", "erfc", "exp", "exp2",
-    "expand_dims", "expm1", "gather", "householder_product", "igamma", "igammac", "imag", "integer_pow", "iota",
-    "lgamma", "log", "log1p", "logistic", "lu", "max", "min", "mul", "neg", "optimization_barrier", "pad",
-    "platform_index", "polygamma", "pow", "pvary", "real", "reduce_max", "reduce_min", "reduce_prod", "reduce_sum",
+    "broadcast_in_dim", "cbrt", "cholesky", "clamp", "concatenate", "conv_general_dilated", "copy", "copy_p", "cos", "cosh",
+    "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "device_put", "digamma", "div", "dot_general", "dynamic_slice",
+    "dynamic_update_slice", "eigh", "empty", "empty2", "erf", "erf_inv", "erfc", "exp", "exp2", "expand_dims", "expm1",
+    "gather", "householder_product", "igamma", "igammac", "imag", "integer_pow", "iota", "lgamma", "log", "log1p", "log2",
+    "logistic", "lu", "max", "min", "mul", "neg", "one_minus_square", "optimization_barrier", "pad", "platform_index",
+    "polygamma", "polynomial", "pow", "pvary", "real", "reduce_max", "reduce_min", "reduce_prod", "reduce_sum",
     "regularized_incomplete_beta", "reshape", "rev", "rsqrt", "scatter", "scatter-add", "scatter-mul", "scatter-sub",
-    "select_n", "sharding_constraint", "sin", "sinh", "slice", "split", "sqrt", "square", "squeeze", "stack", "sub",
-    "svd", "tan", "tanh", "tile", "transpose", "triangular_solve", "tridiagonal_solve", "unstack", "zeta",
+    "select_n", "sharding_constraint", "sin", "sinh", "slice", "split", "sqrt", "square", "squeeze", "stack", "sub", "svd",
+    "tan", "tanh", "tile", "transpose", "triangular_solve", "tridiagonal_solve", "unstack", "zeta",
 ])  # fmt: skip
 _DECLARED = frozenset(["stop_gradient", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"])
 
@@ -157,9 +159,9 @@ def _while(eqn: Any, given: list[Found]) -> list[Found]:
 
 
 def _scan(eqn: Any, given: list[Found]) -> list[Found]:
-    p = eqn.params
-    a, b = p["num_consts"], p["num_consts"] + p["num_carry"]
-    body = lambda x: _outputs(p["jaxpr"].jaxpr, [*given[:a], *x, *given[b:]])  # noqa: E731
+    a, carried = scan_sizes(eqn.params)
+    b = a + carried
+    body = lambda x: _outputs(eqn.params["jaxpr"].jaxpr, [*given[:a], *x, *given[b:]])  # noqa: E731
     carry = _settled(lambda x: body(x)[: b - a], given[a:b])
     return [*carry, *body(carry)[b - a :]]
 

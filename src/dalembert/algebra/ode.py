@@ -26,13 +26,14 @@ def integrate(
     y: PyTree[Float[Array, "..."]],
     tolerance: float | Float[Array, ""],
     *,
+    sizes: float | Float[Array, "..."] = 1.0,
     at: Float[Array, "times"] | None = None,
     solver: diffrax.AbstractSolver | None = None,
     max_steps: int = 100_000,
 ) -> Integrated:
     """ẏ = field(t, y, args) from y at span[0] to span[1], by Dormand-Prince 8(7) or another `solver` of diffrax.
 
-    tolerance: relative and absolute, local. at: times of what is returned, in the order of the
+    tolerance: relative, and absolute for y of typical `sizes`, local. at: times of what is returned, in the order of the
     span; the last one alone if None.
     """
     import diffrax
@@ -45,7 +46,7 @@ def integrate(
         y,
         args=args,
         saveat=diffrax.SaveAt(t1=True) if at is None else diffrax.SaveAt(ts=at),
-        stepsize_controller=diffrax.PIDController(rtol=tolerance, atol=tolerance),
+        stepsize_controller=diffrax.PIDController(rtol=tolerance, atol=tolerance * sizes),
         max_steps=max_steps,
         throw=False,
     )

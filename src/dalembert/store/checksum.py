@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
+from typing import BinaryIO
 
 MARK = b"\ndalembert sha256 "
 LENGTH = len(MARK) + 64 + 1
 # An attribute of the file. Where it is found without the line, the file has lost its end or was changed by another program.
+HDF5 = b"\x89HDF\r\n\x1a\n"  # with which every such file begins
 NOTE = "the last line of this file is the SHA-256 of all bytes before it"
 
 
@@ -35,6 +38,24 @@ class FileError(ValueError):
 
     def __str__(self) -> str:
         return f"file: {self.file} {self.problem}"
+
+
+def open_regular(file: str | os.PathLike) -> BinaryIO:
+    """A file for reading; FileError for a folder, a pipe or a device, from which reading may never end."""
+    if not stat.S_ISREG(os.stat(file).st_mode):
+        raise FileError(file, "is not a regular file, but a folder, a pipe or a device")
+    return open(file, "rb")
+
+
+def read_content(file: str | os.PathLike) -> bytes:
+    """The bytes of a file that ends in such a line or begins like HDF5; others are refused before they are read."""
+    with open_regular(file) as stream:  # at once, so that a save meanwhile does not matter
+        begin = stream.read(len(HDF5))
+        stream.seek(max(stream.seek(0, os.SEEK_END) - LENGTH, 0))
+        if begin != HDF5 and not stream.read(LENGTH).startswith(MARK):
+            raise FileError(file, "cannot be read as a NetCDF file: it does not begin as HDF5 does")
+        stream.seek(0)
+        return stream.read()
 
 
 def last_line(content: bytes | memoryview) -> bytes:

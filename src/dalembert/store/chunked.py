@@ -7,6 +7,7 @@ with nothing but its length and its sum, so that no codec that a file names is e
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import warnings
@@ -18,13 +19,14 @@ import numpy as np
 
 from dalembert.interrupts import unbroken
 from dalembert.store.atomic import flush, write
-from dalembert.store.checksum import FileError
+from dalembert.store.checksum import FileError, open_regular
 
 LITTLE, SUM = {"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}
 CODECS = ([LITTLE, SUM], [{"name": "bytes"}, SUM])  # the second of single bytes, which have no order
 BYTES = 2**21  # of the rows of a chunk, about
 WORDS = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool")
 KINDS = {word: np.dtype(word).newbyteorder("<") for word in WORDS}
+SUMS = "sha256"  # an attribute of a store: the sums of its arrays' metadata, and of all that it says itself
 FILLS = {"f": np.nan, "i": -1, "u": 0, "b": False}
 
 
@@ -123,7 +125,7 @@ class ChunkedArray:
         file = self.file(i)
         size = math.prod(shape) * self.kind.itemsize + 4
         try:
-            with open(file, "rb") as stream:
+            with open_regular(file) as stream:
                 content = stream.read(size + 1)
         except FileNotFoundError:
             raise FileError(file, "is missing, though the run says that it was written") from None
@@ -150,15 +152,38 @@ def create(folder: File, specs: dict[str, Spec], attributes: dict[str, Any]) -> 
     with warnings.catch_warnings():  # of a convention that the text of Zarr 3 does not have yet, and xarray asks for
         warnings.simplefilter("ignore")
         zarr.consolidate_metadata(LocalStore(folder))
+    sign(folder, list(specs))
+
+
+def sign(folder: File, names: list[str]) -> None:
+    """Write into the attributes of a store the sums of all metadata."""
+    found = metadata(folder)
+    found["attributes"][SUMS] = _sums(folder, found["attributes"], names)
+    (folder / "zarr.json").write_text(json.dumps(found, indent=2), encoding="utf-8")
+
+
+def check_sums(folder: File, attributes: dict[str, Any]) -> None:
+    """FileError where the metadata of a store are not those that were written; stores of older versions have no sums."""
+    sums = attributes.get(SUMS, {})
+    if sums and (not isinstance(sums, dict) or sums != _sums(folder, attributes, list(sums))):
+        raise FileError(folder, "is damaged: the SHA-256 of what a zarr.json says is not the one that was written")
+
+
+def _sums(folder: File, attributes: dict[str, Any], names: list[str]) -> dict[str, str]:
+    """Of each array's metadata, and, under no name, of these and the store's own attributes."""
+    code = lambda x: hashlib.sha256(json.dumps(x, sort_keys=True).encode()).hexdigest()  # noqa: E731
+    found = {name: code(metadata(folder / name)) for name in names if name}
+    return found | {"": code([{key: x for key, x in attributes.items() if key != SUMS}, found])}
 
 
 def metadata(place: File) -> dict[str, Any]:
     """What zarr.json says; FileError where there is none, or it is no object of Zarr's version 3."""
     try:
-        found = json.loads((place / "zarr.json").read_bytes())
+        with open_regular(place / "zarr.json") as stream:
+            found = json.loads(stream.read())
     except (FileNotFoundError, NotADirectoryError):
         raise FileError(place, "is not the store of a run: it has no zarr.json") from None
-    except (ValueError, RecursionError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FileError(place, "is damaged: its zarr.json cannot be read") from error
     if not isinstance(found, dict) or found.get("zarr_format") != 3:
         raise FileError(place, "is not a Zarr store of version 3")

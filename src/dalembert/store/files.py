@@ -14,7 +14,7 @@ from dalembert.path import Path, Study
 from dalembert.solution import CriticalPoint
 from dalembert.store.atomic import write
 from dalembert.store.checks import attribute, check_format
-from dalembert.store.checksum import NOTE, FileError, last_line, verified
+from dalembert.store.checksum import NOTE, FileError, last_line, read_content, verified
 from dalembert.store.chunked import metadata
 from dalembert.store.paths import check_path, path_from_xarray, path_to_xarray
 from dalembert.store.regions import VALUES, load_study
@@ -131,7 +131,8 @@ def load(file: str | os.PathLike) -> Path | CriticalPoint | Study:
         The Path, the Solution or the Study.
 
     Raises:
-        FileError: the file is damaged, is not a NetCDF file, or was not written by `save`. It is a ValueError.
+        FileError: the file is damaged, is not a NetCDF file, or was not written by `save`; or it is no regular file, but a
+            pipe, a device, or a folder without a store. It is a ValueError.
         FileNotFoundError: there is no such file.
         OSError: the file cannot be read at all; PermissionError is one.
 
@@ -141,10 +142,10 @@ def load(file: str | os.PathLike) -> Path | CriticalPoint | Study:
         'minimum'
     """
     source = _as_file(file)
-    if source.is_dir() and (source.suffix == ".zarr" or (source / "zarr.json").exists()):
+    if source.is_dir():
         return _of_store(source)
     try:
-        content = source.read_bytes()  # at once, so that a save meanwhile does not matter
+        content = read_content(source)
     except FileNotFoundError:
         raise FileNotFoundError(errno.ENOENT, "file: does not exist", os.fspath(source)) from None
     data = _dataset(content, source, verified(content, source))

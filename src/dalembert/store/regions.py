@@ -22,7 +22,7 @@ from dalembert.solution import CriticalPoint
 from dalembert.store.atomic import flush
 from dalembert.store.checks import FORMAT
 from dalembert.store.checksum import FileError
-from dalembert.store.chunked import FILLS, ChunkedArray, Spec, create, metadata
+from dalembert.store.chunked import FILLS, SUMS, ChunkedArray, Spec, check_sums, create, metadata
 from dalembert.store.paths import attribute_name, stored_names
 from dalembert.store.studies import STUDIES, study_from_xarray
 
@@ -33,7 +33,7 @@ COMMITTED = "committed"
 VALUES = "values of blocks"  # content of a store that has no runs
 RUN = "run"  # the axis of runs in what is to be written
 FIRST = {"code": int(Outcome.INTERRUPTED), "steps_done": 0, "nodes_kept": 1}  # of a run that is not there yet
-OWN = ("fingerprint", "names_of_coordinates", "written")  # attributes of the store, none of a study
+OWN = ("fingerprint", "names_of_coordinates", "written", SUMS)  # attributes of the store, none of a study
 
 
 class StudyStore:
@@ -42,6 +42,7 @@ class StudyStore:
     def __init__(self, place: File):
         self.place, self.attributes = place, _checked(place)
         self._arrays = {name: ChunkedArray.of(place / name) for name in self.attributes["written"]}
+        check_sums(place, self.attributes)
 
     @staticmethod
     def begin(

@@ -20,7 +20,7 @@ from dalembert.path import Path, Provenance, Statistics
 from dalembert.store import checkpoint
 from dalembert.store.checks import FORMAT
 from dalembert.store.checksum import FileError
-from dalembert.store.chunked import ChunkedArray, Spec, metadata, rows_of_chunk
+from dalembert.store.chunked import ChunkedArray, Spec, check_sums, metadata, rows_of_chunk
 from dalembert.store.paths import COUNTED, SCALARS, STATISTICS, TIME, VARIABLES, coordinate_names
 from dalembert.store.reduced import flatten, rebuilt
 
@@ -93,6 +93,7 @@ class StoredRun:
         self.state = checkpoint.read(place)
         self.lead: dict[str, int] = self.attributes["lead"]
         self.arrays = {name: ChunkedArray.of(place / name) for name in self.lead}
+        check_sums(place, self.attributes)
         missing = {"rows", "taken", *SCALARS, *STATISTICS} - self.state.keys()
         if missing or not 0 <= self.number("rows") <= self.number("taken") <= self.attributes["rows"]:
             raise FileError(

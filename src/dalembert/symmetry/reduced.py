@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any, NamedTuple
 
 import jax
@@ -15,10 +16,14 @@ from dalembert.measure.nodes import check_neighbours, check_single, own_scheme
 from dalembert.notebook import Described
 from dalembert.numbers import as_number, as_positive, as_vector
 from dalembert.path import Path, check_path
+from dalembert.step import simulate
 from dalembert.symmetry.frames import VelocityFrame
 from dalembert.symmetry.quotient import discrete_quotient
 from dalembert.systems import System
 from dalembert.tracing import seldom
+
+SAME = 1e-7  # of the longest step: by how much stages may miss the next state
+TURNS, NEAR = 7, 1e-12  # of Newton's method for a step of the group, which begins at 0; what it leaves
 
 
 class FullMotion(NamedTuple):
@@ -117,12 +122,14 @@ class Reduced(Described):
 
         For translations it is the same sum of velocities that the scheme of order 2 forms: with the velocity at the
         mid-point of a step for nodes and in the form kick_drift_kick, and with those of the two states of a step in the
-        form drift_kick_drift. For composed schemes, and with a frame that was given, whose group need not consist of
-        translations, it is a method of order 4.
+        form drift_kick_drift. With a frame that was given, whose group need not consist of translations, it is a symmetric
+        method of order 4. The stages of a composed scheme are computed again from each state, so that g has the order of
+        the scheme.
 
         Args:
             path: a path of `system` or of `discrete`, with every state saved.
-            scheme: as it was given to simulate or to `discrete`.
+            scheme: as it was given to simulate or to `discrete`; None: the one in the path's record, if its maps are the
+                default ones.
             q0: (n,) initial positions of the full motion, at the first time of the path; by default the q0 of the
                 reduction.
 
@@ -130,8 +137,8 @@ class Reduced(Described):
             A FullMotion.
 
         Raises:
-            ValueError: states were left out, the path has other coordinates, or it consists of nodes and a frame was
-                given.
+            ValueError: states were left out, the path has other coordinates, it was made with another scheme, or it
+                consists of nodes and a frame was given.
             TypeError: path is not a Path.
         """
         check_path(path)
@@ -139,18 +146,15 @@ class Reduced(Described):
         check_neighbours(path)
         if path.q.shape[1] != self.frame.size:
             raise ValueError(f"path: has {path.q.shape[1]} coordinates; the reduced system has {self.frame.size}")
-        chosen, nodes = (Scheme() if scheme is None else own_scheme(scheme)), path.levels[0] == "mid"
+        chosen, nodes = scheme_of(path, scheme), path.levels[0] == "mid"
         if nodes and not self.frame.translations:
             raise ValueError("path: is one of nodes, and the frame is the user's; simulate `system` in another form")
         start = jnp.asarray(self.frame.q0) if q0 is None else as_vector(q0, "q0", len(self.frame.q0))
-        beta = chosen.state.weight
+        beta, form = chosen.state.weight, "nodes" if nodes else chosen.form_for(self.system.constraints)
         if q0 is None and nodes and np.allclose(path.q[0], self.x0 - beta * path.h * self.w0, rtol=1e-12, atol=1e-300):
             start = start - beta * path.h * self.velocity(self.x0, self.w0, float(path.t[0]))
-        form = "nodes" if nodes else chosen.form_for(self.system.constraints)
-        if not self.frame.translations or chosen.order > 2:
-            form = "continuous"
-        given = (jnp.asarray(x) for x in (path.q, path.v, path.t, path.h))
-        q, v = map(np.asarray, _followed(self, form, chosen.distribution.weight, tuple(given), start))
+        states, every = _stages(self.system, chosen, path), slice(None, None, len(chosen.weights))
+        q, v = (np.asarray(y)[every] for y in _followed(self, form, chosen.distribution.weight, states, start))
         return FullMotion(np.asarray(path.t), q, np.asarray(path.t_velocity), v)
 
     def describe(self) -> str:
@@ -174,6 +178,36 @@ class Reduced(Described):
         return chosen
 
 
+def scheme_of(path: Path, scheme: Scheme | None) -> Scheme:
+    """The scheme that made a path: the one given, which the path's record may contradict, or one with the default maps."""
+    text = "" if path.provenance is None else path.provenance.scheme
+    if scheme is None:
+        order, form = (re.search(pattern, text) for pattern in (r"order=(\d+)", r"form='(\w+)'"))
+        scheme = Scheme(form and form[1], order=int(order[1]) if order else 2)  # type: ignore[arg-type]
+    if text and "".join(text.split()) != "".join(repr(own_scheme(scheme)).split()):
+        raise ValueError(f"scheme: the path was made with {' '.join(text.split())}; give that scheme")
+    return own_scheme(scheme)
+
+
+def _stages(system: System, scheme: Scheme, path: Path) -> tuple[Array, ...]:
+    """(x, w, t) at the beginning of every stage of the steps and at the end of the last, and the lengths of the stages."""
+    known, lengths = (path.q, path.v, path.t), jnp.asarray(scheme.weights) * path.h
+    if scheme.order == 2:
+        return (*known, jnp.diff(path.t))
+    base, now, rows = dataclasses.replace(scheme, order=2), [x[:-1] for x in known], []
+    stage = jax.vmap(lambda h, x, w, t: simulate(system, x, w, h=h, steps=1, scheme=base, t0=t), (None, 0, 0, 0))
+    for h in lengths:
+        rows.append(now)
+        ends = stage(h, *now)
+        now = [ends.q[:, 1], ends.v[:, 1], now[2] + h]
+    rounding, step = 1e-12 * jnp.max(jnp.abs(path.q), axis=0), jnp.max(jnp.abs(jnp.diff(path.q, axis=0)), axis=0)
+    if not bool(jnp.all(jnp.abs(now[0] - path.q[1:]) <= rounding + SAME * step)):
+        raise ValueError("path: its states are no steps of this scheme and system; give the scheme of the run")
+    stacked = (jnp.stack(one, axis=1).reshape(-1, *one[0].shape[1:]) for one in zip(*rows, strict=True))
+    every = (jnp.concatenate([one, last[-1:]]) for one, last in zip(stacked, known, strict=True))
+    return (*every, jnp.tile(lengths, len(path.q) - 1))
+
+
 @seldom
 def _followed(reduced: Reduced, form: str, beta: float, states: tuple, start):
     """(q, v) of all coordinates, v at the times of the path's. beta: where nonholonomic constraints are read in a step."""
@@ -185,32 +219,41 @@ def _followed(reduced: Reduced, form: str, beta: float, states: tuple, start):
         return q, frame.velocity(reduced.original, q, rate, s)
 
     rest = start[group]
-    between = (x[:-1] + beta * jnp.diff(x, axis=0), jnp.diff(x, axis=0) / h, t[:-1] + beta * h)
+    between = (x[:-1] + beta * jnp.diff(x, axis=0), jnp.diff(x, axis=0) / h[:, None], t[:-1] + beta * h)
     at = jax.vmap(lambda y, rate, s: full(y, rate, rest, s)[1])
-    if form == "continuous":
-        g = _carried(lambda *y: full(*y)[1][group], x, w, t, h, rest)
+    if not frame.translations:
+        moves = _carried(lambda *y: full(*y)[1][group], x, w, t, h, rest)
     elif form == "drift_kick_drift":
         every = at(x, w, t)[:, group]
-        g = rest + jnp.concatenate([jnp.zeros((1, len(group))), jnp.cumsum(0.5 * h * (every[1:] + every[:-1]), axis=0)])
+        moves = 0.5 * h[:, None] * (every[1:] + every[:-1])
     else:
-        g = rest + jnp.concatenate([jnp.zeros((1, len(group))), jnp.cumsum(h * at(*between)[:, group], axis=0)])
+        moves = h[:, None] * at(*between)[:, group]
+    g = rest + jnp.concatenate([jnp.zeros((1, len(group))), jnp.cumsum(moves, axis=0)])
     q = jax.vmap(lambda y, z: frame.section(y).at[group].set(z))(x, g)
     return q, at(*between) if form == "nodes" else jax.vmap(lambda *y: full(*y)[1])(x, w, g, t)
 
 
 def _carried(speed, x, w, t, h, rest):
-    """ġ = speed(x, ẋ, g, t) by the classical method of Runge and Kutta, x between states by cubic interpolation."""
-    middle = 0.5 * (x[1:] + x[:-1]) + 0.125 * h * (w[:-1] - w[1:])
-    rate = 1.5 * jnp.diff(x, axis=0) / h - 0.25 * (w[1:] + w[:-1])
+    """The steps of ġ = speed(x, ẋ, g, t) by Lobatto's method IIIA of order 4, x within a step by cubic interpolation.
+
+    It is its own adjoint, as the stages of x are, so that the composed step has its order in g too.
+    """
+    width = h[:, None]
+    middle = 0.5 * (x[1:] + x[:-1]) + 0.125 * width * (w[:-1] - w[1:])
+    rate = 1.5 * jnp.diff(x, axis=0) / width - 0.25 * (w[1:] + w[:-1])
 
     def step(g, given):
-        x0, x1, x2, w0, w1, w2, s = given
-        a = speed(x0, w0, g, s)
-        b = speed(x1, w1, g + 0.5 * h * a, s + 0.5 * h)
-        c = speed(x1, w1, g + 0.5 * h * b, s + 0.5 * h)
-        d = speed(x2, w2, g + h * c, s + h)
-        new = g + h / 6.0 * (a + 2.0 * b + 2.0 * c + d)
-        return new, new
+        first, between, last, h = given
 
-    along = jax.lax.scan(step, rest, (x[:-1], middle, x[1:], w[:-1], rate, w[1:], t[:-1]))[1]
-    return jnp.concatenate([rest[None], along])
+        def missed(d):
+            f0, f1 = speed(*first[:2], g, first[2]), speed(*last[:2], g + d, last[2])
+            half = speed(*between[:2], g + 0.5 * d + 0.125 * h * (f0 - f1), between[2])
+            return d - h / 6.0 * (f0 + 4.0 * half + f1)
+
+        corrected = lambda _, d: d - jnp.linalg.solve(jax.jacfwd(missed)(d), missed(d))  # noqa: E731
+        d = jax.lax.fori_loop(0, TURNS, corrected, jnp.zeros_like(g))
+        d = jnp.where(jnp.all(jnp.abs(missed(d)) <= NEAR * (1.0 + jnp.abs(d))), d, jnp.nan)
+        return g + d, d
+
+    ends = ((x[:-1], w[:-1], t[:-1]), (middle, rate, t[:-1] + 0.5 * h), (x[1:], w[1:], t[1:]))
+    return jax.lax.scan(step, rest, (*ends, h))[1]

@@ -36,8 +36,8 @@ def routh(
     L_ġ = M_gg ġ + M_gr ṙ + … is solved for ġ, so L has to be quadratic in ġ: ġ = B ṙ + c, where c contains μ; these are
     the frame of the result. The discrete equations of R are those of L for the same map: the Legendre transform of L_d
     = h L∘ρ in g_{k+1} - g_k is h R∘ρ. So runs of both agree to rounding for every scheme with a single map of the
-    action and states (q, v), of orders 2 to 8, and `reconstruct` returns the full run of order 2. (In the form "nodes"
-    a starter makes the second node, which gives another μ.)
+    action and states (q, v), of orders 2 to 10, and `reconstruct` returns the full run. (In the form "nodes" a starter
+    makes the second node, which gives another μ.)
 
     With generators (commuting planar rotations and translations, in any coordinates) g is defined by q = e^{gξ} q̂(r),
     where r are coordinates on a slice transverse to the group. A scheme applied to R then differs from the same scheme

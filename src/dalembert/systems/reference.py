@@ -114,7 +114,8 @@ def reference(
         q0: (n,) positions at t[0].
         v0: (n,) velocities at t[0].
         t: (N+1,) increasing or decreasing times; the first is the initial time.
-        tolerance: relative and absolute tolerance on the local error.
+        tolerance: on the local error, relative to |q| and |v|; absolute, below the sizes of the motion, max(|q| + T|v|) and
+            max(|v| + T|a|) at t[0] over the whole time T, or 1 where they are more.
         max_steps: the largest number of steps of the integrator.
         solver: a solver of diffrax; the backend is then "diffrax".
         backend: "native", machine code, the default on CPUs; if a function cannot be translated, there is one warning and
@@ -257,7 +258,8 @@ def by_diffrax(system: System, q, v, times, tolerance, *, solver=None, max_steps
         return jnp.concatenate([y[n:], motion(s, y)[0]])
 
     span, start = (times[0], times[-1]), jnp.concatenate([q, v])
-    found = integrate(field, None, span, start, tolerance, at=times, solver=solver, max_steps=max_steps)
+    sizes = jax.lax.stop_gradient(_typical_sizes(n, start, field(times[0], start, None), times[-1] - times[0]))
+    found = integrate(field, None, span, start, tolerance, sizes=sizes, at=times, solver=solver, max_steps=max_steps)
     qs, vs = found.y[:, :n], found.y[:, n:]
     multipliers = jax.vmap(lambda s, y: motion(s, y)[1])(times, found.y)
     return Reference(
@@ -270,6 +272,13 @@ def by_diffrax(system: System, q, v, times, tolerance, *, solver=None, max_steps
         found.steps,
         "Dopri8" if solver is None else type(solver).__name__,
     )
+
+
+def _typical_sizes(n: int, y, rates, time) -> Float[Array, "2n"]:
+    """Those of q and v, as `Integration.measure` finds them in machine code."""
+    q, v = (jnp.max(x) for x in jnp.split(jnp.abs(y) + jnp.abs(time * rates), [n]))
+    sizes = jnp.stack([jnp.where(q > 0.0, q, jnp.abs(time) * v), v])
+    return jnp.repeat(jnp.where((sizes > 0.0) & (sizes < 1.0), sizes, 1.0), n)
 
 
 def _monotone(value: Any, name: str, right: str) -> Times:

@@ -56,7 +56,7 @@ def references(
         v0: (B, n) velocities at t[0], or (n,) for all runs.
         t: (N+1,) increasing or decreasing times, the same for all runs; the first is the initial time.
         parameters: name → (B, …), in place of the system's values.
-        tolerance: relative and absolute tolerance on the local error.
+        tolerance: on the local error, as in `reference`.
         max_steps: the largest number of steps of the integrator, in each run.
         backend: as in `reference`; "diffrax" integrates all runs side by side, each as long as the longest takes.
         threads: number of threads in machine code; as many as there are processors if None.

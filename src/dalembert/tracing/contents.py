@@ -145,7 +145,7 @@ def _class(kind: type, walk: Walk) -> Any:
         return Same(kind)
     walk.fixed = False
     members = [(name, walk.value(x)) for name, x in vars(kind).items() if name not in _MACHINERY]
-    return (Same(kind), tuple(members), *(walk.of(base) for base in kind.__mro__[1:-1]))
+    return (Same(kind), walk.of(type(kind)), tuple(members), *(walk.of(base) for base in kind.__mro__[1:-1]))
 
 
 _MACHINERY = frozenset([

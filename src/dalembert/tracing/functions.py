@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from dalembert.tracing.fingerprint import Same, Walk, key_of
-from dalembert.tracing.libraries import is_library, is_plain, is_plain_module
+from dalembert.tracing.libraries import is_library, is_plain, is_plain_module, reflects
 from dalembert.tracing.reads import REMEMBERING, reads
 
 JITTED = type(jax.jit(lambda: None))
@@ -20,14 +20,16 @@ _WHOLE = ((),)
 
 @key_of.register(types.FunctionType)
 def _function(f: types.FunctionType, walk: Walk) -> Any:
-    library = is_library(f.__globals__.get("__name__"))
+    library = is_library(module := f.__globals__.get("__name__"))
+    if library and reflects(module, f.__name__):
+        return walk.unknown()
     if library and not (f.__closure__ or f.__defaults__ or f.__kwdefaults__ or f.__dict__):
         return Same(f)
     walk.objects.append(Same(f))
     known = reads(f.__code__)
     walk.hands_on = walk.hands_on or (known.hands_on and not library)
-    parts: list[Any] = [known.content]
-    for found in (f.__defaults__, f.__kwdefaults__):
+    parts: list[Any] = [known.content if library or not known.dynamic else walk.unknown()]
+    for found in (f.__defaults__, f.__kwdefaults__, f.__dict__):
         if found:
             parts.append(walk.value(found))
     for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
@@ -45,8 +47,6 @@ def _function(f: types.FunctionType, walk: Walk) -> Any:
                 parts.append(("missing", name))
         for name, chains in known.imports.items():
             parts.append(_chains(walk, sys.modules.get(name), chains))
-    if "__wrapped__" in f.__dict__:
-        parts.append(walk.value(f.__dict__["__wrapped__"]))
     return tuple(parts)
 
 
@@ -57,7 +57,7 @@ def _chains(walk: Walk, value: Any, chains: tuple[tuple[str, ...], ...]) -> Any:
         return walk.value(value)
     if is_library(value.__name__):
         walk.hands_on = walk.hands_on or not is_plain_module(value, chains)
-        return Same(value)
+        return walk.unknown() if reflects(value.__name__) else Same(value)
     walk.fixed = False
     return tuple(_chain(walk, value, chain) for chain in chains)
 
@@ -80,6 +80,8 @@ def _method(m: types.MethodType, walk: Walk) -> Any:
 def _builtin(f: types.BuiltinMethodType, walk: Walk) -> Any:
     """math.sin is itself; [].append is a method of a value."""
     owner = f.__self__
+    if isinstance(owner, types.ModuleType) and reflects(owner.__name__, f.__name__):
+        return walk.unknown()
     return Same(f) if owner is None or isinstance(owner, types.ModuleType | type) else (f.__name__, walk.value(owner))
 
 

@@ -13,6 +13,8 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from dalembert.tracing.reads import DYNAMIC
+
 
 @functools.cache
 def is_library(module: str | None) -> bool:
@@ -33,6 +35,15 @@ def _folders() -> tuple[Path, ...]:
     found = {Path(paths[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     found |= {Path(module.__file__).resolve().parents[1] for module in (jax, np, eqx) if module.__file__}
     return tuple(found)
+
+
+REFLECTING = frozenset(["sys", "importlib", "inspect", "gc", "builtins", "pkgutil", "pydoc", "runpy", "ctypes"])
+
+
+@functools.cache
+def reflects(module: str, name: str | None = None) -> bool:
+    """Whether a module of Python's, or a function of it, gives access to values that no code names."""
+    return module.split(".")[0] in REFLECTING and (module != "builtins" or name is None or name in DYNAMIC)
 
 
 # Modules of which no function keeps what it has traced of a function that it is given, but those in REMEMBERING.

@@ -20,6 +20,7 @@ class Reads(NamedTuple):
 
     An empty chain stands for the object itself. Code nested in the function, as in a lambda or a comprehension, counts.
     hands_on: whether it names a transformation of JAX that keeps what it has traced of the functions it is given.
+    dynamic: whether it names what reads values that no code names.
     """
 
     content: tuple
@@ -27,6 +28,7 @@ class Reads(NamedTuple):
     free: dict[str, tuple[tuple[str, ...], ...]]
     imports: dict[str, tuple[tuple[str, ...], ...]]
     hands_on: bool
+    dynamic: bool
 
 
 _KNOWN: dict[int, tuple[weakref.ref, Reads]] = {}
@@ -40,7 +42,7 @@ def reads(code: CodeType) -> Reads:
     chains: dict[str, dict[str, set]] = {"globals": {}, "free": {}, "imports": {}}
     _collect(code, chains)
     sorted_chains = {kind: {name: tuple(sorted(of)) for name, of in sorted(named.items())} for kind, named in chains.items()}
-    found = Reads(_content(code), **sorted_chains, hands_on=_hands_on(code))
+    found = Reads(_content(code), **sorted_chains, hands_on=_names(code, REMEMBERING), dynamic=_names(code, DYNAMIC))
     at = id(code)
     _KNOWN[at] = (weakref.ref(code, lambda _: _KNOWN.pop(at, None)), found)
     return found
@@ -55,9 +57,17 @@ REMEMBERING = frozenset([
 ])  # fmt: skip
 
 
-def _hands_on(code: CodeType) -> bool:
+# Functions, and attributes of functions, frames and classes, that lead to values which the code does not name.
+DYNAMIC = frozenset([
+    "globals", "eval", "exec", "__import__", "import_module", "__globals__", "__builtins__", "__subclasses__", "f_globals",
+    "f_locals", "f_back", "tb_frame", "gi_frame",
+])  # fmt: skip
+
+
+def _names(code: CodeType, names: frozenset[str]) -> bool:
+    """Whether this code, or code in it, names one of them."""
     inner = (c for c in code.co_consts if isinstance(c, CodeType))
-    return not REMEMBERING.isdisjoint(code.co_names) or any(_hands_on(c) for c in inner)
+    return not names.isdisjoint(code.co_names) or any(_names(c, names) for c in inner)
 
 
 def _content(code: CodeType) -> tuple:

@@ -51,13 +51,14 @@ class ImplicitPart:
 class FlowFunctions:
     """What is integrated: functions of (z, y, t, *given), without z where there are no unknowns.
 
-    field: g. outputs: numbers to be known at the times, too. watch: a number; the integration ends where it is below 0.
+    field: g. outputs: numbers wanted at the times. watch: below 0 it ends the integration. positions: whose rates follow.
     """
 
     field: Callable
     outputs: Callable
     unknowns: ImplicitPart | None = None
     watch: Callable | None = None
+    positions: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +97,7 @@ class CompiledFlow:
     codes: FlowCodes
     taylor: TaylorMethod | None
     lanes: LaneMethod | None = None
+    positions: int = 0
     projection: CompiledProjection | None = None
 
     @property
@@ -133,6 +135,7 @@ class CompiledFlow:
         By Taylor series if it pays; where there is none, for a while by the method of order 8, the longer the less the
         series before has brought.
         """
+        at.measure(self._along(arrays.told("field"), at.t, at.y[None], self.size)[0], self.positions)
         beside, methods, turn, series = self._beside(arrays), dict[str, None](), None, self.taylor
         if series is None or not series.pays(accuracy.tolerance):
             return self._by_runge_kutta(at, beside, arrays.told("field"), accuracy), ("Runge-Kutta",)
@@ -238,7 +241,7 @@ class FlowArrays:
         return self._told["project"]
 
     def _tell(self, name: str) -> int:
-        own, equations = self._shared, self._flow.equations
+        own, equations = dict(self._shared), self._flow.equations
         code: CompiledFunction = getattr(self._flow, name)
         if name == "field":
             own = own | {"factor": bits(self.clock)}
@@ -257,20 +260,19 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
     """The equation for states like y, and arrays like `given`; Unsupported where a function cannot be translated, or where
     the equations for z may jump, so that a small update is no proof of a root."""
     unknowns, examples = functions.unknowns, (np.zeros(np.shape(y)), np.zeros(()), *(np.zeros(np.shape(x)) for x in given))
-    k = 0 if unknowns is None else unknowns.start.size
+    first = () if unknowns is None else (np.zeros_like(unknowns.start),)
 
     def compiled(function: Callable) -> CompiledFunction:
-        whole = function if unknowns is None else lambda z, *x: function(z, *x)
-        return compile_function(whole, *((np.zeros(k),) if unknowns else ()), *examples, cache=cache)
+        return compile_function(function, *first, *examples, cache=cache)
 
-    found = {name: compiled(getattr(functions, name)) for name in ("field", "outputs")}
+    code = compiled(functions.field), compiled(functions.outputs)
     watch = None if functions.watch is None else compiled(functions.watch)
     known = (*examples[:2], *(np.asarray(x, float) for x in given))
     equations, plain = (None, None) if unknowns is None else _equations(functions, unknowns, known, cache)
     plain = translated(functions.field, *examples) if unknowns is None else plain
     codes = FlowCodes(*(cache.load(text, plain=True) for text in (field(), loop())))
     methods = (None, None) if plain is None else (taylor_method(plain, cache), None if watch else LaneMethod(plain, cache))
-    return CompiledFlow(np.size(y), found["field"], found["outputs"], watch, equations, codes, *methods)
+    return CompiledFlow(np.size(y), *code, watch, equations, codes, *methods, functions.positions)
 
 
 def _equations(

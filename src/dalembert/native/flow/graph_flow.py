@@ -15,12 +15,14 @@ from dalembert.native.flow.taylor import taylor_method
 from dalembert.native.llvm.cache import CACHE, Cache
 
 
-def graph_flow(equation: GraphFunction, outputs: GraphFunction, cache: Cache = CACHE) -> CompiledFlow:
-    """equation: results (ẏ, whether it holds); where it does not, the integration ends. outputs: of the same graph."""
+def graph_flow(equation: GraphFunction, outputs: GraphFunction, positions: int, cache: Cache = CACHE) -> CompiledFlow:
+    """equation: results (ẏ, whether it holds); where it does not, the integration ends. outputs: of the same graph;
+    positions: as of `FlowFunctions`."""
     g, (slope, holds) = equation.graph, equation.results
     nothing = g.constant(float("nan"))
     only = np.array([g.apply("select", int(holds.item()), i, nothing) for i in slope.tolist()])
     whole = dataclasses.replace(equation, results=(only,))
     codes = FlowCodes(*(cache.load(text, plain=True) for text in (field(), loop())))
     series = taylor_method(equation, cache)
-    return CompiledFlow(len(only), whole.compiled(cache), outputs.compiled(cache), None, None, codes, series)
+    code = whole.compiled(cache), outputs.compiled(cache)
+    return CompiledFlow(len(only), *code, None, None, codes, series, positions=positions)

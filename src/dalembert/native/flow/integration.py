@@ -57,7 +57,8 @@ class Travelled(NamedTuple):
 
 
 class Integration(NamedTuple):
-    """The state of an integration, which any method can go on from. most: steps."""
+    """The state of an integration, which any method can go on from. y: with the typical sizes of its components behind it.
+    most: steps."""
 
     numbers: np.ndarray
     counts: np.ndarray
@@ -73,7 +74,7 @@ class Integration(NamedTuple):
         rows[0] = y
         numbers = NUMBERS.pack(t=times[0], h=SHARE * (times[-1] - times[0]), tolerance=accuracy.tolerance)
         counts = COUNTED.pack(size=len(y), times=len(times), **BEGINNING)
-        return cls(numbers, counts, times, rows[0].copy(), rows, accuracy.steps)
+        return cls(numbers, counts, times, np.concatenate([rows[0], np.ones(len(y))]), rows, accuracy.steps)
 
     @classmethod
     def many(cls, y: np.ndarray, times: np.ndarray, tolerance: np.ndarray, steps: int) -> Integration:
@@ -86,12 +87,24 @@ class Integration(NamedTuple):
         numbers = NUMBERS.pack(t=wide(first), h=wide(share), tolerance=wide(tolerance))
         sizes = {"size": y.shape[1], "times": length} | BEGINNING
         counts = COUNTED.pack(**{name: wide(x) for name, x in sizes.items()})
-        return cls(numbers, counts, times, rows[:, 0].copy(), rows, steps)
+        return cls(numbers, counts, times, np.concatenate([rows[:, 0], np.ones(y.shape)], axis=1), rows, steps)
 
     def one(self, i: int) -> Integration:
         """Of many: views."""
         times = self.times[i if len(self.times) > 1 else 0]
         return Integration(self.numbers[i], self.counts[i], times, self.y[i], self.rows[i], self.most)
+
+    def measure(self, rates: np.ndarray, positions: int) -> None:
+        """Note the typical sizes of a motion: |y| + T|ẏ| over the whole time T, and 1 where that is more or nothing moves.
+
+        Errors are relative to those of a small motion, and absolute otherwise. rates: ẏ at the beginning.
+        """
+        size, time = len(rates), float(self.times[-1] - self.t[0])
+        reach = [abs(x) + time * abs(rate) for x, rate in zip(self.y[:size].tolist(), rates.tolist(), strict=True)]
+        rest = max(reach[positions:], default=0.0)
+        first = max(reach[:positions], default=0.0) or time * rest
+        self.y[size : size + positions] = first if 0.0 < first < 1.0 else 1.0
+        self.y[size + positions :] = rest if 0.0 < rest < 1.0 else 1.0
 
     @property
     def t(self) -> np.ndarray:

@@ -31,12 +31,12 @@ def loop() -> str:
     ptr numbers, ptr counts, ptr times, ptr y, ptr rows, ptr work): y from numbers.t over times, one row each, as `NUMBERS`
     and `COUNTED` lay out.
 
-    The error of a step is judged in the mean square of |error| / (tolerance (1 + |y|)). clipped: steps end at the times;
-    otherwise rows come from the interpolant. watch: 0, or a field with one result; below 0 at the end of a step it ends the
-    integration. project: 0, or what brings the y of a row, and that at the end of a step, onto constraints; a step for
-    which it does not is refused. numbers.h: the first step, or 0. In y and numbers.t is what was reached. Returns REACHED,
-    TOO_MANY steps (of those refused, too), TOO_SMALL a step, or WATCHED. After TOO_MANY it goes on with a larger count as if
-    it had not ended.
+    The error of a step is judged in the mean square of |error| / (tolerance (s + |y|)), s the typical size. clipped: steps
+    end at the times; otherwise rows come from the interpolant. watch: 0, or a field with one result; below 0 at the end of a
+    step it ends the integration. project: 0, or what brings the y of a row, and that at the end of a step, onto constraints;
+    a step for which it does not is refused. numbers.h: the first step, or 0. In y and numbers.t is what was reached. Returns
+    REACHED, TOO_MANY steps (of those refused, too), TOO_SMALL a step, or WATCHED. After TOO_MANY it goes on with a larger
+    count as if it had not ended.
     """
     return module(_Loop().text(), declared=())
 
@@ -117,14 +117,17 @@ class _Loop(StepLoop):
         c.store(least(least(c.times(number(100.0), short), found), whole), self.h)
 
     def _size(self, component: Callable[[str], str]) -> str:
-        """√(mean of (x / (tolerance (1 + |y|)))²)."""
+        """√(mean of (x / (tolerance (s + |y|)))²), s the typical size."""
         c, total = self.c, self.c.slot("total")
         c.store(c.constant(0.0), total)
         with c.loop(0, self.n) as l:
-            allowed = c.plus(self.tolerance, c.times(self.tolerance, c.absolute(c.load(c.at("%y", l)))))
-            part = c.let(f"fdiv double {component(l)}, {allowed}")
+            part = c.let(f"fdiv double {component(l)}, {self._allowed(l, c.absolute(c.load(c.at('%y', l))))}")
             c.store(c.plus(c.load(total), c.times(part, part)), total)
         return c.intrinsic("sqrt", c.let(f"fdiv double {c.load(total)}, {c.let(f'sitofp i64 {self.n} to double')}"))
+
+    def _allowed(self, l: str, size: str) -> str:
+        c = self.c
+        return c.plus(c.times(self.tolerance, self._typical(l)), c.times(self.tolerance, size))
 
     def _proposed(self) -> None:
         self._counted()
@@ -171,7 +174,7 @@ class _Loop(StepLoop):
         with c.loop(0, self.n) as l:
             old, new = (c.absolute(c.load(c.at(x, l))) for x in ("%y", self.new))
             size = c.select(c.compare("ogt", old, new), old, new)
-            allowed = c.plus(self.tolerance, c.times(self.tolerance, size))
+            allowed = self._allowed(l, size)
             for slot, row in ((five, ERROR_5), (three, ERROR_3)):
                 e = c.let(f"fdiv double {self._sum(row, l)}, {allowed}")
                 c.store(c.plus(c.load(slot), c.times(e, e)), slot)

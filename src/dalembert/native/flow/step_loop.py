@@ -16,8 +16,8 @@ COUNTED = Packing.words("size", "times", "most", "clipped", "steps", "saved", "r
 
 class StepLoop(abc.ABC):
     """Writes a function of (…, watch, watch_told, project, project_told, numbers, counts, times, y, rows, …); numbers and
-    counts as `NUMBERS` and `COUNTED` lay out. Its labels are "step", at which a step begins, and those of `_returns`. Slot:
-    the end of the step."""
+    counts as `NUMBERS` and `COUNTED` lay out, and behind y its typical sizes. Its labels are "step", at which a step begins,
+    and those of `_returns`. Slot: the end of the step."""
 
     new: str  # where the y at the end of a step stands
     shorter: str  # the label of a step that begins again, and shorter
@@ -74,6 +74,10 @@ class StepLoop(abc.ABC):
         c.fork(c.let(f"or i1 {enough}, {beyond}"), long, "too_small", True)
         c.label(long)
         return h, beyond
+
+    def _typical(self, l: str) -> str:
+        """The size of a component below which its error is absolute; it stands behind y."""
+        return self.c.load(self.c.at("%y", self.c.let(f"add i64 {l}, {self.n}")))
 
     def _field(self, out: str, t: str, y: str, otherwise: str, field: str = "%field", told: str = "%told") -> None:
         """out ← f(t, y); to the label `otherwise` where it has no value."""

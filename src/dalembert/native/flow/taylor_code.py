@@ -128,7 +128,7 @@ class _Taylor(StepLoop):
             c.store(c.select(free, h, most), slot)
 
     def _lengths(self, orders: Sequence[str]) -> list[str]:
-        """(tolerance (1 + |y|) / |y_k|)^(1/k) for the largest of these quotients, of each order k; 0 if one is no number."""
+        """(tolerance (s + |y|) / |y_k|)^(1/k) for the largest of these quotients, of each order k; 0 if one is no number."""
         c = self.c
         norms = [c.slot("norm") for _ in orders]
         rows = [c.at(self.to["rows"], c.let(f"mul i64 {k}, {self.n}")) for k in orders]
@@ -142,7 +142,7 @@ class _Taylor(StepLoop):
         return [self._root(c.load(norm), k) for norm, k in zip(norms, orders, strict=True)]
 
     def _size(self, l: str) -> str:
-        return self.c.plus(self.c.constant(1.0), self.c.absolute(self.c.load(self.c.at("%y", l))))
+        return self.c.plus(self._typical(l), self.c.absolute(self.c.load(self.c.at("%y", l))))
 
     def _root(self, norm: str, k: str) -> str:
         """(tolerance / norm)^(1/k), to 6 %: its bits are a k-th of the way from those of 1 to those of the number."""

@@ -134,12 +134,12 @@ class _LaneLoop(LaneVectors):
 
     def _measured(self) -> None:
         """The error, as in `loop_code`."""
-        c, tolerance, h = self.c, self._of("tolerance"), self._of("h")
+        c, h = self.c, self._of("h")
         for slot in (self.five, self.three):
             c.store(c.constant(0.0), slot)
         with c.loop(0, self.n) as l:
             old, new = (c.absolute(c.load(self._component(self.to[x], l))) for x in ("y", "new"))
-            allowed = c.plus(tolerance, c.times(tolerance, self._most(old, new)))
+            allowed = self._allowed(l, self._most(old, new))
             for slot, row in ((self.five, ERROR_5), (self.three, ERROR_3)):
                 e = self._over(self._sum(row, l), allowed)
                 c.store(c.plus(c.load(slot), c.times(e, e)), slot)

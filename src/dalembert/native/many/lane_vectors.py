@@ -46,7 +46,7 @@ def lane_field(made: GraphFunction, width: int) -> str:
 
 def lane_arrays(size: int, given: int, onto: int, width: int) -> Sequence[tuple[str, int]]:
     """(name, length) of the arrays of the loop, in numbers. given, onto: of what the field is given, and the projection."""
-    rows = {"each": len(EACH), "y": size, "new": size, "slopes": COLUMNS * size, "dense": (3 + len(DENSE)) * size,
+    rows = {"each": len(EACH), "y": 2 * size, "new": size, "slopes": COLUMNS * size, "dense": (3 + len(DENSE)) * size,
             "given": given, "result": size + 1, "onto_given": onto, "onto_result": size + 3}  # fmt: skip
     return [(name, many * width) for name, many in rows.items()]
 
@@ -122,14 +122,20 @@ class LaneVectors(abc.ABC):
         return self.c.load(self._component(self.slopes[j], l))
 
     def _size(self, base: str) -> str:
-        """√(mean of (x / (tolerance (1 + |y|)))²)."""
-        c, total, tolerance = self.c, self.c.slot("total"), self._of("tolerance")
+        """√(mean of (x / (tolerance (s + |y|)))²), s the typical size."""
+        c, total = self.c, self.c.slot("total")
         c.store(c.constant(0.0), total)
         with c.loop(0, self.n) as l:
-            allowed = c.plus(tolerance, c.times(tolerance, c.absolute(c.load(self._component(self.to["y"], l)))))
+            allowed = self._allowed(l, c.absolute(c.load(self._component(self.to["y"], l))))
             part = self._over(c.load(self._component(base, l)), allowed)
             c.store(c.plus(c.load(total), c.times(part, part)), total)
         return c.intrinsic("sqrt", self._over(c.load(total), self._number(self.n)))
+
+    def _allowed(self, l: str, size: str) -> str:
+        """As in `loop_code`, where typical sizes stand behind y."""
+        c, tolerance = self.c, self._of("tolerance")
+        typical = c.load(self._component(self.to["y"], c.let(f"add i64 {l}, {self.n}")))
+        return c.plus(c.times(tolerance, typical), c.times(tolerance, size))
 
     def _number(self, whole: str) -> str:
         return self.c.splat(self.c.let(f"sitofp i64 {whole} to double"))

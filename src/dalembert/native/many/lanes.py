@@ -56,7 +56,7 @@ class LaneRuns:
 
     def __init__(self, method: LaneMethod, at: Integration, given: np.ndarray, tolerance: np.ndarray, clocks: np.ndarray):
         self._method, self._at, self._own, w = method, at, (given, tolerance, clocks), method.width
-        size, before = at.y.shape[1], at.y.shape[1] + 1 + given.shape[1]
+        size, before = at.rows.shape[2], at.rows.shape[2] + 1 + given.shape[1]
         captured = [np.asarray(x.tracer.captured if x else [], float) for x in (method.made, method.onto)]
         held = self._held = Held()
         lengths = lane_arrays(size, before + len(captured[0]), before + len(captured[1]), w)
@@ -106,7 +106,7 @@ class LaneRuns:
     def _begin(self, lane: int, i: int) -> None:
         at, (given, tolerance, clocks) = self._at.one(i), (x[i if len(x) > 1 else 0] for x in self._own)
         self._y[:, lane] = at.y
-        first = len(at.y) + 1
+        first = at.rows.shape[1] + 1
         for place in self._given:
             place[first : first + len(given), lane] = given
         self._rows[lane], self._times[lane] = (x.__array_interface__["data"][0] for x in (at.rows, at.times))

@@ -84,7 +84,13 @@ def _in_lanes(
     flow: CompiledFlow, method: LaneMethod, runs: FlowRuns, at: Integration, reached: np.ndarray, threads: int
 ) -> list[int]:
     """Which are left."""
-    places = itertools.count()
+    places, first, times = itertools.count(), _Worker(flow, runs), np.broadcast_to(at.times[:, :1], (len(reached), 1))
+    if len(runs.given) == len(runs.clocks) == 1:
+        rates = flow.along(runs.y, times[:, 0], first.arrays(0))[0]
+    else:
+        rates = [flow.along(y[None], times[i], first.arrays(i))[0][0] for i, y in enumerate(runs.y)]
+    for i, rate in enumerate(rates):
+        at.one(i).measure(rate, flow.positions)
 
     def work(_: int) -> list[int]:
         worker = _Worker(flow, runs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -167,6 +168,11 @@ ELEMENTWISE: dict[str, Callable[..., Nodes]] = {
     "agree": _plain("agree"),
     "square": lambda g, p, x: elementwise(g, "mul", x, x),
     "integer_pow": lambda g, p, x: _power(g, x, p["y"]),
+    "one_minus_square": lambda g, p, x: elementwise(
+        g, "mul", *(elementwise(g, f, np.array(g.one), x) for f in ("add", "sub"))
+    ),
+    "polynomial": lambda g, p, x, *a: reduce(lambda y, c: elementwise(g, "add", elementwise(g, "mul", y, x), c), a[::-1]),
+    "log2": lambda g, p, x: elementwise(g, "mul", elementwise(g, "log", x), np.asarray(g.constant(float(np.log2(np.e))))),
     "rsqrt": lambda g, p, x: _reciprocal(g, elementwise(g, "sqrt", x)),
     "pow": _pow,
     "logistic": _logistic,

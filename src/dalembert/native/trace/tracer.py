@@ -20,15 +20,13 @@ from dalembert.native.graph.dependence import reached
 from dalembert.native.graph.derivative import jacobian
 from dalembert.native.graph.graph import Graph, Unsupported
 from dalembert.native.graph.simplify import replaced
-from dalembert.native.trace.elementwise import ELEMENTWISE, Nodes, check_type, constants, narrowed
+from dalembert.native.trace.elementwise import ELEMENTWISE, Nodes, check_type, constants, elementwise, narrowed
 from dalembert.native.trace.indexing import STRUCTURE
 from dalembert.native.trace.linear_algebra import LINEAR, Samples, linear_solve
 from dalembert.native.trace.place import place_of, told
 from dalembert.tracing import reading
+from dalembert.tracing.evaluation.program import INNER, is_gaussian, needed, scan_sizes
 
-INNER = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr",
-         "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr",
-         "remat": "jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr"}  # fmt: skip
 CUSTOM = frozenset(["stop_gradient", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"])
 SOLVING = frozenset(["custom_linear_solve", "lu", "triangular_solve", "cholesky"])
 LONGEST_LOOP = 10_000
@@ -94,8 +92,8 @@ class Tracer:
         values.update(zip(jaxpr.constvars, (self.lift(c) for c in consts), strict=True))
         values.update(zip(jaxpr.invars, args, strict=True))
         if id(jaxpr) not in self._read:
-            needed = [(eqn, [a if k in _used(eqn) else None for k, a in enumerate(eqn.invars)]) for eqn in _needed(jaxpr)]
-            self._read[id(jaxpr)] = jaxpr, needed
+            operands = lambda eqn: [a if k in _used(eqn) else None for k, a in enumerate(eqn.invars)]  # noqa: E731
+            self._read[id(jaxpr)] = jaxpr, [(eqn, operands(eqn)) for eqn in needed(jaxpr, _used)]
         for eqn, used in self._read[id(jaxpr)][1]:
             outputs = self._translated(eqn, [None if a is None else read(a) for a in used])
             values.update(zip(eqn.outvars, outputs, strict=True))
@@ -122,6 +120,8 @@ class Tracer:
         for v in (*eqn.outvars, *eqn.invars):
             if hasattr(v.aval, "dtype"):
                 check_type(name, v.aval.dtype)
+        if is_gaussian(eqn):
+            return [elementwise(g, "exp", elementwise(g, "neg", elementwise(g, "mul", x[0], x[0])))]
         if name in CUSTOM:
             self.declared.update(i for a in x for i in a.ravel().tolist())
         if name in INNER:
@@ -145,16 +145,6 @@ def _used(eqn) -> range | list[int]:
     lengths = eqn.params["const_lengths"]
     before = sum(lengths)
     return [*range(lengths.matvec), *range(before, len(eqn.invars))]
-
-
-def _needed(jaxpr) -> list:
-    """The equations the outputs depend on, in order."""
-    wanted, kept = {v for v in jaxpr.outvars if not isinstance(v, Literal)}, []
-    for eqn in reversed(jaxpr.eqns):
-        if any(v in wanted for v in eqn.outvars):
-            kept.append(eqn)
-            wanted |= {eqn.invars[k] for k in _used(eqn) if not isinstance(eqn.invars[k], Literal)}
-    return kept[::-1]
 
 
 def _mentions(jaxpr, names: frozenset[str]) -> bool:
@@ -218,8 +208,7 @@ def _while(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:
 
 def _scan(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:
     """A scan, unrolled."""
-    p = eqn.params
-    consts, carries = p["num_consts"], p["num_carry"]
+    p, (consts, carries) = eqn.params, scan_sizes(eqn.params)
     if p["length"] > LONGEST_LOOP:
         raise Unsupported("scan", f"more than {LONGEST_LOOP} turns")
     fixed, carry, columns = x[:consts], x[consts : consts + carries], x[consts + carries :]

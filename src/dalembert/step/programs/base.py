@@ -13,7 +13,7 @@ import numpy as np
 from equinox import AbstractVar
 from jaxtyping import Array, Float
 
-from dalembert.numbers import EPSILON
+from dalembert.systems.sizes import ROUNDING
 
 Vector = Float[Array, "n"]
 State = Float[Array, "k"]
@@ -117,10 +117,11 @@ def joined(parts: list[Any]) -> Any:
 
 
 def velocity_scale(v: Vector, others: Float[Array, "..."], q: Vector, h) -> Float[Array, ""]:
-    """Size of a velocity, with a floor: an update that cannot move the position by its last digit is small enough.
+    """Size of a velocity, with a floor: an update that moves the position by rounding is small enough.
 
-    A floor is needed at rest, where v is small but the forces that balance are not, and with them their round-off. With
-    the default tolerance of 1e-9 the floor is ε|q|/h. The update is applied all the same, so that nothing is lost by it.
+    A floor is needed at rest, where v is small but the forces that balance are not, and with them their round-off; and in
+    short steps, whose displacements are those of constraints, φ(q) = 0 to the rounding of its terms. With the default
+    tolerance of 1e-9 the floor is 32 ε|q|/h. The update is applied all the same, so that nothing is lost by it.
     """
     size = jnp.maximum(jnp.max(jnp.abs(v)), jnp.max(jnp.abs(others), initial=0.0))
-    return size + 1e9 * EPSILON * jnp.max(jnp.abs(q)) / jnp.abs(h) + 1e-200
+    return size + 1e9 * ROUNDING * jnp.max(jnp.abs(q)) / jnp.abs(h) + 1e-200

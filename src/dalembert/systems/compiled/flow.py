@@ -172,7 +172,7 @@ def reduced_code(system: System, n: int, m: int, projected: bool) -> tuple[Compi
 
         units = lambda matrix: units_of(matrix, n, jnp)  # noqa: E731
         part = ImplicitPart(equations, first_guess(n, m), units, EXACT.tolerance, EXACT.max_iterations)
-        return FlowFunctions(field, outputs, part)
+        return FlowFunctions(field, outputs, part, positions=n)
 
     def projection(rebuilt: Rebuilt) -> Callable:
         return lambda y, t, *given: restriction(rebuilt(given), y[:n], y[n:], t)

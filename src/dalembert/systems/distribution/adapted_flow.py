@@ -50,9 +50,9 @@ def adapted_flow(chart: Connection) -> SystemFlow:
 
         if m:
             part = ImplicitPart(equations, np.zeros(m), lambda x: jnp.ones(m), CLOSE.tolerance, CLOSE.max_iterations)
-            return FlowFunctions(field, outputs, part, watch)
+            return FlowFunctions(field, outputs, part, watch, n)
         without = lambda f: lambda *x: f(jnp.zeros(0), *x)  # noqa: E731
-        return FlowFunctions(without(field), without(outputs))
+        return FlowFunctions(without(field), without(outputs), positions=n)
 
     def projection(rebuilt: Rebuilt):
         def function(y, t, *given):

@@ -132,7 +132,7 @@ def _compiled(rebuilt: Callable[..., System], leaves: list, n: int, m: int) -> _
     written = _Written(rebuilt, leaves, n, m)
     if written.work > max(SHORT * written.n, (2 * written.n - written.k) ** 2 / 2):
         raise Unsupported("frame", "the equation of (q, v) is shorter")
-    flow = graph_flow(written.function(written.slope, written.holds), written.function(written.outputs))
+    flow = graph_flow(written.function(written.slope, written.holds), written.function(written.outputs), n)
     return _Code(flow, written.entering().compiled(), (written.n, written.k), written.numbers)
 
 

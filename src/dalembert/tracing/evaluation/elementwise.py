@@ -15,7 +15,7 @@ def _quotient(x, y):
     by = np.where(y == 0, 1, y)
     down = np.floor_divide(x, by)
     apart = (x != down * by) & ((x < 0) != (by < 0))  # XLA: towards zero, and -1 for x/0
-    return np.where(y == 0, -1, down + apart).astype(x.dtype)
+    return np.where(y == 0, np.array(-1).astype(x.dtype), down + apart).astype(x.dtype)
 
 
 def _remainder(x, y):
@@ -96,6 +96,8 @@ _PLAIN: dict[str, Callable] = {
     "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "lt": np.less, "le": np.less_equal,
     "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal, "and": np.bitwise_and,
     "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert, "nextafter": np.nextafter, "square": np.square,
+    "one_minus_square": lambda x: (1 + x) * (1 - x), "log2": lambda x: np.log(x) * np.log2(np.e),
+    "polynomial": lambda x, *a: functools.reduce(lambda y, c: y * x + c, a[-2::-1], a[-1]),
     "pow": np.power, "rsqrt": lambda x: 1.0 / np.sqrt(x), "logistic": _logistic,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
     **dict.fromkeys(("copy", "copy_p", "stop_gradient", "sharding_constraint", "pvary"), _same),

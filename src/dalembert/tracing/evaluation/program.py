@@ -69,7 +69,7 @@ class _Programs:
         given = [put(None) for _ in jaxpr.invars]
         places.update(zip(jaxpr.invars, given, strict=True))
         steps = []
-        for eqn in _needed(jaxpr):
+        for eqn in needed(jaxpr):
             inputs = [place(a) for a in eqn.invars]
             outputs = [put(None) for _ in eqn.outvars]
             places.update(zip(eqn.outvars, outputs, strict=True))
@@ -98,6 +98,8 @@ class _Programs:
         self._size, self.operations = self._size + sum(v.aval.size for v in eqn.outvars), self.operations + 1
         if self._size > LARGEST:
             raise UnevaluableError("large arrays")
+        if is_gaussian(eqn):
+            return lambda x: [np.exp(-x * x)]
         if name in INNER:
             return self.closed(eqn.params[INNER[name]])
         if name in _CONTROL:
@@ -107,13 +109,13 @@ class _Programs:
         return _by_jax(eqn) if function is None else function
 
 
-def _needed(jaxpr: Any) -> list:
-    """The equations the outputs depend on, in order."""
+def needed(jaxpr: Any, used: Callable[[Any], Any] = lambda eqn: range(len(eqn.invars))) -> list:
+    """The equations the outputs depend on, in order. used: which operands of an equation matter."""
     wanted, kept = {v for v in jaxpr.outvars if not isinstance(v, Literal)}, []
     for eqn in reversed(jaxpr.eqns):
         if any(v in wanted for v in eqn.outvars):
             kept.append(eqn)
-            wanted.update(a for a in eqn.invars if not isinstance(a, Literal))
+            wanted |= {eqn.invars[k] for k in used(eqn) if not isinstance(eqn.invars[k], Literal)}
     return kept[::-1]
 
 
@@ -165,10 +167,25 @@ def _where(going: np.ndarray, new: Any, old: Any) -> np.ndarray:
     return np.where(going.reshape(going.shape + (1,) * (np.ndim(new) - going.ndim)), new, old)
 
 
+def is_gaussian(eqn: Any) -> bool:
+    """Whether this is JAX's own exp(-x²), of the derivatives of erf and erfc: newer versions take the bits of x apart."""
+    if eqn.primitive.name != "custom_jvp_call":
+        return False
+    jaxpr = getattr(eqn.params["call_jaxpr"], "jaxpr", eqn.params["call_jaxpr"])
+    where = str(jaxpr.debug_info.func_src_info).replace("\\", "/")
+    return where.startswith("exp_neg_sq at ") and "/jax/_src/lax/erf.py" in where
+
+
+def scan_sizes(params: dict[str, Any]) -> list[int]:
+    """How many inputs of a scan are constants and how many are carried: numbers, or trees in newer versions of JAX."""
+    trees = params["ft_in"].unpack()[:2] if "ft_in" in params else ()
+    return [len(x) for x in trees] or [params["num_consts"], params["num_carry"]]
+
+
 def _scan(programs: _Programs, eqn: Any) -> Run:
-    p = eqn.params
-    fixed, carries, length = p["num_consts"], p["num_consts"] + p["num_carry"], p["length"]
-    outs, (body, each) = [v.aval for v in eqn.outvars[p["num_carry"] :]], _body(programs, p["jaxpr"])
+    p, (fixed, carried) = eqn.params, scan_sizes(eqn.params)
+    carries, length = fixed + carried, p["length"]
+    outs, (body, each) = [v.aval for v in eqn.outvars[carried:]], _body(programs, p["jaxpr"])
     if length * each > LONGEST:
         raise UnevaluableError(f"a scan of {length} turns")
     turns = range(length)[::-1] if p["reverse"] else range(length)
