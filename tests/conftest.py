@@ -31,6 +31,15 @@ from jax._src.lib.mlir import ir  # noqa: E402
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache" / "jax"
 
+# NATIVE_CPU=generic, or another name that LLVM knows: machine code of the test processes as on that processor. A result
+# that depends on the processor's rounding is a test's fault; `make processors` runs the suite as on several.
+PROCESSOR = os.environ.get("NATIVE_CPU")
+if PROCESSOR:
+    import llvmlite.binding
+
+    llvmlite.binding.get_host_cpu_name = lambda: PROCESSOR
+    llvmlite.binding.get_host_cpu_features = llvmlite.binding.FeatureMap
+
 jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)

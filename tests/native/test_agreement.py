@@ -46,6 +46,7 @@ def compare(native: da.Path, jax: da.Path, tolerance: float):
         assert int(getattr(native.statistics, name)) == int(getattr(jax.statistics, name)), name
 
 
+EPS = np.finfo(float).eps
 START = ([1.0, 0.0, 0.0], [0.5, 1.0, 0.0])
 SYSTEMS = {
     "curvature particle": (curvature_particle, [0.0, 0.0], [1.0, 1.0], 0.1, 1e-11),
@@ -58,16 +59,24 @@ SYSTEMS = {
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_thousand_steps(both, name, form):
     build, q0, v0, h, tolerance = SYSTEMS[name]
-    native, jax = both(build(), q0, v0, h=h, steps=1000, save_every=7, scheme=form and da.Scheme(form))
+    options = {"h": h, "steps": 1000, "save_every": 7, "scheme": form and da.Scheme(form)}
+    native, jax = both(build(), q0, v0, **options)
     compare(native, jax, tolerance)
+    # How far rounding moves the residuals at which Newton's method ends, and the number of its steps: what other last bits
+    # of the beginning change in them.
+    nudged = [da.simulate(build(), np.asarray(q0) * (1 + k * EPS), v0, backend="jax", **options) for k in (-8, -4, 4, 8)]
+    residuals, iterations = (
+        np.array([float(getattr(path.statistics, name)) for path in (jax, *nudged)]) for name in ("residual", "iterations")
+    )
     if name == "nonholonomic particle":  # v_y first, then all else: two linear systems, each solved once
         assert int(native.statistics.iterations) == int(native.steps_done)
     else:
-        assert abs(int(native.statistics.iterations) - int(jax.statistics.iterations)) <= 5
+        assert abs(int(native.statistics.iterations) - iterations[0]) <= 5 + 4 * np.ptp(iterations)
     # The native run counts the residual of what it iterates; unknowns that follow linearly are not evaluated again.
-    assert native.statistics.residual <= 1.001 * jax.statistics.residual + 1e-13
+    bound = 4 * np.ptp(residuals) + 1e-13
+    assert native.statistics.residual <= residuals[0] + bound
     if name == "curvature particle":
-        np.testing.assert_allclose(native.statistics.residual, jax.statistics.residual, rtol=1e-3, atol=1e-13)
+        np.testing.assert_allclose(native.statistics.residual, residuals[0], rtol=0, atol=bound)
 
 
 def test_lyapunov_constraint(both):
