@@ -36,7 +36,7 @@ export NO_MKDOCS_2_WARNING := 1
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test processors documents lowest newest package tools check format lint types docs browser examples notebooks pictures soak truth clean
+.PHONY: help demo test processors mutants documents lowest newest package tools check format lint types docs browser examples notebooks pictures soak truth clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -56,6 +56,9 @@ processors: $(VENV)/.with-test  ## the tests as on five other processors and way
 	XLA_FLAGS= $(MAKE) test
 	OPENBLAS_CORETYPE=NEHALEM $(MAKE) test
 	NATIVE_CPU=generic $(MAKE) test
+
+mutants: $(VENV)/.with-test  ## change signs, nodes, times and orders one at a time: does a test fail? hours; MUTANTS="m04 17" for some
+	$(BIN)/python tests/mutation/mutate.py $(MUTANTS)
 
 documents: $(VENV)/.with-test  ## run every block of code of the README and the pages, and every example of a docstring
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal tests/documents

@@ -60,6 +60,32 @@ def test_the_flow_of_the_control_problem_is_symplectic():
     assert float(defect.relative) < 1e-12
 
 
+MOVED = da.OptimalControl(
+    da.System(
+        lambda q, v, t: 0.5 * (1 + 0.5 * jnp.sin(3 * t)) * v @ v - (2 + t) * (q[1] - q[0]) ** 2,
+        forces=lambda q, v, t: jnp.stack([jnp.cos(2 * t), -0.2 * t * v[1]]),
+        time_dependent=True,
+    ),
+    cost=lambda q, v, u, t: (1 + 0.5 * jnp.cos(5 * t)) * u @ u,
+    actuated=0,
+)
+
+
+def test_plants_and_costs_that_read_the_time():
+    """On three nodes the path of forces as unknowns, with the cost of every force at its own node; order 4 with Hermite."""
+    base = da.solve(MOVED, **ENDS, steps=20)
+    ends = {"initial": da.Nodes(base.q[:2]), "final": da.Nodes(base.q[-2:]), "T": 2.0, "steps": 20, "scheme": da.Points()}
+    found = da.solve(da.eliminate(MOVED, step=0.1), **ends, guess=base.q + 0.05 * np.sin(np.pi * base.q[:, :1]) ** 4)
+    np.testing.assert_allclose(found.q, base.q, atol=1e-8)
+    t, u = 0.1 * np.arange(21), np.asarray(base.u)[:, 0]
+    inner = 0.1 * np.sum(((1 + 0.5 * np.cos(5 * t)) * u**2)[1:-1])
+    assert float(found.action) == pytest.approx(inner, rel=1e-10)
+    costs = [float(da.solve(MOVED, **ENDS, steps=n).cost) for n in (40, 80)]
+    smooth = da.solve(da.eliminate(MOVED), **ENDS, steps=20, scheme=da.Hermite())
+    gaps = [abs(cost - float(smooth.action)) for cost in costs]
+    assert np.log2(gaps[0] / gaps[1]) == pytest.approx(2.0, abs=0.1)
+
+
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [

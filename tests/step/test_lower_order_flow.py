@@ -48,6 +48,27 @@ def test_positions_and_multipliers_of_second_order(exact):
     assert errors[-1][1] < 0.02
 
 
+def test_a_speed_that_changes_in_time_and_a_run_that_goes_on_from_its_nodes():
+    """|v| = s(t): every pair of nodes has the speed at its own middle, and a start from nodes is on the same path."""
+    fast = lambda t: 1.0 + 0.3 * np.sin(4 * t)  # noqa: E731
+    rod = da.VariationalProblem(
+        lambda q, v, a, t: 0.5 * (1 + 0.2 * t) * a @ a,
+        da.Nonholonomic(lambda q, v, t: 0.5 * (v @ v - (1.0 + 0.3 * jnp.sin(4 * t)) ** 2)),
+        derivatives=2, time_dependent=True,
+    )  # fmt: skip
+    begin, h, slope, bend = 0.7, 0.02, 1.2 * np.cos(2.8), -4.8 * np.sin(2.8)
+    s = fast(begin)  # q̇ = s e, q̈ = ṡ e + sω n, q⃛ = (s̈ - sω²) e + (2ṡω + sω̇) n, with ω = 1.2, ω̇ = 0.3
+    jets = [[0.0, 0.0], [s, 0.0], [slope, 1.2 * s], [bend - 1.44 * s, 2.4 * slope + 0.3 * s]]
+    path = da.simulate(rod, jets=jets, multipliers=[[0.4]], h=h, steps=40, t0=begin)
+    q, t = np.asarray(path.q), np.asarray(path.t)
+    speeds = np.linalg.norm(np.diff(q, axis=0), axis=1) / h
+    np.testing.assert_allclose(speeds, fast(t[:-1] + 0.5 * h), atol=1e-11)
+    at = 10
+    free = np.interp(t[at + 1] + 0.5 * h, path.t_multipliers, path.multipliers[:, 0])
+    on = da.simulate(rod, nodes=q[at : at + 4], multipliers=[[free]], h=h, steps=20, t0=t[at])
+    np.testing.assert_allclose(on.q, q[at : at + len(on.q)], atol=1e-8)
+
+
 def test_no_mode_grows_over_many_steps():
     """2·10⁴ steps, 400 units of time: parasitic roots would have grown by any power; energy and constraint stay."""
     path = run(20_000, 400.0)

@@ -22,6 +22,8 @@ from dalembert.tracing import seldom
 
 Vector = Float[Array, "n"]
 
+ZERO = 1e-10  # what is left on D_K of a row of φ∘β, relative to the row: less is rounding, and of unit length it would count
+
 
 @dataclasses.dataclass(frozen=True)
 class Regularity(Described):
@@ -181,11 +183,13 @@ def _at_window(view: NodeView, q0: Vector, q1: Vector, q2: Vector, t) -> dict[st
     tangent = jnp.eye(3 * n)
     if on_kinematic.shape[0]:
         tangent = jnp.linalg.svd(on_kinematic, full_matrices=True)[2][on_kinematic.shape[0] :].T
-    both = jnp.concatenate([on_kinematic, on_components])
+    both, submersion = jnp.concatenate([on_kinematic, on_components]), on_components @ tangent
+    length = lambda rows: jnp.linalg.norm(rows, axis=1, keepdims=True)  # noqa: E731
+    submersion = jnp.where(length(submersion) > ZERO * length(on_components), submersion, 0.0)
     return {
         "kinematic": on_kinematic,
         "reactions": rows,
-        "submersion": on_components @ tangent,
+        "submersion": submersion,
         "forward": both[:, 2 * n :],
         "backward": both[:, :n],
         "residual": jnp.max(jnp.abs(jnp.concatenate([components(x), kinematic(x)]))),
