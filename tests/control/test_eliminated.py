@@ -5,6 +5,7 @@ import itertools
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.interpolate import CubicHermiteSpline
 
 import dalembert as da
 
@@ -84,6 +85,26 @@ def test_plants_and_costs_that_read_the_time():
     smooth = da.solve(da.eliminate(MOVED), **ENDS, steps=20, scheme=da.Hermite())
     gaps = [abs(cost - float(smooth.action)) for cost in costs]
     assert np.log2(gaps[0] / gaps[1]) == pytest.approx(2.0, abs=0.1)
+
+
+def test_times_as_unknowns_of_three_nodes():
+    """with_time(eliminate(p)) is solved: the discrete energy of the optimal swing is constant, and its nodes lie near the
+    curve of order 4 at their own times, more than three times nearer with half the steps."""
+    smooth = da.solve(da.eliminate(SWING), **UP, steps=40, scheme=da.Hermite())
+    curve = CubicHermiteSpline(smooth.t, smooth.q[:, 0], smooth.v[:, 0])
+    timed, off = da.with_time(da.eliminate(SWING)), []
+    for steps in (10, 20):
+        t = np.linspace(0.0, 2.0, steps + 1)
+        even = np.stack([t, curve(t)], axis=1)
+        ends = {"initial": da.Nodes(even[:2]), "final": da.Nodes(even[-2:]), "T": 2.0, "steps": steps, "guess": even}
+        found = da.solve(timed, **ends, scheme=da.Points(), seek="extremal")
+        own, x = np.diff(found.q[:, 0]), np.asarray(found.q)
+        assert own.min() > 0.5 * 2.0 / steps
+        assert np.ptp(own) > 0.01  # the steps are not those that were given
+        assert np.ptp(np.asarray(da.energies(timed, x))) < 1e-9
+        off.append(np.abs(x[:, 1] - curve(x[:, 0])).max())
+    assert off[1] < 2e-3
+    assert off[0] / off[1] > 3.0
 
 
 @pytest.mark.parametrize(

@@ -201,3 +201,25 @@ def test_the_order_of_a_composition():
     found = embedding(nonholonomic_particle(1.0), q, speeds, h=[0.24, 0.18, 0.14], order=8, scheme=da.Scheme(order=8))
     assert found.exponent == pytest.approx(8, abs=0.1)
     assert str(found).startswith("order 8:")
+
+
+def test_the_perturbation_is_defined_at_large_points_and_smooth():
+    """Proposition 4.1: (i) g exists for |z| < ρ(ε), ρ → ∞ as ε → 0; (ii) it is analytic in ε and z, smooth in τ also where a
+    period ends. Analytic: polynomials of degree 7 through Chebyshev nodes meet the values between them."""
+    made = perturbation(FREE, Q[0], V[0], dependent=["z"])
+    xi = made.chart.coordinates(jnp.asarray(Q[0]), jnp.asarray(V[0]))
+    g = lambda h, tau, x: np.asarray(made(h, tau, x)) / h**2  # noqa: E731
+    for size in (1.0, 3.0, 10.0, 30.0):  # h|v| stays: a larger point needs a smaller ε
+        near, far = (g(h / size, 0.5, size * xi) for h in (0.4, 0.2))
+        assert np.all(np.isfinite(near))
+        np.testing.assert_allclose(near, far, atol=0.1 * np.abs(far).max())
+    nodes, between = np.cos(np.pi * (np.arange(8) + 0.5) / 8), np.linspace(-0.95, 0.95, 6)
+    steps, moves = (lambda x: 0.15 + 0.1 * x), (lambda x: xi * (1 + 0.2 * x))
+    for of in (lambda x: g(steps(x), 0.4, xi), lambda x: g(0.1, 0.4, moves(x))):
+        met = np.polynomial.Polynomial.fit
+        values, wanted = np.array([of(x) for x in nodes]), np.array([of(x) for x in between])
+        found = np.stack([met(nodes, column, 7)(between) for column in values.T], axis=1)
+        np.testing.assert_allclose(found, wanted, atol=1e-5 * np.abs(wanted).max())
+    edge = [np.abs(g(0.1, tau, xi)).max() for tau in (0.01, 0.99, 1.01, -0.01)]
+    assert max(edge) < 1e-12 * np.abs(g(0.1, 0.5, xi)).max()
+    np.testing.assert_allclose(g(0.1, 1.3, xi), g(0.1, 0.3, xi), atol=1e-9)

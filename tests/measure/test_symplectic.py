@@ -205,3 +205,25 @@ def test_the_result_is_a_frozen_tree_of_arrays(bent):
     with pytest.raises(dataclasses.FrozenInstanceError):
         bent.change = 0
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(bent))
+
+
+def test_omega_is_symplectic_where_the_lagrangian_is_regular():
+    """Ω_{L_d} = -∂²L_d/∂q₀∂q₁ dq₀∧dq₁, so that det Ω = det(D₁₂L_d)²: of a System and of a DiscreteSystem, and zero where
+    L_d is degenerate (after eq. (11) of Borda, Fernández, Grillo)."""
+    h, a, b = 0.1, jnp.array([0.4, -0.3]), jnp.array([0.46, -0.25])
+    act = lambda q, v: 0.5 * (1 + q[1] ** 2) * v[0] ** 2 + 0.5 * v[1] ** 2 + 0.2 * v[0] * v[1] - jnp.cos(q[0] * q[1])  # noqa: E731
+    pair = lambda x, y: h * act(0.5 * (x + y), (y - x) / h)  # noqa: E731
+    mixed = np.asarray(jax.jacfwd(jax.grad(pair, 1), 0)(a, b))
+    for system in (da.System(act), da.DiscreteSystem(pair)):
+        found = da.measure.symplectic_defect(system, a, b, h=h if isinstance(system, da.System) else 1.0)
+        omega = np.asarray(found.omega)
+        np.testing.assert_allclose(omega[:2, :2], 0.0, atol=1e-12)
+        np.testing.assert_allclose(np.abs(omega[:2, 2:]), np.abs(mixed.T), rtol=1e-9)
+        np.testing.assert_allclose(omega, -omega.T, atol=1e-12)
+        assert np.linalg.det(omega) == pytest.approx(np.linalg.det(mixed) ** 2, rel=1e-9)
+    flat = da.DiscreteSystem(lambda x, y: 0.5 * (y[0] - x[0]) ** 2 + 0.1 * jnp.cos(x[1] + x[0]))
+    nodes = jnp.array([[0.0, 0.1], [0.1, 0.3], [0.2, 0.4]])
+    assert np.linalg.matrix_rank(np.asarray(jax.jacfwd(jax.grad(flat.lagrangian, 1), 0)(nodes[0], nodes[1]))) == 1
+    assert not da.measure.regularity(flat, nodes, h=1.0).regular
+    with pytest.raises(RuntimeError, match="the step from"):
+        da.measure.symplectic_defect(flat, nodes[0], nodes[1])

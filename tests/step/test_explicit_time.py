@@ -1,4 +1,4 @@
-"""L, forces, constraints and reactions that read the time, in every scheme: order 2, 4, 6 against equations derived by hand."""
+"""L, forces, constraints and reactions that read the time, in every scheme: against equations derived by hand."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.integrate
+import scipy.optimize
 
 import dalembert as da
 from dalembert.gallery.nonholonomic_particle import nonholonomic_particle
@@ -198,3 +199,33 @@ def test_points_that_no_chart_joins():
 def test_what_cannot_be_deformed(arguments, words):
     with pytest.raises((ValueError, TypeError), match=words):
         da.deformed(*arguments)
+
+
+def test_a_deformation_that_reads_the_time():
+    """v_z - y v_x + δ g(t, q, v) = 0 with forces along ∂(φ + δg)/∂v: Remark 6.1, (101) to (105), with t; the ODE by hand."""
+    delta, t0 = 0.3, 0.6
+    bend = lambda t, q, v: (1 + np.sin(3 * t)) * (0.5 * v[1] ** 2 + 0.2 * v[0] * v[2]) + 0.4 * t * q[0]  # noqa: E731
+    plain = da.System(
+        lambda q, v, t: 0.5 * v @ v - 0.3 * t * q[1],
+        da.Nonholonomic(lambda q, v, t: v[2] - q[1] * v[0]),
+        time_dependent=True,
+    )
+    bent = da.deformed(
+        plain, lambda q, v, t: (1 + jnp.sin(3 * t)) * (0.5 * v[1] ** 2 + 0.2 * v[0] * v[2]) + 0.4 * t * q[0], delta
+    )
+
+    def rates(t, z):
+        q, v = z[:3], z[3:]
+        s, pull = 1 + np.sin(3 * t), np.array([0.0, -0.3 * t, 0.0])
+        row = np.array([-q[1] + delta * s * 0.2 * v[2], delta * s * v[1], 1 + delta * s * 0.2 * v[0]])
+        slow = 3 * np.cos(3 * t) * (0.5 * v[1] ** 2 + 0.2 * v[0] * v[2]) + 0.4 * q[0] + 0.4 * t * v[0]
+        return [*v, *(pull - row * (row @ pull - v[1] * v[0] + delta * slow) / (row @ row))]
+
+    q0, v0 = np.array([0.2, 0.5, -0.1]), np.array([0.8, 0.6, 0.0])
+    rest = lambda w: w - q0[1] * v0[0] + delta * bend(t0, q0, np.array([v0[0], v0[1], w]))  # noqa: E731
+    v0[2] = scipy.optimize.brentq(rest, -3.0, 3.0, xtol=1e-15)
+    exact = scipy.integrate.solve_ivp(rates, (t0, t0 + 1), [*q0, *v0], "DOP853", rtol=1e-12, atol=1e-13).y[:, -1]
+    truth = da.reference(bent, q0, v0, [t0, t0 + 1.0], tolerance=1e-12)
+    np.testing.assert_allclose([*truth.q[-1], *truth.v[-1]], exact, atol=1e-9)
+    errors = [np.abs(da.simulate(bent, q0, v0, h=1 / n, steps=n, t0=t0).q[-1] - exact[:3]).max() for n in (20, 40)]
+    assert np.log2(errors[0] / errors[1]) == pytest.approx(2.0, abs=0.1)
