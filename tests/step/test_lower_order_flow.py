@@ -53,7 +53,7 @@ def test_a_speed_that_changes_in_time_and_a_run_that_goes_on_from_its_nodes():
     fast = lambda t: 1.0 + 0.3 * np.sin(4 * t)  # noqa: E731
     rod = da.VariationalProblem(
         lambda q, v, a, t: 0.5 * (1 + 0.2 * t) * a @ a,
-        da.Nonholonomic(lambda q, v, t: 0.5 * (v @ v - (1.0 + 0.3 * jnp.sin(4 * t)) ** 2)),
+        da.Nonholonomic(lambda q, v, t: 0.5 * (v @ v / (1.0 + 0.3 * jnp.sin(4 * t)) ** 2 - 1.0)),
         derivatives=2, time_dependent=True,
     )  # fmt: skip
     begin, h, slope, bend = 0.7, 0.02, 1.2 * np.cos(2.8), -4.8 * np.sin(2.8)
