@@ -4,6 +4,7 @@ process; and that Ctrl-C can be pressed."""
 import contextlib
 import gc
 import os
+import runpy
 import signal
 import threading
 from importlib.metadata import version
@@ -31,18 +32,12 @@ from jax._src.lib.mlir import ir  # noqa: E402
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache" / "jax"
 
-# NATIVE_CPU=generic, or another name that LLVM knows: machine code of the test processes as on that processor. A result
+# NATIVE_CPU=generic, or another name that LLVM knows: machine code as on that processor, in subprocesses too. A result
 # that depends on the processor's rounding is a test's fault; `make processors` runs the suite as on several.
-PROCESSOR = os.environ.get("NATIVE_CPU")
-if PROCESSOR:
-    import llvmlite.binding
-
-    llvmlite.binding.get_host_cpu_name = lambda: PROCESSOR
-    llvmlite.binding.get_host_cpu_features = llvmlite.binding.FeatureMap
-
-jax.config.update("jax_compilation_cache_dir", str(CACHE))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+if os.environ.get("NATIVE_CPU"):
+    folder = str(Path(__file__).parent / "processor")
+    os.environ["PYTHONPATH"] = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])
+    runpy.run_path(f"{folder}/sitecustomize.py")
 
 _make_context, _made, TURNS = mlir.make_ir_context, threading.local(), 200
 

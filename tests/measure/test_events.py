@@ -49,6 +49,18 @@ def test_states_of_events_are_on_the_constraints_and_go_on():
     assert 1.8 < np.log2(errors[0] / errors[1]) < 2.2
 
 
+@pytest.mark.parametrize("off", [1e-17, -1e-17, 3e-16])
+def test_a_run_that_begins_at_an_event_but_for_rounding(off):
+    """Also far from the origin, where rounding of the position is larger; a beginning well before the event has it."""
+    for origin in (0.0, 1e3):
+        free = da.System(lambda q, v: 0.5 * v @ v)
+        level = lambda q, v, c=origin: q[0] - c  # noqa: E731
+        path = da.simulate(free, [origin + off * max(1.0, origin)], [1.0], h=0.1, steps=4)
+        assert events(free, path, level).t.size == 0
+        before = da.simulate(free, [origin - 1e-9], [1.0], h=0.1, steps=4)
+        np.testing.assert_allclose(events(free, before, level).t, [1e-9], rtol=1e-3)
+
+
 def test_velocities_between_nodes_are_interpolated():
     """Also a function of the velocity: of order 2 at least."""
     scheme, errors = da.Scheme("nodes"), []

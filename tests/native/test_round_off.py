@@ -11,6 +11,7 @@ import dalembert as da
 from dalembert.gallery.curvature_particle import entry, polygon
 
 STEPS = 100_000
+WALK = np.sqrt(STEPS) * 2.0**-53  # 3.5e-14: of as many roundings of a number of size one, one of which nothing is kept
 STARTS = [([0.0, 0.0], [1.0, 1.0]), ([0.3, -0.7], [-0.4, 0.81]), ([0.1, 0.2], [0.63, -0.21]), ([-1.0, 0.4], [-0.92, -1.1])]
 
 
@@ -31,8 +32,8 @@ def test_round_off_of_a_hundred_thousand_steps(q0, v0):
     path = da.simulate(entry.system, q0, v0, h=entry.h, steps=STEPS, save_every=None, backend="native")
     q, v = polygon(STEPS, q0, v0, entry.h)
     square, before = (sum(Decimal(float(x)) ** 2 for x in w) for w in (path.v[-1], v0))
-    assert abs(square / before - 1) < 1e-14
+    assert abs(square / before - 1) < 0.5 * WALK
     error = complex(*path.q[-1]) - complex_number(q)
     direction = complex_number(v)
-    assert abs((error * direction.conjugate()).imag / abs(direction)) < 1e-14  # across the circle
+    assert abs((error * direction.conjugate()).imag / abs(direction)) < 0.5 * WALK  # across the circle
     assert abs(error) < 5e-11  # along it the phase adds up what the speed has lost

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.measure.nodes import check_neighbours, check_single, form_of
-from dalembert.numbers import as_function, is_traced, whole_number
+from dalembert.numbers import EPSILON, as_function, is_traced, whole_number
 from dalembert.outcome import Outcome
 from dalembert.path import Path, check_path
 from dalembert.step import simulate
@@ -123,6 +123,13 @@ def _values(system, g: Callable, q, v, t):
     return jax.vmap(lambda x, w, s: system.call(g, x, w, t=s))(q, v, t)
 
 
+@Jitted
+def _rounding(system, g: Callable, q, v, t):
+    """What rounding of q, v and t makes of g."""
+    slopes = jax.grad(lambda x, w, s: system.call(g, x, w, t=s), (0, 1, 2))(q, v, t)
+    return EPSILON * sum(jnp.sum(jnp.abs(slope * at)) for slope, at in zip(slopes, (q, v, t), strict=True))
+
+
 class _Curve:
     """(q, v) and g at t_k + θh; scheme: of the step that leads there, None for the interpolant."""
 
@@ -168,6 +175,13 @@ class _Curve:
         q, v = self.state(k, theta)
         return float(self.values(q[None], v[None], np.array([self.t[k] + theta * self.h]))[0])
 
+    def begins_at_zero(self) -> bool:
+        """Whether g is zero at the start but for rounding, as where a run goes on from an event."""
+        q, v, t = (jnp.asarray(x[0], dtype=float) for x in (*self.nodes, self.t))
+        first, later = self.value(0, 0.0), self.value(0, 1.0 / PARTS)
+        located = ROUNDING * PARTS * abs(later - first)
+        return bool(abs(first) <= 4.0 * (located + _rounding(self.system, self.g, q, v, t)))
+
     def event(self, k: int, a: float, b: float, rises: int) -> tuple:
         """Of the row of `Events`: the zero of g between θ = a and θ = b, the ends of a change of sign, or a zero a = b."""
         from scipy.optimize import brentq  # slow to load
@@ -192,6 +206,8 @@ def _looked_at(curve: _Curve) -> list[tuple[Place, float]]:
     for k in range(count):
         found.append(((k, 0.0), nodes[k]))
         found += [((k, theta), np.sign(curve.value(k, theta))) for theta in thetas[1:] if unsure[k]]
+        if k == 0 and len(found) > 1 and found[0][1] != found[1][1] and curve.begins_at_zero():
+            found[0] = (found[0][0], 0.0)
     return [*found, ((count, 0.0), nodes[count])]
 
 
