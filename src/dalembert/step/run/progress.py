@@ -15,7 +15,7 @@ Progress = bool | Callable[[int, int], None]
 
 
 class Bar:
-    """steps done, rate, remaining time: one line on the terminal; nothing where standard error is none.
+    """steps done, rate, remaining time: one line on the terminal or in a notebook; nothing where standard error is neither.
 
     after: seconds of work before it is shown; unit: what is counted.
     """
@@ -25,11 +25,11 @@ class Bar:
 
     def __call__(self, done: int, total: int) -> None:
         if self._bar is None:
-            if time.monotonic() < self._from or not sys.stderr.isatty():
+            if time.monotonic() < self._from or not (sys.stderr.isatty() or "ipykernel" in sys.modules):
                 return
             self._bar = _rich(self._unit)
             self._bar.start()
-            self._task = self._bar.add_task(self._unit, total=total)
+            self._task = self._bar.add_task(self._unit, total=total, rate="")
         self._bar.update(self._task, completed=done, rate=f"{done / max(self._bar.tasks[0].elapsed or 0.0, 1e-3):.3g}/s")
 
     def close(self) -> None:

@@ -1,0 +1,146 @@
+"""A bar in a terminal for every call and command that takes long; every one of them once died when it was drawn."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import signal
+import sys
+import threading
+import types
+from unittest import mock
+
+import numpy as np
+import pytest
+import typer
+
+import dalembert as da
+from dalembert.cli import commands, sweeps
+from dalembert.cli.application import app
+from dalembert.gallery import PROBLEMS
+from dalembert.gallery.pendulum import pendulum
+
+START = {"q0": [1.0], "v0": [0.0], "h": 0.01}
+
+
+class Terminal:
+    """Standard error as a terminal, with what is written to it."""
+
+    def __init__(self):
+        self._end, own = pty.openpty()
+        self.file, self._parts = os.fdopen(own, "w", buffering=1), []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        try:
+            while part := os.read(self._end, 4096):
+                self._parts.append(part)
+        except OSError:  # the other side is closed
+            pass
+
+    def text(self) -> str:
+        self.file.close()
+        self._reader.join(5.0)
+        return b"".join(self._parts).decode()
+
+
+@contextlib.contextmanager
+def terminal():
+    """Not a fixture: pytest sets standard error before each call."""
+    made = Terminal()
+    with mock.patch.dict(os.environ, {"TERM": "xterm"}), mock.patch.object(sys, "stderr", made.file):
+        yield made
+
+
+def resumed(folder):
+    store = folder / "run.zarr"
+    da.simulate(pendulum(), **START, steps=5000, store=store, progress=press, throw=False)
+    return da.resume(store, pendulum(), progress=True)
+
+
+def press(done, total):
+    if done > 1000:
+        signal.raise_signal(signal.SIGINT)
+
+
+def swept_problems(folder):
+    entry = PROBLEMS["cart_pole"]
+    name = next(iter(entry.problem.system.parameters))
+    values = float(np.asarray(entry.problem.system.parameters[name])) * np.array([1.0, 1.01])
+    return da.sweep(entry.problem, {name: values}, **entry.boundary, steps=20, progress=True)
+
+
+CALLS = {
+    "simulate": lambda folder: da.simulate(pendulum(), **START, steps=300_000, save_every=None, progress=True),
+    "simulate on JAX": lambda folder: da.simulate(pendulum(), **START, steps=3000, backend="jax", progress=True),
+    "simulate to a store": lambda folder: da.simulate(
+        pendulum(), **START, steps=3000, store=folder / "run.zarr", progress=True
+    ),
+    "ensemble": lambda folder: da.ensemble(
+        pendulum(), np.array([[0.5], [1.0]]), [0.0], h=0.01, steps=2_000_000, save_every=None, progress=True
+    ),
+    "sweep": lambda folder: da.sweep(
+        pendulum(), {"q0": [[0.5], [1.0]]}, v0=[0.0], h=0.01, steps=2_000_000, save_every=None, progress=True
+    ),
+    "sweep to a store": lambda folder: da.sweep(
+        pendulum(), {"q0": [[0.5], [1.0]]}, v0=[0.0], h=0.01, steps=3000, store=folder / "study.zarr", progress=True
+    ),
+    "sweep of problems": swept_problems,
+    "resume": resumed,
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_calls_draw_their_bar(call, tmp_path):
+    with terminal() as shown:
+        CALLS[call](tmp_path)
+    text = shown.text()
+    assert "remaining" in text
+    assert re.search(r"\d (steps|problems), \d\S*/s", text), text
+
+
+COMMANDS = {
+    "run": ["run", "pendulum", "--steps", "300000", "--save-every", "1000", "--save", "run.nc"],
+    "run to a store": ["run", "pendulum", "--steps", "3000", "--save", "run.zarr"],
+    "sweep": ["sweep", "pendulum", "--set", "g_over_l=1,2", "--steps", "300000", "--last", "--save", "study.zarr"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_draw_their_bar(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for module in (commands, sweeps):
+        monkeypatch.setattr(module, "SILENT", 0.0)
+    with terminal() as shown, contextlib.suppress(typer.Exit):
+        app(COMMANDS[command], standalone_mode=False)
+    assert "remaining" in shown.text()
+    assert (tmp_path / COMMANDS[command][-1]).exists()
+
+
+def test_a_notebook_has_a_bar():
+    """There standard error is no terminal."""
+    from dalembert.step.run import progress
+
+    shown = []
+    fake = types.SimpleNamespace(
+        start=lambda: shown.append("start"), stop=lambda: shown.append("stop"), add_task=lambda *x, **y: 0,
+        tasks=[types.SimpleNamespace(elapsed=1.0)], update=lambda *x, **y: shown.append(y["completed"]),
+    )  # fmt: skip
+    with (
+        mock.patch.dict(sys.modules, {"ipykernel": types.ModuleType("ipykernel")}),
+        mock.patch.object(progress, "_rich", lambda unit: fake),
+    ):
+        da.simulate(pendulum(), **START, steps=100_000, save_every=None, progress=True)
+    assert shown[0] == "start"
+    assert shown[-1] == "stop"
+    assert max(x for x in shown if not isinstance(x, str)) > 10_000
+
+
+def test_a_file_has_none(tmp_path, monkeypatch):
+    with open(tmp_path / "errors", "w") as file:
+        monkeypatch.setattr(sys, "stderr", file)
+        da.simulate(pendulum(), **START, steps=100_000, save_every=None, progress=True)
+    assert (tmp_path / "errors").read_text() == ""
