@@ -1,9 +1,9 @@
-"""Banded linear systems: the library's machine code against C that is made for the bandwidth, and against LAPACK.
+"""Banded linear systems: algebra/banded.py, which is LAPACK's, against C that is made for the bandwidth, and bare LAPACK.
 
     python benchmarks/banded.py [NODES ...]     prints the tables of benchmarks/README.md; default: 1000 and 100000
 
 One matrix, one right-hand side, one thread: factorization and solution, allocation of what the factors need included. The
-matrix is random, with rows to be exchanged in most columns; all three sides get the same one, and their solutions are
+matrix is random and symmetric, with rows to be exchanged in most columns; all three sides get the same one, and their solutions are
 compared. The C is compiled with -O3 -march=native -ffast-math for each bandwidth, without which it does not vectorize its
 sums; it eliminates the right-hand side with the matrix and keeps no factors of use for another one. LAPACK is dgbtrf and
 dgbtrs of the OpenBLAS that SciPy brings.
@@ -25,8 +25,8 @@ import numpy as np
 from build import built
 from scipy.linalg import get_lapack_funcs
 
+from dalembert.algebra.banded import BandedLU
 from dalembert.algebra.inertia import inertia
-from dalembert.native.band.banded import banded
 
 BANDS = ((8, 7), (10, 7), (13, 10), (16, 10), (20, 10), (30, 16))  # lower = upper, rows of a node
 TILE = 1000  # nodes after which the matrix repeats itself: sides fill it from what stays in the cache
@@ -41,6 +41,8 @@ class Problem:
         self.lower, self.n, self.width = lower, rows * nodes, 3 * lower + 1
         self.tile = np.zeros((rows * min(nodes, TILE), self.width))
         self.tile[:, : 2 * lower + 1] = rng.standard_normal((len(self.tile), 2 * lower + 1))
+        for right in range(1, lower + 1):
+            self.tile[:, lower + right] = np.roll(self.tile[:, lower - right], -right)
         self.columns = np.zeros_like(self.tile)  # row j holds the entries (i, j) at 2·lower + i − j
         for right in range(-lower, lower + 1):
             self.columns[:, 2 * lower - right] = np.roll(self.tile[:, lower + right], right)
@@ -61,12 +63,11 @@ class Problem:
 Side = Callable[[Problem], tuple[float, np.ndarray]]  # seconds and solution
 
 
-def native(problem: Problem) -> tuple[float, np.ndarray]:
-    matrix, x = problem.by_rows()[None], problem.rhs[None].copy()
-    band = banded(problem.lower, problem.lower)
+def ours(problem: Problem) -> tuple[float, np.ndarray]:
+    matrix = problem.by_rows()[:, : 2 * problem.lower + 1]
     start = time.thread_time()
-    band.solve(band.factor(matrix), x)
-    return time.thread_time() - start, x[0]
+    x = BandedLU(matrix).solve(problem.rhs)
+    return time.thread_time() - start, x
 
 
 def lapack(problem: Problem) -> tuple[float, np.ndarray]:
@@ -109,15 +110,15 @@ def quartiles(values: np.ndarray) -> str:
 
 
 def main(nodes: list[int]) -> None:
-    print("| lower = upper | rows of a node | nodes | C / native | LAPACK / native | µs per node, native, C, LAPACK |")
+    print("| lower = upper | rows of a node | nodes | C / ours | LAPACK / ours | µs per node, ours, C, LAPACK |")
     print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for number in nodes:
             for lower, rows in BANDS:
                 problem = Problem(lower, rows, number)
-                sides = {"native": native, "C": by_c(lower, Path(folder)), "LAPACK": lapack}
+                sides = {"ours": ours, "C": by_c(lower, Path(folder)), "LAPACK": lapack}
                 spent = compare(problem, sides, TURNS.get(number, 9))
-                ratios = [quartiles(spent[name] / spent["native"]) for name in ("C", "LAPACK")]
+                ratios = [quartiles(spent[name] / spent["ours"]) for name in ("C", "LAPACK")]
                 each = ", ".join(f"{1e6 * np.median(spent[name]) / number:.2f}" for name in sides)
                 print("|", " | ".join([str(lower), str(rows), str(number), *ratios, each]), "|", flush=True)
     print("\n| lower | rows of a node | inertia, µs per node | inertia / factorization and solution |\n|---|---|---|---|")
@@ -128,7 +129,7 @@ def main(nodes: list[int]) -> None:
             start = time.thread_time()
             inertia(problem.by_rows(), lower)
             middle = time.thread_time()
-            spent.append((middle - start, native(problem)[0]))
+            spent.append((middle - start, ours(problem)[0]))
         own, solution = np.array(spent).T
         print(f"| {lower} | {rows} | {1e6 * np.median(own) / TILE:.0f} | {quartiles(own / solution)} |", flush=True)
 

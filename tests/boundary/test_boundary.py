@@ -218,7 +218,7 @@ def test_portable_sums_agree_with_machine_code():
     portable = JaxAssembly(Elements(machine.terms, made.data, problem.parameters), made.kkt.fixed, made.kkt.units, random)
     for one, other in zip(machine.evaluate(z), portable.evaluate(z), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
-    bands = [np.zeros((1, z.size, made.kkt.width)) for _ in range(2)]
+    bands = [np.zeros((z.size, made.kkt.width)) for _ in range(2)]
     for sums, band in zip((machine, portable), bands, strict=True):
         sums.add_entries(z, band, made.kkt.position, made.kkt.lower, None)
     np.testing.assert_allclose(bands[0], bands[1], rtol=1e-11, atol=1e-11)

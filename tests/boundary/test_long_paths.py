@@ -36,7 +36,7 @@ def test_the_kind_is_counted_by_the_pivots_of_nudged_factors(solutions, monkeypa
 
     def negative(self, z, added=None):
         found.append(original(self, z, added))
-        counted.append(inertia(self.kkt.matrix(z)[0], self.kkt.lower, kinds.FLAT).negative)
+        counted.append(inertia(self.kkt.matrix(z), self.kkt.lower, kinds.FLAT).negative)
         return found[-1]
 
     monkeypatch.setattr(kinds.LinearSolver, "negative", negative)

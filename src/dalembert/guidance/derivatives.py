@@ -188,13 +188,13 @@ class _Fixed:
 
 def _product(kkt: KKTSystem, band: np.ndarray, x: np.ndarray) -> np.ndarray:
     """K x of the banded matrix U K U."""
-    flat = kkt.to_rows(x / kkt.units)[0]
+    flat = kkt.to_rows(x / kkt.units)
     found, count = np.zeros_like(flat), len(flat)
     for offset in range(-kkt.lower, kkt.lower + 1):
         rows = slice(max(0, -offset), count - max(0, offset))
         columns = slice(max(0, offset), count - max(0, -offset))
-        found[rows] += band[0, rows, kkt.lower + offset] * flat[columns]
-    return kkt.from_rows(found[None]) / kkt.units
+        found[rows] += band[rows, kkt.lower + offset] * flat[columns]
+    return kkt.from_rows(found) / kkt.units
 
 
 @seldom

@@ -185,7 +185,7 @@ def linearised(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> Line
     """K at the path of the start, in rows of y_i; fixed: which components of the path do not vary."""
     data, sizes, layout = start.data, start.sizes, start.data.layout
     kkt, z = completed(start, fixed)
-    band, lower, size, last = kkt.matrix(z)[0] / kkt.action, kkt.lower, layout.size, len(data.t)
+    band, lower, size, last = kkt.matrix(z) / kkt.action, kkt.lower, layout.size, len(data.t)
     state, controls, *rest, watched = (
         np.arange(layout.size)[layout.part(x)]
         for x in ("state", "controls", "reactions", "adjoints", "steps", "inequalities")

@@ -213,6 +213,6 @@ class InteriorPoint:
             return factors.negative()
         kkt = self.kkt
         if kkt.blocks < SHORTEST_FRONTAL:
-            return inertia(matrix()[0], kkt.lower, 0.0).negative
+            return inertia(matrix(), kkt.lower, 0.0).negative
         curvature = products[:, ~kkt.primal].sum() - products[:, kkt.primal].sum()
         return self._constraints + int(curvature <= -NOISE * (abs(it.at.objective) + np.abs(products).sum()))

@@ -234,7 +234,7 @@ def _compiled_values(term: Term, kind, size: int) -> Callable:
 def _compiled_entries(term: Term, kind, size: int, pattern: Pattern, position: tuple[int, ...], lower: int) -> Callable:
     place = Places(term.flat_offsets(size), size)
     rows, columns = (np.asarray(p, dtype=int) for p in pattern)
-    width = 3 * lower + 1
+    width = 2 * lower + 1
 
     def entries(formed, read, values, gradient, second):
         units = read[1]

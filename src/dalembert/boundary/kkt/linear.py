@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from dalembert.algebra import banded as lapack
+from dalembert.algebra.banded import BandedLU
 from dalembert.algebra.inertia import equilibrate
 from dalembert.boundary.kkt.pivots import pivots_of
 from dalembert.boundary.kkt.system import KKTSystem
-from dalembert.native import BoundFactorization, Unsupported
-from dalembert.native.band import banded as machine
+from dalembert.native import BoundFactorization
 
-SHORTEST = 150  # blocks; a shorter one is solved before the elimination is compiled
+SHORTEST = 40  # blocks; a shorter one is solved before the elimination is compiled
 EXACT = 1e-3  # relative correction below which a solution needs no other
 CONTRACTION = 0.25  # relative correction above which a frontal factorization is not used
 CORRECTIONS = 6
@@ -43,13 +42,13 @@ class BandedFactors:
 
     def __init__(self, linear: LinearSolver, matrix: np.ndarray):
         self.linear = linear
-        self.factors = linear.banded.factor(matrix)
-        self.singular = bool(self.factors.singular[0] >= 0)
+        self.factors = BandedLU(matrix)
+        self.singular = self.factors.singular
 
     def solve(self, right: np.ndarray) -> np.ndarray:
         """K⁻¹ right, (blocks, b)."""
         kkt = self.linear.kkt
-        return kkt.units * kkt.from_rows(self.linear.banded.solve(self.factors, kkt.to_rows(kkt.units * right)))
+        return kkt.units * kkt.from_rows(self.factors.solve(kkt.to_rows(kkt.units * right)))
 
 
 class FrontalFactors:
@@ -169,11 +168,6 @@ class LinearSolver:
             assembly: Any = kkt.assembly
             self.frontal = assembly.frontal(pivots.groups, tuple(np.flatnonzero(~kkt.primal).tolist()))
             self.nudge = _nudge(kkt, pivots.sizes)
-        self.banded: Any
-        try:
-            self.banded = machine.banded(kkt.lower, kkt.lower)
-        except Unsupported:
-            self.banded = lapack.banded(kkt.lower, kkt.lower)
 
     def fresh(self) -> LinearSolver:
         """For another iteration."""
@@ -218,12 +212,11 @@ class LinearSolver:
     def condition(self, matrix: np.ndarray) -> float:
         """Estimate of the 1-norm condition of the matrix, which is overwritten, after rows and columns are scaled alike to
         entries of about 1: the large diagonal that holds an active bound, and units, say nothing of the equations."""
-        lower, width = self.kkt.lower, matrix.shape[2]
-        scale = equilibrate(matrix[0, :, : lower + 1].copy())
+        lower = self.kkt.lower
+        scale = equilibrate(matrix[:, : lower + 1].copy())
         matrix *= scale[:, None]
-        matrix *= sliding_window_view(np.pad(scale, (lower, width - lower - 1)), width)
-        norm = self.banded.norm(matrix)
-        return float(self.banded.condition(self.banded.factor(matrix), norm)[0])
+        matrix *= sliding_window_view(np.pad(scale, lower), 2 * lower + 1)
+        return BandedLU(matrix).condition(float(np.abs(matrix).sum(axis=1).max()))
 
 
 def _nudge(kkt: KKTSystem, sizes: np.ndarray) -> np.ndarray:

@@ -61,7 +61,7 @@ def _pivots(kkt: KKTSystem, z: np.ndarray) -> Pivots | None:
     random = np.random.default_rng(0)
     samples, couplings = [], []
     for spread in (0.0, 1.0):
-        band = kkt.matrix(z + spread * random.standard_normal(z.shape) * kkt.units)[0] / kkt.curvature
+        band = kkt.matrix(z + spread * random.standard_normal(z.shape) * kkt.units) / kkt.curvature
         for i in chosen:
             own, later = _block(kkt, band, i, near)
             samples.append(own)

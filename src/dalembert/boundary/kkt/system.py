@@ -110,7 +110,7 @@ class KKTSystem:
 
     @property
     def width(self) -> int:
-        return 3 * self.lower + 1
+        return 2 * self.lower + 1
 
     @property
     def near(self) -> int:
@@ -146,13 +146,13 @@ class KKTSystem:
     def matrix(
         self, z: np.ndarray, shift: float = 0.0, relax: float = 0.0, plain: bool = False, added: np.ndarray | None = None
     ) -> np.ndarray:
-        """The KKT matrix U K U, U: the units, (1, rows, width), K with shift·weights added to the unknowns and
+        """The KKT matrix U K U, U: the units, (rows, width), K with shift·weights added to the unknowns and
         -relax·weights to the multipliers.
 
         plain: without the second derivatives of L̃, for Gauss-Newton steps. added: (blocks, b), to the diagonal of K as well.
         Fixed components have rows with nothing but a diagonal.
         """
-        band = np.zeros((1, self.blocks * self.size, self.width))
+        band = np.zeros((self.blocks * self.size, self.width))
         self.assembly.add_entries(z, band, self.position, self.lower, self.primal if plain else None)
         own = self.curvature * np.where(self.fixed, 1.0, np.where(self.primal, shift, -relax * self.relaxed))
         if added is not None:
@@ -162,14 +162,14 @@ class KKTSystem:
 
     def with_held(self, matrix: np.ndarray, held: np.ndarray) -> np.ndarray:
         """A KKT matrix, changed in place, with nothing but a diagonal in rows and columns of what is held, (blocks, b)."""
-        at = self.to_rows(held.astype(float))[0] > 0.0
-        rows, lower = matrix[0], self.lower
-        rows[at] = 0.0
+        at = self.to_rows(held.astype(float)) > 0.0
+        lower = self.lower
+        matrix[at] = 0.0
         for offset in range(-lower, lower + 1):
-            column = np.arange(len(rows)) + offset
-            inside = (column >= 0) & (column < len(rows))
-            rows[inside, lower + offset] *= ~at[column[inside]]
-        rows[at, lower] = self.curvature
+            column = np.arange(len(matrix)) + offset
+            inside = (column >= 0) & (column < len(matrix))
+            matrix[inside, lower + offset] *= ~at[column[inside]]
+        matrix[at, lower] = self.curvature
         return matrix
 
     def residual(self, gradient: np.ndarray, matrix: np.ndarray) -> float:
@@ -179,8 +179,8 @@ class KKTSystem:
 
     def row_sizes(self, matrix: np.ndarray) -> np.ndarray:
         """(blocks, b): the largest entry of every row of a KKT matrix."""
-        sizes = np.ascontiguousarray(matrix[0].T)  # NumPy finds the largest of many short rows ten times slower
-        return self.from_rows(np.abs(sizes, out=sizes).max(axis=0)[None])
+        sizes = np.ascontiguousarray(matrix.T)  # NumPy finds the largest of many short rows ten times slower
+        return self.from_rows(np.abs(sizes, out=sizes).max(axis=0))
 
     def diagonal(self, shift: float, relax: float, added: np.ndarray | None = None) -> np.ndarray:
         """What is added to the diagonal of K, (blocks, b)."""
@@ -194,8 +194,8 @@ class KKTSystem:
         return own
 
     def to_rows(self, z: np.ndarray) -> np.ndarray:
-        """(blocks, b) → (1, rows), in the order of the matrix."""
-        return np.ascontiguousarray(z[:, self.ordered]).reshape(1, -1)
+        """(blocks, b) → (rows,), in the order of the matrix."""
+        return z[:, self.ordered].ravel()
 
     def from_rows(self, x: np.ndarray) -> np.ndarray:
         """The way back."""

@@ -1,1 +1,0 @@
-"""The LU factorization of banded matrices in machine code. Begin with `banded`."""
