@@ -131,7 +131,7 @@ def test_a_notebook_has_a_bar():
     )  # fmt: skip
     with (
         mock.patch.dict(sys.modules, {"ipykernel": types.ModuleType("ipykernel")}),
-        mock.patch.object(progress, "_rich", lambda unit: fake),
+        mock.patch.object(progress, "_rich", return_value=fake),
     ):
         da.simulate(pendulum(), **START, steps=100_000, save_every=None, progress=True)
     assert shown[0] == "start"

@@ -10,6 +10,7 @@ import numpy as np
 
 from dalembert.discretize.maps import PairMap, TripleMap
 from dalembert.systems import is_traced
+from dalembert.tracing import remembered
 
 ORDERS = (2, 4, 6, 8, 10)
 
@@ -49,6 +50,7 @@ def composition(order: int) -> tuple[float, ...]:
     return (*half, 1.0 - 2.0 * sum(half), *half[::-1])
 
 
+@remembered(64)
 def not_self_adjoint(
     action: Sequence[PairMap] | None, kinematic: TripleMap, variational: TripleMap, distribution: PairMap, state: PairMap
 ) -> str | None:

@@ -205,7 +205,7 @@ def _made(system: System, options: RunOptions, found: Read, q: Vector, v: Vector
         native = compiled(program, step_options, initial_state(made, grid.t0, grid.h, None), grid.t0, grid.h)
     except Unsupported:
         return [None]
-    if not native.code.written_out or [id(x) for x in native.leaves] != [id(x) for x in found.leaves]:
+    if not native.code.settled or [id(x) for x in native.leaves] != [id(x) for x in found.leaves]:
         return [None]
     steps = ReadySteps(native.code, program, options.feedback is not None)
     run = KnownRun(sizes, root, steps, Remembered(COPIES))

@@ -21,7 +21,7 @@ from dalembert.native.llvm.jit import Loaded, lanes_of_processor
 from dalembert.native.stepper.arrays import COUNTED, Layout
 from dalembert.native.stepper.batch import TABLE, WORTH_THREADS, ensemble
 from dalembert.native.stepper.lane_frame import LaneFrame
-from dalembert.native.stepper.linear_systems import GraphOutputs, Plan, choose_plan, graph_outputs
+from dalembert.native.stepper.linear_systems import LARGEST_WRITTEN, GraphOutputs, Plan, choose_plan, graph_outputs
 from dalembert.native.stepper.sample import Sample
 from dalembert.native.stepper.scalar_frame import ScalarFrame
 from dalembert.native.stepper.step import StepFunctions, Translated, translate
@@ -37,13 +37,15 @@ NEVER = np.zeros(1, np.int64)  # of runs that nobody can end
 
 @dataclasses.dataclass
 class CompiledStep:
-    """A compiled run. layout: of its arrays; captured: the numbers the functions close over; key: hash of its code."""
+    """A compiled run. layout: of its arrays; captured: the numbers the functions close over; key: hash of its code; settled:
+    whether another sample would not make an elimination of it that is written out."""
 
     layout: Layout
     captured: np.ndarray
     operations: int
     linear: bool
     written_out: bool
+    settled: bool
     key: str
     cache: Cache
     _parts: tuple[Translated, GraphOutputs, Plan | None]
@@ -197,7 +199,8 @@ def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> C
         sides=2 if min(step.weights) < 0 else 1, clock=len(translated.clock),
     )  # fmt: skip
     at = sample.near(translated.graph, np.array(translated.guess), translated.captured)
-    plan = choose_plan(translated, at(translated.jacobian))
+    found = choose_plan(translated, at(translated.jacobian))
+    plan = found if found is not None and found.operations <= LARGEST_WRITTEN else None
     outputs = graph_outputs(translated, plan)
     text = StepCode(ScalarFrame(translated, layout, outputs, plan)).text()
     # Beside a plan it takes over where a pivot fails: one for all systems, the same as that of the checks while n is small.
@@ -212,6 +215,7 @@ def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> C
         size,
         translated.linear,
         plan is not None,
+        found is not None,
         Cache.key(text, True),
         cache,
         parts,

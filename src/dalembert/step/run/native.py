@@ -163,7 +163,7 @@ def compiled(program: StepProgram, step_options: StepOptions, carry: RunState, t
     )
     key = split(walk, program, []), walk.of(rules), carry.q.shape, carry.s.shape, reduced
     found = _COMPILED.get(key) if walk.lasting and not own else None
-    if found is None or not (found.written_out or _is_tracer(carry.q)):
+    if found is None or not (found.settled or _is_tracer(carry.q)):
         found = _compile(program, step_options, carry, leaves, rebuild, _sample(carry, leaves, t0, h))
         if walk.lasting and not own:
             _COMPILED.put(key, found)

@@ -22,7 +22,7 @@ from dalembert.tracing import Remembered, refilled, taken_apart
 
 REMEMBERED = 128  # systems whose equations are found again
 INDEPENDENT = 1e-12  # the least Gram determinant of rows of unit length that leaves no doubt about their rank
-REGULAR = 1e-6  # the least determinant of a matrix with such rows
+REGULAR = 1e-6  # the least determinant, or singular value, of a matrix with such rows
 
 
 class InitialRoot(NamedTuple):
@@ -56,6 +56,7 @@ class InitialMotion:
         self._q, self._v = self._moving[:n], self._moving[n : 2 * n]
         self.a, self.multipliers = self._z[:n], self._z[n:]
         self._call, self._result, self._report = root.code.over(given, EXACT.tolerance, EXACT.max_iterations)
+        self._matrix = self._result[k : k + k * k].reshape(k, k)
 
     def refill(self, leaves: Float[np.ndarray, "G"]) -> None:
         """Other arrays of the system, flat."""
@@ -66,8 +67,12 @@ class InitialMotion:
         it is not solved, or not proven that no check finds anything."""
         self._z[:] = self._guess
         self._q[:], self._v[:], self._moving[-1] = q, v, t
-        proven = self._call() == ROOT_FOUND and self._result[-2] != 0.0 and abs(self._report[2]) >= REGULAR
+        proven = self._call() == ROOT_FOUND and self._result[-2] != 0.0 and self._is_regular()
         return float(self._result[-1]) if proven else math.inf
+
+    def _is_regular(self) -> bool:
+        """The determinant is known already, but it is small where many rows are at angles to one another."""
+        return abs(self._report[2]) >= REGULAR or np.linalg.svd(self._matrix, compute_uv=False)[-1] >= REGULAR
 
 
 _KNOWN: Remembered[tuple[InitialRoot | None]] = Remembered(REMEMBERED)
