@@ -1,10 +1,10 @@
-"""Banded linear systems: algebra/banded.py, which is LAPACK's, against C that is made for the bandwidth, and bare LAPACK.
+"""Banded linear systems: algebra/banded.py against C that is made for the bandwidth, and against LAPACK alone.
 
     python benchmarks/banded.py [NODES ...]     prints the tables of benchmarks/README.md; default: 1000 and 100000
 
 One matrix, one right-hand side, one thread: factorization and solution, allocation of what the factors need included. The
-matrix is random and symmetric, with rows to be exchanged in most columns; all three sides get the same one, and their solutions are
-compared. The C is compiled with -O3 -march=native -ffast-math for each bandwidth, without which it does not vectorize its
+matrix is random and symmetric, with rows to be exchanged in most columns; all three sides get the same one, and their
+solutions are compared. The C is compiled with -O3 -march=native -ffast-math for each bandwidth, without which it does not vectorize its
 sums; it eliminates the right-hand side with the matrix and keeps no factors of use for another one. LAPACK is dgbtrf and
 dgbtrs of the OpenBLAS that SciPy brings.
 """

@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import html
 import json
+import re
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -128,7 +130,22 @@ def page(table: dict[str, dict[str, Any]]) -> str:
             if "refused" in found
         ]
         parts.append("".join(notes) + "\n" if notes else "")
-    return "".join(parts)
+    return "".join([*parts, _reasons(table)])
+
+
+def _reasons(table: dict[str, dict[str, Any]]) -> str:
+    """How often a claim is not made, by reason; numbers in a reason left out."""
+    every = [claim for row in table.values() for found in row.values() for claim in found.get("claims", ())]
+    kinds = Counter(claim["finding"] for claim in every)
+    why = Counter(_without_numbers(c["reason"]) for c in every if c["finding"] == "hypothesis fails")
+    rows = "".join(f"| {html.escape(reason)} | {count} |\n" for reason, count in why.most_common())
+    head = f"{len(every)} claims: " + ", ".join(f"{kinds[finding]} × {SIGNS[finding]}" for finding in SIGNS)
+    return f"## Why a claim is not made\n\n{head}.\n\n| reason | claims |\n|---|---|\n{rows}"
+
+
+def _without_numbers(reason: str) -> str:
+    """Up to a colon, without figures."""
+    return re.sub(r"[-+]?\d[\d.e+-]*", "…", reason.split(":")[0])
 
 
 def _title(name: str) -> str:

@@ -25,14 +25,19 @@ BLOCKS = 16  # of the run: their means say how far the slope of a line through t
 STUDENT = 4.14  # 99.9 % of Student's distribution with BLOCKS - 2 degrees of freedom lie within
 DIGITS_LEFT = 1e3  # rounding errors of a sum, times this
 
+FALLS = 1.5  # times what a change of the energy is by the order of the step
+
 ENERGY = Promise("the energy does not drift", "backward error analysis of symmetric and symplectic schemes",
-                 "no time in L, no power of forces and reactions")  # fmt: skip
+                 "a symmetric or symplectic step, no time in L, no power of forces and reactions")  # fmt: skip
 NOETHER = "discrete Noether theorem; Marsden, West, Thm. 1.3.3"
 
 
 def energy_drift(subject: Subject) -> Claim:
     """The slope of the line through E over the run, beside what chance allows it."""
-    facts, (_, v, _) = subject.facts, subject.samples
+    facts, (_, v, _), declared = subject.facts, subject.samples, subject.scheme.claims(subject.system)
+    asymmetry = declared.not_self_adjoint
+    if asymmetry and not (declared.symplectic and not subject.orders - {0}):
+        return ENERGY.not_met(f"the step is neither symmetric nor symplectic: {asymmetry}")
     parts = {"L depends on t": facts["by_t"], "forces have power": np.sum(facts["force"] * v, axis=1),
              "reactions have power": np.sum(facts["reaction"] * v, axis=1)}  # fmt: skip
     terms = (facts["by_q"] * v, facts["by_v"] * subject.motion[0])
@@ -43,29 +48,46 @@ def energy_drift(subject: Subject) -> Claim:
     t, values = np.asarray(found.t), np.asarray(found.values)
     if len(t) < 4 * BLOCKS:
         return ENERGY.not_met(f"a run of {len(t)} states is too short to tell a drift; give steps of {4 * BLOCKS} or more")
-    drift, chance = drift_of(t, values)
+    drift, chance, settles = drift_of(t, values)
     size = float(np.max(np.abs(terms[0]), initial=0.0)) * (t[-1] - t[0]) + float(np.max(np.abs(values)))
     rounding = (DIGITS_LEFT + LONGER * subject.start.steps) * EPSILON * size  # that of each step, added up
+    if settles and abs(drift) > max(chance, rounding):
+        half = energy(subject.system, _longer(subject, 2))
+        finer = drift_of(np.asarray(half.t), np.asarray(half.values))[0]
+        return by_order(drift, finer, declared.order, rounding)
     why = f"over {t[-1] - t[0]:g} units of time, E within {np.ptp(values):.2g}; 99.9 % of what oscillation gives by chance"
     return ENERGY.at_most(abs(drift), max(chance, rounding), why)
 
 
-def _longer(subject: Subject) -> Path:
-    """The run, LONGER times as long where it can go on, with as many states."""
-    start = subject.start
-    path = simulate(
-        subject.system, start.q0, start.v0, h=start.h, steps=LONGER * start.steps, t0=start.t0, scheme=subject.scheme,
-        save_every=LONGER, throw=False, **start.given,
-    )  # fmt: skip
-    return subject.path if Outcome(int(answered(path).code)).failed else path
+def by_order(drift: float, finer: float, order: int, rounding: float) -> Claim:
+    """A change of the energy on the way from one place to another is an error of the step: it falls with its order, while
+    what is lost for good does not."""
+    allowed = FALLS * abs(drift) / 2**order + rounding
+    return ENERGY.at_most(
+        abs(finer),
+        allowed,
+        f"by steps half as long; by the step itself E changes by {abs(drift):.2g}, 99.9 % of chance is less",
+    )
 
 
-def drift_of(t: np.ndarray, values: np.ndarray) -> tuple[float, float]:
-    """Change of the least squares line over the run, and how large it is by chance, STUDENT standard errors.
+def _longer(subject: Subject, finer: int = 1) -> Path:
+    """The run, LONGER times as long where it can go on, with as many states; steps shorter by a factor."""
+    start, every = subject.start, LONGER * finer
+    given = {"h": start.h / finer, "t0": start.t0, "scheme": subject.scheme, "throw": False, **start.given}
+    path = simulate(subject.system, start.q0, start.v0, steps=every * start.steps, save_every=every, **given)
+    if not Outcome(int(answered(path).code)).failed:
+        return path
+    if finer == 1:
+        return subject.path
+    return answered(simulate(subject.system, start.q0, start.v0, steps=finer * start.steps, save_every=finer, **given))
+
+
+def drift_of(t: np.ndarray, values: np.ndarray) -> tuple[float, float, bool]:
+    """Change of the least squares line over the run, how large it is by chance, STUDENT standard errors, and whether it
+    settles: whether the line of the second half rises less than half as much as that of the first.
 
     The line goes through means of blocks. A motion on its way from one place to another changes E by what the error of the
-    scheme differs between them: where the line of the second half rises less than half as much as that of the first, that
-    is no drift, and all of the change counts as chance.
+    scheme differs between them, and settles; what is lost by friction settles too.
     """
     size = len(t) // BLOCKS
     x, y = (z[: size * BLOCKS].reshape(BLOCKS, size).mean(axis=1) for z in (t, values))
@@ -73,8 +95,8 @@ def drift_of(t: np.ndarray, values: np.ndarray) -> tuple[float, float]:
     half = BLOCKS // 2
     before, after = _line(x[:half], y[:half])[0], _line(x[half:], y[half:])[0]
     time = float(t[-1] - t[0])
-    settles = after * before <= 0.5 * before * before
-    return slope * time, max(STUDENT * error, abs(slope) if settles else 0.0) * time
+    settles = bool(after * before <= 0.5 * before * before)
+    return slope * time, STUDENT * error * time, settles
 
 
 def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
