@@ -4,9 +4,9 @@
 
 One matrix, one right-hand side, one thread: factorization and solution, allocation of what the factors need included. The
 matrix is random and symmetric, with rows to be exchanged in most columns; all three sides get the same one, and their
-solutions are compared. The C is compiled with -O3 -march=native -ffast-math for each bandwidth, without which it does not vectorize its
-sums; it eliminates the right-hand side with the matrix and keeps no factors of use for another one. LAPACK is dgbtrf and
-dgbtrs of the OpenBLAS that SciPy brings.
+solutions are compared. The C is compiled with -O3 -march=native -ffast-math for each bandwidth, without which it does not
+vectorize its sums; it eliminates the right-hand side with the matrix and keeps no factors of use for another one. LAPACK is
+dgbtrf and dgbtrs of the OpenBLAS that SciPy brings.
 """
 
 from __future__ import annotations
