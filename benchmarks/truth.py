@@ -30,6 +30,7 @@ SCHEMES: dict[str, da.Scheme] = {
     "kick_drift_kick": da.Scheme("kick_drift_kick"),
     "nodes": da.Scheme("nodes"),
     "jimenez_scheurle(0)": da.Scheme.jimenez_scheurle(0.0),
+    "jimenez_scheurle(½), original nodes": da.Scheme.jimenez_scheurle(0.5, redefined=False),
     "order 4": da.Scheme(order=4),
     "order 6": da.Scheme(order=6),
     "order 8": da.Scheme(order=8),

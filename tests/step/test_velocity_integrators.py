@@ -195,3 +195,39 @@ def test_presets_refuse():
         da.Scheme.jimenez_scheurle(1.5)
     with pytest.raises(TypeError, match="state"):
         da.Scheme(state=0.5)  # type: ignore[arg-type]
+
+
+def on_deformed(h: float) -> tuple[np.ndarray, np.ndarray]:
+    """Data on D_ε of the particle, eq. (98): v_z = (y - (ε/2) v_y) v_x."""
+    q, v = np.array([0.1, 0.8, -0.3]), np.array([1.1, 0.6, 0.0])
+    v[2] = (q[1] - 0.5 * h * v[1]) * v[0]
+    return q, v
+
+
+@pytest.mark.parametrize("backend", ["native", "jax"])
+def test_from_the_deformed_constraint_it_is_equation_99(backend):
+    """λ = v_x v_y / (1 + y (y + (ε/2) v_y)), v' = v + ελ(-y, 0, 1), q' = q + εv': each step, and (98) along the run."""
+    q, v = on_deformed(H)
+    path = da.simulate(PARTICLE.system, q, v, h=H, steps=20, scheme=SCHEMES["original"], backend=backend)
+    for k in range(20):
+        x, y = v[:2]
+        λ = x * y / (1 + q[1] * (q[1] + 0.5 * H * y))
+        v = v + H * λ * np.array([-q[1], 0.0, 1.0])
+        q = q + H * v
+        np.testing.assert_allclose(path.q[k + 1], q, atol=1e-13)
+        np.testing.assert_allclose(path.v[k + 1], v, atol=1e-13)
+        assert float(path.multipliers[k, 0]) == pytest.approx(λ, abs=1e-12)
+        assert abs(v[2] - (q[1] - 0.5 * H * v[1]) * v[0]) < 1e-13
+
+
+def test_the_deformed_constraint_is_kept_apart_from_wrong_data():
+    q, v = on_deformed(H)
+    for h in (2 * H, -H):
+        with pytest.raises(da.InconsistentDataError):
+            da.simulate(PARTICLE.system, q, v, h=h, steps=3, scheme=SCHEMES["original"])
+    with pytest.raises(da.InconsistentDataError):
+        da.simulate(PARTICLE.system, q, v, h=H, steps=3, scheme=SCHEMES["implicit"])
+    found = da.verdict(PARTICLE.system, SCHEMES["original"], PARTICLE.q0, PARTICLE.v0, h=0.05, steps=60)
+    assert found.holds
+    assert "after the start on D" in found["constraints[0]"].reason
+    assert "deformed" in found["one step in (q, v)"].reason

@@ -36,6 +36,7 @@ COARSER = (
 )  # times the step: where errors are rounding, an order is measured with longer steps
 FEWEST = 4  # steps of a run with these; it is longer where there would be less
 TRUTH, DOUBT = 1e-13, 1e-11  # local tolerance of the continuous flow, and what its error is taken for
+APART = "data on D: the states of this scheme lie on a deformed constraint, and one step from D errs by half of the reaction"
 SETTLED = 0.1  # slopes that differ by more are not those of small steps yet
 SHORT = 0.3  # a slope may be short of the order by so much at steps that are not infinitely small
 
@@ -47,6 +48,9 @@ def orders(subject: Subject) -> Iterator[Claim]:
     for name, convergence in _above_rounding(lambda factor: _quantities(subject, factor, parts)).items():
         declared = claims.multipliers if name == "multipliers" else claims.order
         promise = Promise(f"{name} of order {declared}", claims.source, "a smooth motion, steps that resolve it")
+        if name == "multipliers" and subject.scheme.state_apart(subject.system.constraints):
+            yield promise.not_met(APART)  # the first multiplier is that of a jump from D onto the deformed constraint
+            continue
         yield _judged(promise, convergence, declared)
 
 
@@ -89,6 +93,9 @@ def one_step(subject: Subject) -> Iterator[Claim]:
         )
         for what, number in zip(("(q, v)", "λ"), declared, strict=True)
     ]
+    if subject.scheme.state_apart(subject.system.constraints):
+        yield from (one.not_met(APART) for one in promises)
+        return
 
     def measure(factor: int) -> dict[str, Convergence]:
         steps = 2.0 * factor * start.h * _parts(max(declared))

@@ -163,6 +163,13 @@ class Scheme(eqx.Module):
             )
         return self.form
 
+    def state_apart(self, constraints: Sequence[Constraint]) -> float:
+        """δ, the part of the step by which the state lies after the place where constraints on velocities are read; 0 where
+        it is the same place."""
+        if not any(c.order == 1 for c in constraints) or self.form_for(constraints) != "drift_kick_drift" or self.order > 2:
+            return 0.0
+        return self.state.weight - self.distribution.weight
+
     def claims(self, system: System) -> SchemeClaims:
         """The orders and the structure that this scheme declares for the system.
 

@@ -32,7 +32,7 @@ from dalembert.systems.consistency import STEPS
 from dalembert.systems.consistent import project
 from dalembert.systems.constraints import Constraint
 from dalembert.systems.equations import deflatable
-from dalembert.systems.sizes import ROUNDING, allowed, with_inertia
+from dalembert.systems.sizes import CONSISTENT, ROUNDING, allowed, with_inertia
 from dalembert.tracing import Jitted, seldom
 
 DEFAULT = Scheme()
@@ -66,7 +66,7 @@ def _of_system(system: System, given: Given, grid: Grid, recipe: Recipe) -> Prep
     recipe = recipe if recipe.scheme is not None else recipe._replace(scheme=DEFAULT)
     if given.nodes is not None:
         return _from_nodes(system, given, grid, recipe)
-    return prepare_system(system, given, grid, recipe)
+    return _from_deformed(system, given, grid, recipe) or prepare_system(system, given, grid, recipe)
 
 
 def _check_first_order(kind: str, given: Given, recipe: Recipe) -> None:
@@ -137,6 +137,25 @@ def _from_nodes(system: System, given: Given, grid: Grid, recipe: Recipe) -> Pre
             f"with which they do is {q + nearest}"
         )
     return made._replace(nodes=np.asarray(points), q=np.asarray(points[1]), s=d / grid.h)
+
+
+def _from_deformed(system: System, given: Given, grid: Grid, recipe: Recipe) -> Prepared | None:
+    """From (q, v) on the deformed constraint φ(q - δhv, v) = 0, where a scheme has the states of its runs if it reads φ at
+    another place of the step than at its state; None for other data. (a, λ) are those at the nearest v on D.
+
+    Source: Jiménez, Scheurle, eq. (98), D_ε, with δ the difference of the weights of state and distribution.
+    """
+    scheme, h = recipe.scheme, grid.h
+    apart = scheme.state_apart(system.constraints)
+    if not apart or given.q0 is None or given.v0 is None or is_traced(system, given.q0, given.v0, grid.t0, h):
+        return None
+    q, v = (np.asarray(x) for x in as_state(given.q0, given.v0, system.coordinates))
+    place, t = q - apart * h * v, grid.t0 - apart * h
+    on = project(system, place, v, t).v
+    if not np.abs(np.asarray(on) - v).max() <= CONSISTENT * np.abs(v).max():
+        return None
+    near = project(system, q, v, grid.t0)
+    return prepare_system(system, Given(q, near.v), grid, recipe)._replace(s=jnp.asarray(v))
 
 
 def check_branch(branch, constraints: Sequence[Constraint], n: int) -> None:
