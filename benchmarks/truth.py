@@ -145,8 +145,7 @@ def _reasons(table: dict[str, dict[str, Any]]) -> str:
 
 
 def _without_numbers(reason: str) -> str:
-    """Up to a colon, without figures."""
-    return re.sub(r"[-+]?\d[\d.e+-]*", "…", reason.split(":")[0])
+    return re.sub(r"[-+]?\d[\d.e+-]*", "…", reason)[:120]
 
 
 def _title(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -50,7 +51,8 @@ class BandedLU:
             return np.inf
         n = len(self._scales)
         inverse = LinearOperator((n, n), matvec=self.solve, rmatvec=self.solve, dtype=float)  # type: ignore[call-arg]
-        return float(norm * onenormest(inverse, t=1))
+        estimate: Any = onenormest(inverse, t=1)
+        return float(norm * estimate)
 
 
 @functools.cache

@@ -62,6 +62,8 @@ def flow(subject: Subject) -> Claim:
     as a composed one, is a map of states on the constraints: a local diffeomorphism where its derivative has full rank."""
     if subject.scheme.order > 2 or (subject.form == "kick_drift_kick" and subject.orders - {0}):
         least = least_stretch(subject)
+        if np.isnan(least):
+            return FLOW.at_least(least, STRETCHED, "a step from a neighbouring state could not be solved")
         return FLOW.at_least(least, STRETCHED, "smallest singular value of variations after a step over that before it")
     found: Any = regularity(subject.system, subject.path, scheme=subject.scheme, every=max(1, subject.path.steps // WINDOWS))
     least = min((float(c.smallest.min()) for c in found.conditions if c.wanted), default=1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from dalembert.boundary.data.end_sets import EndSets, EndState
 from dalembert.boundary.kkt.ends.end_terms import carry
 from dalembert.boundary.prepare import Request
 from dalembert.control.ends import Ends, begun_on, first_path, read_ends
-from dalembert.control.given_states import check_states
+from dalembert.control.given_states import check_states, on_leaves
 from dalembert.control.problem import OptimalControl
 from dalembert.control.transcription import ControlData
 from dalembert.numbers import as_numbers
@@ -52,8 +53,29 @@ def given_path(problem: OptimalControl, request: Request, t: np.ndarray, n: int)
         path = _path(t, begun, between, request.guess, shift)
     smooth = path if request.guess is None else _path(t, begun, between, None, shift)
     v = _velocities(path, t, begun)
-    settled = check_states(problem, _states(t, path, v, ends), between, float(np.ptp(t)))
+    held_to = lambda held: check_states(problem, _states(t, path, v, held), between, float(np.ptp(t)))  # noqa: E731
+    settled = held_to(ends)
+    whole = [i for i in np.flatnonzero(given.all(axis=1)).tolist() if i]
+    names = {len(t) - 1: "final"}
+    nodes = [(names.get(i, f"through: the point at t = {t[i]:g}"), float(t[i]), path[i]) for i in whole]
+    following = list(on_leaves(problem, path[0], nodes, float(t[0]))) if given[0].all() else []
+    if following:
+        given[np.array(whole)[:, None], following] = False
+        ends, settled = _without(following if whole[-1] == len(t) - 1 else [], ends, held_to)
     return GivenPath(ends, sets, given, path, v, (smooth, _velocities(smooth, t, begun)), settled)
+
+
+def _without(following: list[int], ends: Ends, settled: Callable[[Ends], np.ndarray]) -> tuple[Ends, np.ndarray]:
+    """The last end without positions that follow from others, and without their velocities where the constraints there read
+    these positions; and what is settled then."""
+    for levels in (1, 2):
+        last = ends[1].given.copy()
+        last[:levels, following] = False
+        held = ends[0], ends[1]._replace(given=last)
+        found = settled(held)
+        if found[1, 1].all():
+            break
+    return held, found
 
 
 def _states(t: np.ndarray, path: np.ndarray, v: np.ndarray, ends) -> list[EndState]:

@@ -18,11 +18,13 @@ from dalembert.boundary.data.boundary_data import Through
 from dalembert.boundary.data.end_sets import EndState
 from dalembert.control.problem import OptimalControl
 from dalembert.systems import InconsistentDataError, check_initial_data
+from dalembert.systems.distribution.leaves import along_leaf, leaves_of
 from dalembert.systems.equations import first_derivative, value
 from dalembert.systems.sizes import allowed
 from dalembert.tracing import seldom
 
 SAMPLES = 3
+ON_LEAF = 1e-6  # of a coordinate: how far a given position may be from the leaf
 STILL = 1e-10  # change by what is free, relative to that by everything
 
 
@@ -47,6 +49,35 @@ def settled_rows(problem: OptimalControl, at: EndState) -> Bool[np.ndarray, "2 m
             "0, and nothing that is free changes it: give a state that meets the constraints, or leave more of it free"
         )
     return settled
+
+
+def on_leaves(
+    problem: OptimalControl, initial: Float[np.ndarray, "n"], nodes: Sequence[tuple[str, float, np.ndarray]], t: float
+) -> tuple[int, ...]:
+    """Coordinates that follow from the others where positions are given in full: integrable constraints keep them on their
+    leaf, to the order of the scheme, so that to give them would be one equation too many.
+
+    initial: the position at t; nodes: name, time and position of the others; an error names one on another leaf.
+    """
+    reach = np.ptp([initial, *(q for _, _, q in nodes)], axis=0)
+    size = np.where(reach > 0.0, reach, np.max(reach) or 1.0)
+    leaves = leaves_of(problem.system, initial, t, size) if nodes else None
+    if leaves is None:
+        return ()
+    chosen = list(leaves.dependent)
+    for name, time, q in nodes:
+        met = along_leaf(leaves, np.append(initial, t), np.append(q, time), size)
+        if met is None:
+            return ()
+        if not np.all(np.abs(met - q[chosen]) <= ON_LEAF * (size[chosen] + np.abs(q[chosen]))):
+            what = ", ".join((problem.coordinates or tuple(map(str, range(len(q)))))[i] for i in chosen)
+            where, found = (", ".join(f"{y:.9g}" for y in x) for x in (met, q[chosen]))
+            raise InconsistentDataError(
+                f"{name}: no motion of the plant leads there, because its constraints on velocities keep a function of "
+                f"position: from the initial position, with the other coordinates of {name}, they lead to {what} = {where}; "
+                f"found {found}. Give a position on the same leaf, or leave {what} free"
+            )
+    return leaves.dependent
 
 
 def check_states(
