@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -25,7 +24,6 @@ class Noted:
 
 
 _HELD: list[Noted] = []
-AGAIN = 0.02  # seconds
 
 
 def wanted() -> bool:
@@ -84,21 +82,9 @@ def unbroken() -> Iterator[None]:
 
 
 def hear_in_collections() -> None:
-    """JAX looks for its garbage in a function of Python's, in which Python ignores whatever is raised: of 60 presses of
-    Ctrl-C in long calls 3 were lost there. Such a press comes again."""
-    for i, callback in enumerate(gc.callbacks):
-        if getattr(callback, "__name__", "") == "_xla_gc_callback":
-            gc.callbacks[i] = _hearing(callback)
-
-
-def _hearing(callback: Callable[..., Any]) -> Callable[..., None]:
-    def collect(*given: Any) -> None:
-        try:
-            callback(*given)
-        except KeyboardInterrupt:
-            threading.Timer(AGAIN, os.kill, (os.getpid(), signal.SIGINT)).start()
-
-    return collect
+    """JAX releases its garbage in a function of Python's that Python's own collector calls, and in which Python ignores
+    whatever is raised: a press of Ctrl-C that arrives on entering it is lost. JAX releases it with its next calls, too."""
+    gc.callbacks[:] = [one for one in gc.callbacks if getattr(one, "__name__", "") != "_xla_gc_callback"]
 
 
 class Interrupted(KeyboardInterrupt):

@@ -1,6 +1,7 @@
 """The names that the command line knows before JAX is there are those of the rooms that they come from."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -86,3 +87,19 @@ def test_another_time_is_refused(time, h):
     with pytest.raises(ValueError, match="no whole number of them; give a multiple of h"):
         words.count_of(time, h)
     assert words.count_of(time, h, whole=False) == max(1, round(time / h))
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_output_without_all_letters(encoding):
+    """A pipe on Windows, or LANG=C: list and check ended with an error at the first ½."""
+    program = "import sys\nfrom dalembert.cli import main\nsys.argv = ['dalembert', *sys.argv[1:]]\nmain()"
+    for arguments in (["list"], ["list", "--json"], ["check", "pendulum", "--steps", "40"]):
+        run = subprocess.run(
+            [sys.executable, "-c", program, *arguments], capture_output=True, check=False,
+            env={**os.environ, "PYTHONIOENCODING": encoding},
+        )  # fmt: skip
+        assert run.returncode == 0, run.stderr
+        text = run.stdout.decode(encoding)
+        if "--json" in arguments:
+            formulas = [row["formula"] for row in json.loads(text)["systems"]]
+            assert any("½" in formula for formula in formulas)

@@ -137,8 +137,10 @@ def solve(
     with held_back(keeping=False) as noted:
         solution = extremal(problem, asked)
     solution = dataclasses.replace(solution, subject=Depicted(getattr(problem, "system", problem)))
-    if noted.pressed and (throw or solution.outcome is not Outcome.INTERRUPTED):
-        raise Interrupted(solution)
+    if noted.pressed:
+        solution = dataclasses.replace(solution, code=np.asarray(int(Outcome.INTERRUPTED)))
+        if throw:
+            raise Interrupted(solution)
     if throw and solution.outcome is not Outcome.SUCCESS:
         raise SolveError(solution)
     return solution

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import io
 import platform
+import sys
 from collections.abc import Iterator
 from pathlib import Path as File
 from typing import Annotated, NoReturn
@@ -97,5 +99,8 @@ def _fail(message: str) -> NoReturn:
 
 
 def main() -> None:
-    """Entry point of the command `dalembert`."""
+    """Entry point of the command `dalembert`. Where the output has not all letters, "?" stands for a formula's signs."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     app()

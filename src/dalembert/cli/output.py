@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import os
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path as File
@@ -29,7 +30,8 @@ SCHEMA = 1  # of what --json prints; docs/command_line.md describes it
 
 def print_json(command: str, record: dict[str, Any]) -> None:
     """One object with the name and version of its schema; JSON has no NaN and no infinity: they are null."""
-    typer.echo(json.dumps({"schema": f"dalembert.{command}/{SCHEMA}", **_finite(record)}, ensure_ascii=False, indent=2))
+    plain = not str(getattr(sys.stdout, "encoding", "utf-8")).lower().startswith("utf")
+    typer.echo(json.dumps({"schema": f"dalembert.{command}/{SCHEMA}", **_finite(record)}, ensure_ascii=plain, indent=2))
 
 
 def _finite(value: Any) -> Any:

@@ -73,7 +73,8 @@ class CriticalPoint(Described, eqx.Module):
     def kind(self) -> str:
         """The kind of critical point, as counted by the inertia of the KKT matrix."""
         if self.outcome is not Outcome.SUCCESS:
-            other = {Outcome.INFEASIBLE: "least violation", Outcome.ALTERNATING: "multipliers not resolved"}
+            other = {Outcome.INFEASIBLE: "least violation", Outcome.ALTERNATING: "multipliers not resolved",
+                     Outcome.INTERRUPTED: "interrupted"}  # fmt: skip
             return other.get(self.outcome, "not a critical point")
         negative, flat = int(self.negative_directions), int(self.flat_directions)
         if negative < 0:

@@ -16,7 +16,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.interrupts import AGAIN
 from dalembert.native.flow.flow import CompiledFlow
 from dalembert.native.llvm.packing import Packing
 from dalembert.native.many.travel import FlowRuns, outputs_along, travel
@@ -26,6 +25,7 @@ from dalembert.native.stepper.compiled import processors
 from dalembert.native.xla.ffi import CALL
 from dalembert.native.xla.handles import Handle, entered, run_by_xla
 
+AGAIN = 0.02  # seconds until Ctrl-C that came where it cannot be raised comes again
 FOUND = Packing.words("reached", "steps")  # at the beginning of the counts that the handler expects
 _KIND = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 4)
 
