@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.algebra.blas import one_blas_thread
 from dalembert.boundary.data.boundary_data import Nodes, TimeGrid
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.prepare import Request
@@ -100,7 +101,8 @@ def solve_batch(
     if not requests:
         return []
     if not values:
-        return extremals_of(problem, asked, requests, workers, continued)
+        with one_blas_thread():
+            return extremals_of(problem, asked, requests, workers, continued)
     if continued:
         raise ValueError(
             "continued: found together with parameters; neighbours are found by the data at the ends alone. Leave one out"

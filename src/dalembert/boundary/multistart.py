@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.algebra.blas import one_blas_thread
 from dalembert.boundary.data.boundary_data import TimeGrid
 from dalembert.boundary.data.drawn import onto_path_constraints
 from dalembert.boundary.data.free_time import Free
@@ -130,8 +131,9 @@ def multistart(
     base = smooth_start(problem, asked)
     paths = _drawn(base, guesses, spread, seed) if isinstance(guesses, int) else guesses
     requests = [given._replace(guess=g) for g in paths]
-    found = extremals_of(problem, asked, requests, workers) if requests else []
-    return _distinct(found, base.sizes, certified)
+    with one_blas_thread():
+        found = extremals_of(problem, asked, requests, workers) if requests else []
+        return _distinct(found, base.sizes, certified)
 
 
 def _drawn(base: SmoothStart, starts: int, spread: float, seed: int) -> np.ndarray:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.algebra.blas import one_blas_thread
 from dalembert.boundary.data.boundary_data import Nodes, TimeGrid
 from dalembert.boundary.data.drawn import slopes_of_intervals
 from dalembert.boundary.data.free_time import Free
@@ -134,7 +135,7 @@ def solve(
         Request(initial, final, through, guess), TimeGrid(T, steps, times), scheme, scales, options, certify, bounds,
         inequalities,
     )  # fmt: skip
-    with held_back(keeping=False) as noted:
+    with held_back(keeping=False) as noted, one_blas_thread():
         solution = extremal(problem, asked)
     solution = dataclasses.replace(solution, subject=Depicted(getattr(problem, "system", problem)))
     if noted.pressed:

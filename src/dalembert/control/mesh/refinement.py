@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.algebra.blas import one_blas_thread
 from dalembert.boundary.data.boundary_data import Through, TimeGrid, read_through, read_times
 from dalembert.boundary.data.columns import at_times
 from dalembert.boundary.data.free_time import Free, fitted
@@ -107,7 +108,8 @@ def refine(
         Request(initial, final, through, None), TimeGrid(), scheme, scales, options, False, bounds, inequalities
     )  # fmt: skip
     passed = read_through(through, solution.q.shape[1])
-    return _Meshes(problem, asked, T, passed, most).refined(solution, tolerance)
+    with one_blas_thread():
+        return _Meshes(problem, asked, T, passed, most).refined(solution, tolerance)
 
 
 def _check_rows(bounds: Any) -> None:
