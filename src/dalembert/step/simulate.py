@@ -117,8 +117,8 @@ def simulate(
         store: a folder, such as "run.zarr", into which the states are written chunk by chunk, instead of being kept in
             memory; see `resume`. The Path has the first and the last state, `load` reads all. Not under tracing. With
             `until` the steps are counted first, by making them.
-        progress: True shows steps, rate and remaining time on a terminal; a function is called as function(done, total)
-            from time to time.
+        progress: True shows steps, rate and remaining time on a terminal or in a notebook; a function is called as
+            function(done, total) from time to time.
 
     Returns:
         The Path, with t (N+1,), q (N+1, n), v, multipliers and constraint forces, each with its own times, and

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import io
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,35 +17,52 @@ Progress = bool | Callable[[int, int], None]
 
 
 class Bar:
-    """steps done, rate, remaining time: one line on the terminal or in a notebook; nothing where standard error is neither.
+    """Steps done, rate and remaining time: one line on the terminal or in a notebook; nothing where there is neither.
 
     after: seconds of work before it is shown; unit: what is counted.
     """
 
     def __init__(self, after: float = 0.0, unit: str = "steps"):
-        self._from, self._bar, self._task, self._unit = time.monotonic() + after, None, None, unit
+        self._from, self._unit = time.monotonic() + after, unit
+        self._first, self._show, self.close = None, None, lambda: None
 
     def __call__(self, done: int, total: int) -> None:
-        if self._bar is None:
-            if time.monotonic() < self._from or not (sys.stderr.isatty() or "ipykernel" in sys.modules):
-                return
-            self._bar = _rich(self._unit)
-            self._bar.start()
-            self._task = self._bar.add_task(self._unit, total=total, rate="")
-        self._bar.update(self._task, completed=done, rate=f"{done / max(self._bar.tasks[0].elapsed or 0.0, 1e-3):.3g}/s")
-
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        now = time.monotonic()
+        self._first = begun, before = self._first or (now, done)
+        if self._show is None and now >= self._from:
+            self._show, self.close = _shown(self._unit, done, total)
+        if self._show is not None:
+            self._show(completed=done, rate=f", {(done - before) / (now - begun):.3g}/s" if now > begun else "")
 
 
-def _rich(unit: str) -> Any:
+def _shown(unit: str, done: int, total: int) -> tuple[Callable[..., None], Callable[[], None]]:
+    """How to update the line, and how to remove it."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    columns = (BarColumn(), TaskProgressColumn(), TextColumn(f"{{task.completed:,}} {unit}, {{task.fields[rate]}}"))
+    text = TextColumn(f"{{task.completed:,}} {unit}{{task.fields[rate]}}")
+    columns = (BarColumn(), TaskProgressColumn(), text, TextColumn("remaining"), TimeRemainingColumn())
     console = Console(stderr=True)
-    return Progress(*columns, TextColumn("remaining"), TimeRemainingColumn(), console=console, transient=True)
+    if not console.is_jupyter:
+        if sys.stderr is None or not sys.stderr.isatty():
+            return (lambda **_: None), lambda: None
+        bar = Progress(*columns, console=console, transient=True)
+        bar.start()
+        return functools.partial(bar.update, bar.add_task(unit, completed=done, total=total, rate="")), bar.stop
+    from IPython.display import display  # pyright: ignore[reportMissingImports]
+
+    handle = display({"text/plain": ""}, raw=True, display_id=True)  # rich itself needs ipywidgets there
+    console = Console(file=io.StringIO(), force_jupyter=False, width=100)
+    bar = Progress(*columns, console=console)
+    task = bar.add_task(unit, completed=done, total=total, rate="")
+
+    def update(**fields: Any) -> None:
+        bar.update(task, **fields)
+        with console.capture() as line:
+            console.print(bar.get_renderable())
+        handle.update({"text/plain": line.get().rstrip()}, raw=True)
+
+    return update, lambda: handle.update({"text/plain": ""}, raw=True)
 
 
 def check_progress(progress: Any) -> None:
