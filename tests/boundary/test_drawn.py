@@ -4,6 +4,8 @@ import importlib
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from scipy.interpolate import CubicSpline
 
 import dalembert as da
 from dalembert.boundary.data.boundary_data import TimeGrid
@@ -74,3 +76,41 @@ def test_what_cannot_be_met_is_met_as_well_as_it_can():
     assert np.all(np.isfinite(moved))
     assert np.sum(rows(moved).values ** 2) < np.sum(rows(path).values ** 2)
     np.testing.assert_array_equal(moved[0, [0, -1]], path[0, [0, -1]])
+
+
+ELASTICA = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, da.SecondOrder(lambda q, v, a: v @ a), derivatives=2)
+CLAMPED = {"initial": ([0.0, 0.0], [1.0, 0.0]), "final": ([0.6, 0.0], [1.0, 0.0]), "T": 1.0, "steps": 40}
+
+
+def test_a_clamped_elastica_needs_no_guess():
+    """The smooth path is straight, and no straight one has the length 1; a bow is found."""
+    t = np.linspace(0.0, 1.0, 41)
+    bow = np.stack([0.6 * t, 0.3 * np.sin(np.pi * t)], axis=1)
+    expected = da.solve(ELASTICA, **CLAMPED, scheme=da.Hermite(), guess=bow)
+    for scale in (1.0, 1e-5):
+        ends = {name: tuple(scale * np.array(x) for x in CLAMPED[name]) for name in ("initial", "final")}
+        found = da.solve(ELASTICA, **CLAMPED | ends, scheme=da.Hermite())
+        assert found.kind == "minimum"
+        assert float(found.action) / scale**2 == pytest.approx(float(expected.action), rel=1e-9)
+        np.testing.assert_allclose(np.linalg.norm(found.v, axis=1), scale, rtol=1e-9)
+
+
+def test_draws_for_a_constraint_on_accelerations_keep_it_and_lead_to_elastica(monkeypatch):
+    """Some with their mirror images; from draws that did not keep it all 60 starts failed."""
+    call = lambda: da.multistart(ELASTICA, 60, spread=1.0, **CLAMPED, scheme=da.Hermite())  # noqa: E731
+    found, t, paths = guesses_of(monkeypatch, call)
+    ends = Request(CLAMPED["initial"], CLAMPED["final"])
+    asked = Asked(ends, TimeGrid(1.0, 40, None), da.Hermite(), None, settings(1e-9, 10, "minimum"), False)
+    plain = multistart._drawn(smooth_start(ELASTICA, asked)._replace(onto=None), 60, 1.0, 0)
+    speeds = [np.linalg.norm(CubicSpline(t, x, axis=1)(t, 1), axis=2) for x in (paths, plain)]
+    changes = [np.median(np.ptp(x, axis=1)) for x in speeds]
+    assert changes[0] < 0.05 * changes[1]
+    np.testing.assert_allclose(paths[:, [0, -1]], np.broadcast_to([[0.0, 0.0], [0.6, 0.0]], (60, 2, 2)), atol=1e-12)
+    actions = np.array([float(s.action) for s in found.solutions])
+    different = actions[np.append(True, np.diff(actions) > 1e-6 * actions[1:])]
+    assert len(actions) >= 4
+    assert len(different) >= 3
+    for s in found.solutions:
+        np.testing.assert_allclose(np.linalg.norm(s.v, axis=1), 1.0, rtol=1e-8)
+        curvature = np.gradient(np.unwrap(np.arctan2(s.v[:, 1], s.v[:, 0])), t, edge_order=2)
+        assert 0.5 * np.trapezoid(curvature**2, t) == pytest.approx(float(s.action), rel=0.1)

@@ -76,7 +76,7 @@ def multistart(
     """Σⱼ Dⱼ L̃_d = 0 and Φ_d = 0: extremals of the same problem from many guesses.
 
     Random guesses are the smooth path through the given data plus Σⱼ aⱼ sin(jπt/T)/j with normally distributed aⱼ, and
-    zero controls. They are then moved onto the constraints φ(q) and φ(q, v), those of a plant too, as near as the given
+    zero controls. They are then moved onto the constraints, of any order and those of a plant too, as near as the given
     data allow. The same seed gives the same guesses.
 
     Args:
@@ -137,12 +137,14 @@ def multistart(
 
 
 def _drawn(base: SmoothStart, starts: int, spread: float, seed: int) -> np.ndarray:
-    random, (t, path, sizes, given, rows) = np.random.default_rng(seed), base
+    random, (t, path, sizes, given, rows, onto) = np.random.default_rng(seed), base
     extent = np.ptp(path, axis=0)
     scale = spread * np.where(extent > 0, extent, sizes)
     waves = np.sin(np.pi * np.arange(1, WAVES + 1)[:, None] * (t - t[0]) / (t[-1] - t[0]))
     heights = random.standard_normal((starts, WAVES, path.shape[1])) * scale / np.arange(1, WAVES + 1)[:, None]
     paths = path + np.einsum("swn,wt->stn", heights, waves)
+    if onto is not None and starts:
+        return onto(paths)
     return paths if rows is None or not starts else onto_path_constraints(rows, paths, given, sizes)
 
 

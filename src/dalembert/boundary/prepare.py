@@ -33,7 +33,7 @@ from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.lower import check_given_windows
 from dalembert.boundary.kkt.path_terms import WatchedPaths
 from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, Watching, first_values, sampled_jets, transcribe
-from dalembert.boundary.newton.iterate import Settings
+from dalembert.boundary.newton.iterate import Settings, Termination
 from dalembert.boundary.result import Ended, EndLimits, ended, solutions_of
 from dalembert.boundary.warm import guess_nodes, guess_path, known_forces, warm_multipliers
 from dalembert.discretize.window_maps import Interpolated, Points, WindowMap, as_windows, check_stretchable
@@ -41,7 +41,7 @@ from dalembert.discretize.windows import Windows, windows
 from dalembert.interrupts import keep
 from dalembert.native.threads import on_threads
 from dalembert.solution import Solution
-from dalembert.systems import check_x64
+from dalembert.systems import InconsistentDataError, check_x64
 from dalembert.systems.higher.orders import true_orders
 from dalembert.systems.higher.variational import VariationalProblem, constraint_numbers
 from dalembert.systems.higher.variational import check_problem as check_variational
@@ -198,8 +198,15 @@ def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, thre
 
     found = on_threads(one, list(zip(z, extents, prepared.guesses, strict=True)), threads)
     if left_out is not None:
+        missed = []
         for end, given in zip(found, prepared.values, strict=True):
-            check_met(made.at(end.it.z), left_out, end.it.z, given)
+            try:
+                check_met(made.at(end.it.z), left_out, end.it.z, given)
+            except InconsistentDataError as error:
+                end.it.end = Termination.INFEASIBLE if end.it.end is Termination.CONVERGED else end.it.end
+                missed.append(error)
+        if len(missed) == len(found):  # of several guesses one may have led to another value of the function that is fixed
+            raise missed[0]
     if prepared.ends is not None:
         for end in found:
             slots = end.it.z[:, made.layout.part("slots")].reshape(len(w.orders), -1)

@@ -12,21 +12,24 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra.blas import one_blas_thread
-from dalembert.boundary.data.boundary_data import Nodes, TimeGrid
-from dalembert.boundary.data.drawn import slopes_of_intervals
+from dalembert.boundary.data.boundary_data import Nodes, TimeGrid, polynomial_pieces
+from dalembert.boundary.data.drawn import onto_constraints_by_polynomials, slopes_of_intervals
 from dalembert.boundary.data.free_time import Free
+from dalembert.boundary.data.redundant import linearised
 from dalembert.boundary.interior.ipopt import check_ipopt
 from dalembert.boundary.newton.iterate import Settings
-from dalembert.boundary.prepare import PathLimits, Request, extremals, prepare_problem
+from dalembert.boundary.prepare import PathLimits, PreparedProblem, Request, extremals, prepare_problem
 from dalembert.drawing.subject import Depicted
 from dalembert.interrupts import Interrupted, held_back
 from dalembert.messages import suggesting
 from dalembert.numbers import as_choice, as_flag, as_tolerance, whole_number
 from dalembert.outcome import Outcome
 from dalembert.solution import CriticalPoint, SolveError
-from dalembert.systems.higher.orders import true_orders
 from dalembert.systems.higher.variational import VariationalProblem, constraints_of_order, holonomic_constraints
+from dalembert.systems.sizes import with_inertia
 from dalembert.tracing import seldom
+
+BOW = 0.5  # height of the second first path, in typical sizes
 
 S = TypeVar("S", bound=CriticalPoint, covariant=True)
 
@@ -165,7 +168,16 @@ def extremal(problem: Any, asked: Asked) -> Any:
     """The end of the iteration. Other kinds of problem than a VariationalProblem register what solves them."""
     limits = PathLimits(asked.bounds, asked.inequalities)
     prepared = prepare_problem(problem, [asked.request], asked.grid, asked.scheme, asked.scales, limits)
-    return extremals(prepared, asked.settings, asked.certify)[0]
+    found = extremals(prepared, asked.settings, asked.certify)[0]
+    if found.outcome in (Outcome.INFEASIBLE, Outcome.NOT_CONVERGED, Outcome.SINGULAR) and asked.request.guess is None:
+        start = _smooth(prepared)
+        if start.onto is not None:  # a smooth path may be too symmetric, as a straight line that has to be longer
+            bow = start.path + BOW * start.sizes * np.sin(np.pi * (start.t - start.t[0]) / np.ptp(start.t))[:, None]
+            request = asked.request._replace(guess=start.onto(bow[None])[0])
+            prepared = prepare_problem(problem, [request], asked.grid, asked.scheme, asked.scales, limits)
+            again = extremals(prepared, asked.settings, asked.certify)[0]
+            found = again if again.outcome is Outcome.SUCCESS else found
+    return found
 
 
 @functools.singledispatch
@@ -184,7 +196,8 @@ def extremals_of(
 class SmoothStart(NamedTuple):
     """What a first path is without a guess. t: (N+1,); path: (N+1, n); sizes: (n,), of the coordinates.
 
-    given: (N+1, n), which positions are; rows: `slopes_of_intervals` of constraints, at paths (batch, N+1, n), or None.
+    given: (N+1, n), which positions are; rows: `slopes_of_intervals` of constraints, at paths (batch, N+1, n), or None;
+    onto: moves paths near constraints of which some have a higher order than 1, or None.
     """
 
     t: np.ndarray
@@ -192,19 +205,32 @@ class SmoothStart(NamedTuple):
     sizes: np.ndarray
     given: np.ndarray
     rows: Callable[[np.ndarray], Any] | None = None
+    onto: Callable[[np.ndarray], np.ndarray] | None = None
 
 
 @functools.singledispatch
 def smooth_start(problem: Any, asked: Asked) -> SmoothStart:
     """The smooth path through what is given."""
     limits = PathLimits(asked.bounds, asked.inequalities)
-    base = prepare_problem(problem, [asked.request], asked.grid, asked.scheme, asked.scales, limits)
-    path, t = base.origin + base.values[0][base.windows.nodes], base.windows.t
-    given = np.broadcast_to(base.fixed[base.windows.nodes][:, None], path.shape)
-    lowered = true_orders(problem, path.shape[1]) if base.scheme.differenced else problem
-    held = base.scheme.differenced and (lowered.holonomic or any(order == 1 for order, _ in lowered.differential))
-    rows = (lambda paths: _intervals(lowered, paths, t)) if held else None
-    return SmoothStart(t, path, base.sizes(base.extents[0]).positions, given, rows)
+    return _smooth(prepare_problem(problem, [asked.request], asked.grid, asked.scheme, asked.scales, limits))
+
+
+def _smooth(base: PreparedProblem) -> SmoothStart:
+    problem, w, origin = base.problem, base.windows, base.origin
+    path, t = base.values[0][w.nodes], w.t
+    sizes = base.positions(with_inertia(base.extents[0], base.found.inertia, 1.0))  # what rests may move as the others do
+    given = np.broadcast_to(base.fixed[w.nodes][:, None], path.shape)
+    order = max((order for order, _ in problem.differential), default=0) if w.differenced else -1
+    rows = onto = None
+    if order == 1 or (order == 0 and problem.holonomic):
+        rows = lambda paths: _intervals(problem, paths - origin, t)  # noqa: E731
+    elif order > 1:
+        pieces, kept = polynomial_pieces(t, path / sizes), (w.owners[base.fixed], w.orders[base.fixed])
+        read = linearised(problem, sizes)
+        onto = lambda paths: (  # noqa: E731
+            onto_constraints_by_polynomials(read, (paths - origin) / sizes, pieces, order, t, kept) * sizes + origin
+        )
+    return SmoothStart(t, path + origin, sizes, given, rows, onto)
 
 
 @seldom

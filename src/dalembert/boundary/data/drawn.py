@@ -1,17 +1,24 @@
-"""Drawn paths moved onto the constraints: what the way from node to node implies is what the constraints read."""
+"""Drawn paths moved onto the constraints: what the way from node to node implies is what those up to order 1 read.
+
+Where some have a higher order the paths are moved as polynomials, which have all derivatives.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
+from numpy.polynomial import legendre
 
 ITERATIONS = 40  # of Levenberg and Marquardt
 NEAR = 1e-8  # of the constraints' largest change: where they are missed by less a path is left as it is
+DEGREE, DECAY = 24, 2.0  # of the polynomials beside what is given, and how much smoother they stay than necessary
+CALM = 3e-3  # weight of the polynomials beside that of the constraints: wild paths lead nowhere
+FINE = 3  # points in a step at which they are to meet the constraints
 LEAST, FIRST, CHANGE = 1e-10, 1e-4, 10.0  # damping: the least, the first after a refusal, its change from step to step
 
 
@@ -47,23 +54,76 @@ def onto_path_constraints(
         (found.before, units[:-1]), (found.after, units[1:])))  # fmt: skip
     lengths = np.sqrt(np.max(np.nan_to_num(before + after, posinf=0.0), axis=(0, 1), initial=0.0))
     lengths = np.where(lengths > 0.0, lengths, 1.0)
-    found, damping = _scaled(found, units, lengths), np.full(len(paths), LEAST)
+    read = lambda moved: _scaled(_read(rows, moved), units, lengths)  # noqa: E731
+    return _fallen(paths, read, lambda found, damping: units * _step(found[0], found[1], found[2], damping))
+
+
+def onto_constraints_by_polynomials(
+    linearised: Callable[[np.ndarray, np.ndarray], Any],
+    paths: Float[np.ndarray, "batch N+1 n"],
+    smooth: Callable[[np.ndarray, int], np.ndarray],
+    order: int,
+    t: Float[np.ndarray, "N+1"],
+    given: tuple[np.ndarray, np.ndarray],
+) -> Float[np.ndarray, "batch N+1 n"]:
+    """The paths moved near φ(q, …, q⁽ᵒʳᵈᵉʳ⁾) = 0, as a smooth path plus polynomials.
+
+    linearised: see `find_integrals`; smooth: (times, order) → a derivative; given: nodes and orders of those that stay.
+    """
+    number, length = DEGREE + len(given[0]), float(np.ptp(t))
+    fine = np.interp(np.arange(FINE * (len(t) - 1) + 1) / FINE, np.arange(len(t)), t)
+    begun = np.stack([smooth(fine, r) for r in range(order + 1)])
+    every = [
+        legendre.legder(np.eye(number), r) * (2.0 / length) ** r for r in range(1 + max(order, given[1].max(initial=0)))
+    ]
+    basis = np.stack([legendre.legval(2.0 * (fine - t[0]) / length - 1.0, one).T for one in every])
+    basis *= (1.0 + np.arange(number)) ** -DECAY
+    held = basis[given[1], FINE * given[0]] * length ** given[1][:, None]
+    moves = basis[: order + 1] @ np.linalg.svd(held)[2][len(held) :].T
+    apart = np.moveaxis(paths - begun[0, ::FINE], 0, 1).reshape(len(t), -1)
+    first = np.linalg.lstsq(moves[0, ::FINE], apart, rcond=1e-8)[0]
+
+    def read(y):
+        jets = np.moveaxis(begun[:, None] + np.einsum("rtf,bfn->rbtn", moves, y), 0, 2)
+        values, slopes = linearised(jets.reshape(-1, *jets.shape[2:]), np.tile(fine, len(y)))
+        slopes = slopes.reshape(*jets.shape[:2], *slopes.shape[1:])
+        return values.reshape(len(y), -1), np.einsum("btmrn,rtf->btmfn", slopes, moves).reshape(len(y), -1, y[0].size)
+
+    y = np.moveaxis(first.reshape(moves.shape[2], len(paths), -1), 1, 0)
+    calm = CALM * np.sqrt(np.mean(np.sum(read(y)[1] ** 2, axis=1)))
+
+    def calmed(y):
+        flat = y.reshape(len(y), -1)
+        own = np.tile(calm * np.eye(flat.shape[1]), (len(y), 1, 1))
+        return [np.concatenate(pair, axis=1) for pair in zip(read(y), (calm * flat, own), strict=True)]
+
+    def step(found, damping):
+        values, matrix = found
+        square = matrix.T @ matrix
+        square += damping * np.trace(square) / len(square) * np.eye(len(square))
+        return np.linalg.solve(square, matrix.T @ values).reshape(moves.shape[2], -1)
+
+    y = _fallen(y, calmed, step)
+    return begun[0, ::FINE] + np.einsum("tf,bfn->btn", moves[0, ::FINE], y)
+
+
+def _fallen(x: np.ndarray, read: Callable, step: Callable) -> np.ndarray:
+    """The x (batch, …) after steps of Levenberg and Marquardt; read: φ and its slopes, step: of one of them."""
+    found, damping = read(x), np.full(len(x), LEAST)
     for _ in range(ITERATIONS):
         total = _total(found)
         going = np.flatnonzero((total > NEAR**2) & np.isfinite(total))
         if not len(going):
             break
-        moved = paths.copy()
+        moved = x.copy()
         for i in going:
-            moved[i] = paths[i] - units * _step(found.values[i], found.before[i], found.after[i], damping[i])
-        new = _scaled(_read(rows, moved), units, lengths)
+            moved[i] = x[i] - step([one[i] for one in found], damping[i])
+        new = read(moved)
         better = _total(new) < total
-        paths[better] = moved[better]
-        found = Slopes._make(
-            np.where(better.reshape(-1, *[1] * (x.ndim - 1)), x, y) for x, y in zip(new, found, strict=True)
-        )
+        x[better] = moved[better]
+        found = [np.where(better.reshape(-1, *[1] * (a.ndim - 1)), a, b) for a, b in zip(new, found, strict=True)]
         damping = np.where(better, np.maximum(LEAST, damping / CHANGE), CHANGE * np.maximum(FIRST, damping))
-    return paths
+    return x
 
 
 def _read(rows: Callable[[np.ndarray], Any], paths: np.ndarray) -> Slopes:
@@ -79,10 +139,10 @@ def _scaled(found: Slopes, units: np.ndarray, lengths: np.ndarray) -> Slopes:
     )
 
 
-def _total(found: Slopes) -> np.ndarray:
+def _total(found: Sequence[np.ndarray]) -> np.ndarray:
     """Sums of squares, infinite where something is not finite: such paths are left as they are."""
     finite = [np.isfinite(x).reshape(len(x), -1).all(axis=1) for x in found]
-    return np.where(np.all(finite, axis=0), np.sum(found.values**2, axis=(1, 2)), np.inf)
+    return np.where(np.all(finite, axis=0), np.sum(found[0].reshape(len(found[0]), -1) ** 2, axis=1), np.inf)
 
 
 def _step(values: np.ndarray, before: np.ndarray, after: np.ndarray, damping: float) -> np.ndarray:

@@ -36,7 +36,7 @@ def redundant(
     """Components of what is given that follow from the others, or None; q: a path, for its size."""
     w, slots, size = made.windows, made.layout.part("slots"), made.positions
     order = max(orders_of(problem, made.layout.n))
-    found = find_integrals(w.t, q / size, order, _linearised(problem, size))
+    found = find_integrals(w.t, q / size, order, linearised(problem, size))
     if found is None:
         return None
     z = _on_curve(made, found.curve)
@@ -88,7 +88,7 @@ def check_met(
             )
 
 
-def _linearised(problem: VariationalProblem, size: Float[np.ndarray, "n"]) -> Callable:
+def linearised(problem: VariationalProblem, size: Float[np.ndarray, "n"]) -> Callable:
     """φ and its slopes, for positions in units of their sizes."""
 
     def call(jets, times):
