@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dalembert.boundary.data.boundary_data import read_times
@@ -22,7 +24,7 @@ from dalembert.control.bounded import Starts, bounds_of, minimised, place_values
 from dalembert.control.ends import size_of_end
 from dalembert.control.first_values import first_values, given_path
 from dalembert.control.lobatto import check_parabolas
-from dalembert.control.problem import Lobatto, OptimalControl, counted, plant_scheme, scheme_name
+from dalembert.control.problem import Lobatto, OptimalControl, actuation, counted, plant_scheme, scheme_name
 from dalembert.control.result import control_solution
 from dalembert.control.sizes import ControlSizes, check_controls, control_sizes, sampled
 from dalembert.control.terms import ControlLayout
@@ -30,10 +32,17 @@ from dalembert.control.transcription import ControlData, transcribed
 from dalembert.discretize import Scheme
 from dalembert.discretize.scheme import check_maps
 from dalembert.interrupts import keep
+from dalembert.messages import warn
 from dalembert.numbers import as_numbers
+from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
 from dalembert.systems import check_x64
+from dalembert.systems.equations import kkt_residual, value
 from dalembert.systems.sizes import as_scales
+from dalembert.tracing import seldom
+
+UNRESOLVED = 0.25  # of the path, by which an integrated step may end off the next node
+PARTS = 4  # of a step that is integrated
 
 
 class ControlStart(NamedTuple):
@@ -65,7 +74,49 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
         if function is not None:
             at = data.at(it.z).end_state(it.z, end, kkt.positions[: data.layout.n])
             check_rank(function, problem.system, at, "at the end of the iteration")
-    return control_solution(data, kkt, it, asked.certify, activity)
+    found = control_solution(data, kkt, it, asked.certify, activity)
+    if asked.certify and found.outcome is Outcome.SUCCESS:
+        _warn_of_resolution(problem, found, kkt.positions[: data.layout.n])
+    return found
+
+
+def _warn_of_resolution(problem: OptimalControl, found: ControlSolution, sizes: np.ndarray) -> None:
+    """A warning where the plant, integrated over single steps, ends far from the nodes: see `step/run/resolution`."""
+    h = np.diff(found.t)
+    ends = np.asarray(_integrated(problem, found.q[:-1], found.v[:-1], found.u[:-1], found.u[1:], found.t[:-1], h))
+    off = (np.abs(ends - found.q[1:]) / np.maximum(sizes, np.ptp(found.q, axis=0))).max(axis=1)
+    if np.any(off > UNRESOLVED):
+        k = int(np.nanargmax(off))
+        warn(
+            f"steps: found {len(h)}; the plant, integrated over step {k} with the controls of its ends, is off by "
+            f"{100 * off[k]:.0f} % of the path. The solution solves the discrete equations, but its steps do not "
+            "resolve the motion: use more steps"
+        )
+
+
+@seldom
+def _integrated(problem: OptimalControl, q, v, u0, u1, t, h):
+    """q at the ends of steps, by Runge and Kutta's method over parts of each, with u linear."""
+    system = problem.system
+
+    def rate(state, s, u):
+        x, w = state
+        push = actuation(problem, x, s) @ u
+        balance = lambda z: kkt_residual(system, x, w, s, z).at[: x.shape[0]].add(-push)  # noqa: E731, linear in z
+        zero = jnp.zeros(x.shape[0] + sum(value(system, c, x, w, w, s).shape[0] for c in system.constraints))
+        return jnp.stack([w, -jnp.linalg.solve(jax.jacfwd(balance)(zero), balance(zero))[: x.shape[0]]])
+
+    def one(q, v, u0, u1, t, h):
+        state, part = jnp.stack([q, v]), h / PARTS
+        for i in range(PARTS):
+            at = lambda y, c, i=i: rate(y, t + (i + c) * part, u0 + (i + c) / PARTS * (u1 - u0))  # noqa: E731
+            k1 = at(state, 0.0)
+            k2 = at(state + 0.5 * part * k1, 0.5)
+            k3 = at(state + 0.5 * part * k2, 0.5)
+            state = state + part / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + at(state + part * k3, 1.0))
+        return state[0]
+
+    return jax.vmap(one)(q, v, u0, u1, t, h)
 
 
 def searched(ready: ControlSearch, starts: Starts, sizes: np.ndarray) -> tuple[Iterate, Activity]:
