@@ -5,11 +5,13 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from dalembert.cli import words
+from dalembert.cli.listing import gallery_record
 from dalembert.discretize.window_maps import MAPS
-from dalembert.gallery import ENTRIES, PROBLEMS
+from dalembert.gallery import ENTRIES, PROBLEMS, Entry
 from dalembert.papers import PAPERS
 from dalembert.step.start.second_node import STARTERS
 
@@ -20,6 +22,19 @@ def test_the_names_are_those_of_the_rooms():
     assert tuple(name.replace("_", "-") for name in PAPERS) == words.PAPERS
     assert tuple(MAPS) == words.WINDOWS
     assert tuple(STARTERS) == words.STARTERS
+
+
+def test_the_list_shows_what_the_gallery_has():
+    """The files are run without JAX; their systems and problems are compared with those that are run with it."""
+    record = gallery_record()
+    for rows, entries in ((record["systems"], ENTRIES), (record["problems"], PROBLEMS)):
+        for row, entry in zip(rows, entries.values(), strict=True):
+            problem = entry.system if isinstance(entry, Entry) else entry.problem
+            assert row == {
+                **{name: getattr(entry, name) for name in ("name", "title", "formula", "source")},
+                "coordinates": list(problem.coordinates or ()),
+                "parameters": {name: np.asarray(x).tolist() for name, x in (problem.parameters or {}).items()},
+            }
 
 
 QUICK = {  # words, exit code, something of what is printed
@@ -35,6 +50,7 @@ QUICK = {  # words, exit code, something of what is printed
     "parameter": (["solve", "elastica", "--set", "g"], 2, "--set g: give name=value"),
     "sweep": (["sweep", "pendulum", "--set", "g_over_l=0:1"], 2, "give from:to:count"),
     "nothing swept": (["sweep", "pendulum", "--set", "g_over_l=1"], 2, "--set: nothing is swept"),
+    "list": (["list"], 0, "g_over_l = 1"),
     "paper": (["reproduce", "principia"], 2, "no paper"),
 }
 PROGRAM = """

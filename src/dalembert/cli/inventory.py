@@ -17,7 +17,7 @@ from dalembert.cli.words import PAPERS, check_words, paper_names
 @app.command("list", epilog=examples("list", "list --json"))
 def list_gallery(as_json: Json = False) -> None:
     """List the systems and boundary problems of the gallery with formula, parameters and source."""
-    from dalembert.cli.records import gallery_record
+    from dalembert.cli.listing import gallery_record
 
     record = gallery_record()
     if as_json:

@@ -1,4 +1,4 @@
-"""What --json prints of the gallery, of a run, of a solution and of an order: plain dicts, lists, numbers and text."""
+"""What --json prints of a run, of a solution and of an order: plain dicts, lists, numbers and text."""
 
 from __future__ import annotations
 
@@ -7,25 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.gallery import ENTRIES, PROBLEMS, BoundaryEntry
+from dalembert.gallery import BoundaryEntry
 from dalembert.measure import Order
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Study
 from dalembert.solution import ControlSolution, CriticalPoint
-
-
-def gallery_record() -> dict[str, Any]:
-    """Systems and boundary problems with formula, parameters and source."""
-
-    def row(entry: Any, problem: Any) -> dict[str, Any]:
-        values = {name: np.asarray(value).tolist() for name, value in (problem.parameters or {}).items()}
-        texts = {name: getattr(entry, name) for name in ("name", "title", "formula", "source")}
-        return {**texts, "coordinates": list(problem.coordinates or ()), "parameters": values}
-
-    return {
-        "systems": [row(entry, entry.system) for entry in ENTRIES.values()],
-        "problems": [row(entry, entry.problem) for entry in PROBLEMS.values()],
-    }
 
 
 def run_record(path: Path, name: str, files: list[str]) -> dict[str, Any]:
