@@ -3,7 +3,8 @@
 Four meshes are halves of each other, a root, its halves, quarters and eighths, and their costs have order 2: the limit of
 the two finest has order 4, and the four say whether it does, see `extrapolation`. Where its error comes from say
 `local_errors`: steps with the larger part of it are halved. A node is put where a bound is reached or left: with a kink
-inside a step the error is of order 2 without being regular, and nothing can be extrapolated.
+inside a step the error is of order 2 without being regular, and nothing can be extrapolated. Halves of a mesh share a node
+that is beside its switch, so that their limit is compared with that of the mesh before, whose switch nodes lay elsewhere.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dalembert.boundary.data.columns import at_times
 from dalembert.boundary.data.free_time import Free, fitted
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, extremal, settings
-from dalembert.control.mesh.extrapolation import apart, limit_of
+from dalembert.control.mesh.extrapolation import SAFETY, apart, limit_of
 from dalembert.control.mesh.local_errors import StepSums, local_errors
 from dalembert.control.mesh.switching import switch_times, with_switches
 from dalembert.control.problem import Lobatto, OptimalControl, check_solution_of
@@ -149,7 +150,7 @@ class _Meshes:
 
     def refined(self, solution: ControlSolution, tolerance: float) -> ControlSolution:
         """From a first solution to the last that is found, with what all of them tell."""
-        best, root, meshes = solution, _first_root(solution.t, self._kept_in(solution)), []
+        best, root, meshes, before = solution, _first_root(solution.t, self._kept_in(solution)), [], np.inf
         told = Refinement(*map(np.asarray, (tolerance, 0.0, np.zeros(0, int), np.zeros(0), solution.cost, np.inf)))
         for _ in range(MOST_CYCLES):
             nested = self._nested(root, best) if PARTS * (len(root) - 1) <= self.most else []
@@ -164,10 +165,17 @@ class _Meshes:
             parts = self._errors(best, apart(costs))
             size, least = float(parts.sizes.sum()), float(parts.values.sum())
             limit = limit_of(costs, SOLVED * size, least)
+            alone, switches = limit.error, switch_times(best)
+            if len(switches):
+                limit = limit._replace(error=max(alone, SAFETY * abs(limit.cost - before)))
             told = Refinement(*map(np.asarray, (tolerance, size, *zip(*meshes, strict=True), *limit)))
             if told.reached:
                 break
-            root = self._next(best, parts.values * (limit.error / max(least, TINY)), tolerance * size)
+            before = limit.cost
+            if alone <= tolerance * size:  # halves of a mesh have its misplaced switches: only others tell
+                root = with_switches(best.t[::PARTS], switches, self._kept_in(best))
+            else:
+                root = self._next(best, parts.values * (alone / max(least, TINY)), tolerance * size)
         return dataclasses.replace(best, refinement=told, subject=Depicted(self.problem.system))
 
     def _on(self, t: np.ndarray, guess: ControlSolution, certify: bool = False) -> Asked:
