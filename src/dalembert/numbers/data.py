@@ -20,6 +20,8 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
+from dalembert.numbers.traced import outside
+
 EPSILON = float(np.finfo(float).eps)  # between 1 and the next number
 MOST = 2**53  # above it whole numbers, and with them the times t0 + k h, are not exact in float64
 MOST_ROWS = 2**36  # states of one run that are kept: terabytes
@@ -78,7 +80,8 @@ def as_array(value: Any, name: str) -> Float[Array, "..."]:
         if isinstance(value, jax.Array) and value.dtype == np.float64 and not value.weak_type:
             _check_finite(np.asarray(value), name)
             return value  # as it is: an array of JAX does not change
-        return jnp.asarray(as_numbers(value, name))
+        # jnp.asarray compiles a program for each shape.
+        return (jax.device_put if outside() else jnp.asarray)(as_numbers(value, name))
     if isinstance(value, ROWS):
         _check_rows(value, name)
     try:

@@ -31,6 +31,7 @@ from dalembert.step.stored.determined import determined
 from dalembert.systems import System
 from dalembert.systems.checks import check_many
 from dalembert.systems.consistency import STEPS
+from dalembert.systems.initial.batch import pieces
 from dalembert.tracing import Jitted
 
 MANY = 2**62
@@ -103,7 +104,12 @@ class Lanes:
             check_many(self._system, given, axes, grid.t0, STEPS * abs(float(grid.h)))
         varying = options.varying and dataclasses.replace(options.varying, first=1.0)  # grid.h is: one program for all
         start = (grid._replace(steps=MANY, every=1), options.recipe, self._units, varying, options.until)
-        return _begin(self._system, given, axes, size, start, self._initial)
+        again, parts = None, []
+        for part, number in pieces(given, axes, size):
+            arguments = self._system, part, axes, start, self._initial
+            again, begun = _begin.bound(*arguments) if again is None else (again, again(*arguments))
+            parts.append(jax.tree.map(lambda x: np.asarray(x)[:number], begun))  # noqa: B023
+        return jax.tree.map(lambda x, *more: jax.device_put(np.concatenate([x, *more]) if more else x), *parts)
 
 
 def _of_many(fields: dict[str, Any], grid: Grid) -> dict[str, Any]:
@@ -147,7 +153,7 @@ def _begin_one(system, given: dict, grid: Grid, recipe: Recipe) -> Prepared:
 
 
 @Jitted
-def _begin(system, given: dict, axes: dict, size: int, start: tuple, initial) -> tuple[Prepared, RunState]:
+def _begin(system, given: dict, axes: dict, start: tuple, initial) -> tuple[Prepared, RunState]:
     """Every run's program and carry, with a leading axis in all arrays."""
     grid, recipe, units, varying, until = start
 
@@ -157,7 +163,7 @@ def _begin(system, given: dict, axes: dict, size: int, start: tuple, initial) ->
         prepared = prepared if varying is None else varied(prepared, varying, grid.h, grid.t0, until)
         return prepared, initial_state(prepared, grid.t0, grid.h, initial)
 
-    return eqx.filter_vmap(one, in_axes=(axes,), axis_size=size)(given)
+    return eqx.filter_vmap(one, in_axes=(axes,))(given)
 
 
 @Jitted
@@ -201,7 +207,7 @@ def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid
     carry = jax.tree.map(np.asarray, carry)
     arrays, static = eqx.partition(prepared.program, eqx.is_array)
     size = len(carry.q)
-    first = jax.tree.map(lambda x: x[0], (arrays, carry))
+    first = jax.tree.map(lambda x: jax.device_put(np.asarray(x)[0]), (arrays, carry))
     native = running.code or compiled(eqx.combine(first[0], static), step_options, first[1], grid.t0, grid.h)
     code, lead = native.code, prepared.program.starting_nodes
     everything = native._replace(leaves=[np.asarray(x) for x in jax.tree.leaves(arrays)])

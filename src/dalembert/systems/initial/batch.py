@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import equinox as eqx
+import jax
+import numpy as np
 
 from dalembert.numbers import as_array, described
 from dalembert.systems.problem import as_parameter
+
+PIECE = 512  # runs; XLA divides among threads what has more
 
 
 def check_batch(system, data: dict, parameters: dict) -> tuple[dict, dict]:
@@ -50,6 +56,16 @@ def number_of_runs(given: dict, axes: dict, names: str, alone: str) -> int:
     if 0 in lengths:
         raise ValueError("q0, v0, parameters: found no run, the axis of runs has length 0")
     return lengths.pop()
+
+
+def pieces(given: dict, axes: dict, size: int) -> Iterator[tuple[dict, int]]:
+    """Some runs at a time, and how many they are; copies of the last one follow it up to a power of two, the same for all
+    pieces: XLA compiles and keeps a program for each number of runs."""
+    number = min(1 << (size - 1).bit_length(), PIECE)
+    for begin in range(0, size, number):
+        rows = np.minimum(np.arange(begin, begin + number), size - 1)
+        take = lambda axis, x: x if axis is None else np.asarray(x)[rows]  # noqa: B023, E731
+        yield jax.tree.map(take, axes, given, is_leaf=lambda x: x is None), min(number, size - begin)
 
 
 def _axis(x, ndim: int, name: str) -> int | None:
