@@ -147,14 +147,15 @@ def _from_deformed(system: System, given: Given, grid: Grid, recipe: Recipe) -> 
     """
     scheme, h = recipe.scheme, grid.h
     apart = scheme.state_apart(system.constraints)
-    if not apart or given.q0 is None or given.v0 is None or is_traced(system, given.q0, given.v0, grid.t0, h):
+    if not apart or given.q0 is None or given.v0 is None or is_traced(given.q0, given.v0, grid.t0, h):
         return None
     q, v = (np.asarray(x) for x in as_state(given.q0, given.v0, system.coordinates))
     place, t = q - apart * h * v, grid.t0 - apart * h
-    on = project(system, place, v, t).v
+    own = NodeProgram(system, scheme, (), 0.0, True, False).system
+    on = project(own, place, v, t).v
     if not np.abs(np.asarray(on) - v).max() <= CONSISTENT * np.abs(v).max():
         return None
-    near = project(system, q, v, grid.t0)
+    near = project(own, q, v, grid.t0)
     return prepare_system(system, Given(q, near.v), grid, recipe)._replace(s=jnp.asarray(v))
 
 
