@@ -127,9 +127,15 @@ def test_commands_draw_their_bar(command, tmp_path, monkeypatch):
 def test_a_notebook_has_a_bar(monkeypatch):
     """There standard error is no terminal; rich would need ipywidgets, which few have, and show nothing."""
     shown = []
-    handle = types.SimpleNamespace(update=lambda data, raw: shown.append(data["text/plain"]))
+
+    class DisplayHandle:
+        def display(self, data, raw):
+            shown.append(data["text/plain"])
+
+        update = display
+
     display = types.ModuleType("IPython.display")
-    display.display = lambda data, raw, display_id: handle
+    display.DisplayHandle = DisplayHandle
     shell = type("ZMQInteractiveShell", (), {})()  # by whose class rich knows a notebook
     monkeypatch.setattr(builtins, "get_ipython", lambda: shell, raising=False)
     monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))

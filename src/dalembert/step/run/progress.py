@@ -49,9 +49,10 @@ def _shown(unit: str, done: int, total: int) -> tuple[Callable[..., None], Calla
         bar = Progress(*columns, console=console, transient=True)
         bar.start()
         return functools.partial(bar.update, bar.add_task(unit, completed=done, total=total, rate="")), bar.stop
-    from IPython.display import display  # pyright: ignore[reportMissingImports]
+    from IPython.display import DisplayHandle  # pyright: ignore[reportMissingImports]
 
-    handle = display({"text/plain": ""}, raw=True, display_id=True)  # rich itself needs ipywidgets there
+    handle = DisplayHandle()  # rich itself needs ipywidgets there
+    handle.display({"text/plain": ""}, raw=True)
     console = Console(file=io.StringIO(), force_jupyter=False, width=100)
     bar = Progress(*columns, console=console)
     task = bar.add_task(unit, completed=done, total=total, rate="")
