@@ -14,7 +14,8 @@ from dalembert.gallery.inertia_wheel_pendulum import PARAMETERS as P
 from dalembert.gallery.inertia_wheel_pendulum import gains, lyapunov
 from dalembert.measure.nodes import node_view
 from dalembert.papers.borda_fernandez_grillo import one_equation, particle, particle_figures, pendulum, pendulum_figures
-from dalembert.papers.convergence import PRINTED, ErrorsByStep
+from dalembert.papers.convergence import ONE_STEP, PRINTED, ErrorsByStep
+from dalembert.papers.drawing import panels
 
 SCHEME = da.Scheme.borda_fernandez_grillo()
 
@@ -101,6 +102,36 @@ def test_figure_5(swing):
     assert np.abs(theta[:599, 1] - exact[0]).max() < 0.15  # of the printed start
     assert np.abs(psi[:599, 1] - exact[1]).max() < 0.15 * np.ptp(psi[:, 1])
     assert np.abs(value[:599:50, 1] - values).max() < 0.01 * 14770.0  # on the scale of the figure
+
+
+def test_the_end_of_v_has_no_pole():
+    """While the oscillation still lasts V is above 2χ, and the phase alone does not describe it."""
+    path = ONE_STEP.simulate(pendulum.ENTRY.system, pendulum.ENTRY.q0, pendulum.ENTRY.v0, 0.1, 4000.0, save_every=100)
+    ((values, crept),) = drawn(draw_late, path)[1]
+    assert values[0, 1] > 1e4
+    assert crept[0, 0] == pytest.approx(1710.0)
+    np.testing.assert_allclose(crept, values[-len(crept) :], rtol=2e-4)
+    with pytest.raises(ValueError, match="between 0 and 2χ"):
+        pendulum.creeping(np.arange(3.0), 2.01 * P["chi"])
+
+
+def draw_late(save, path):
+    figure, axes = panels(size=(4, 3))
+    pendulum_figures.late_values(axes[0, 0], SimpleNamespace(late=path))
+    save("late", figure)
+
+
+def test_the_orders_of_figure_6_are_those_of_small_steps():
+    """Slopes over four steps or more, between which they no longer change, also with the fast setting."""
+    measured = pendulum.measure(fast=True)
+    for result, order in zip(measured.long + measured.short, (1, 2, 1, 2), strict=True):
+        assert result.asymptotic_slope() == pytest.approx(order, abs=0.02)
+        assert result.error.min() > 1e-6  # the reference is right to 3e-9
+    assert np.isnan(measured.long[0].first(6).asymptotic_slope()), "three steps are not enough"
+    figures = {}
+    pendulum_figures.figure_6_corrected(lambda name, figure: figures.update({name: figure}), measured)
+    legends = [[x.get_text() for x in axes.get_legend().get_texts()] for axes in figures["figure_6_corrected"].axes]
+    assert legends == [["printed start: 1.00", "one step form: 2.00"], ["printed start: 0.99", "one step form: 2.00"]]
 
 
 def test_equation_10_is_the_step(swing):

@@ -33,11 +33,12 @@ def written(tmp_path_factory):
 
 def test_the_report_has_figures_tables_and_every_finding(written):
     assert {x.name for x in written.iterdir()} == {
-        "orders.png", "constraint.png", "energy.png", "work.png", "table.csv", "report.md",
+        "orders.png", "constraint.png", "energy.png", "work.png", "perturbation.png", "table.csv", "report.md",
     }  # fmt: skip
     report = (written / "report.md").read_text(encoding="utf-8")
     assert not re.search(r"\bnan\b", report)
     assert "| (95, 96) | q̃_{k+1} = q̃_k + εv_{k+1} |" in report
+    assert re.search(r"β = ½, implicit \(86\) \| 2 \| 1\.97", report), "of the perturbation"
     assert "global order: printed 1.00, corrected 2.00" in report
     assert len((written / "table.csv").read_text(encoding="utf-8").splitlines()) == 1 + len(FOUR) * 5 * 3
 

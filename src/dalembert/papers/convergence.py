@@ -49,6 +49,16 @@ class ErrorsByStep:
         """Least squares slope of log error against log h, over all steps or the `last` smallest."""
         return fitted_slope(self.h, self.error, last)
 
+    def asymptotic_slope(self, tolerance: float = 0.05) -> float:
+        """Slope over the smallest steps, between which it stays the same to the tolerance; NaN if fewer than four."""
+        slopes = self.slopes()[::-1]
+        steps = 1 + int(np.argmin(np.append(np.abs(slopes - slopes[0]) < tolerance, False)))
+        return self.slope(steps) if steps > 3 else float("nan")
+
+    def first(self, count: int) -> ErrorsByStep:
+        """The errors of the first steps alone."""
+        return dataclasses.replace(self, h=self.h[:count], error=self.error[:count])
+
     def slopes(self) -> Float[np.ndarray, "steps-1"]:
         """Slopes between neighbouring steps."""
         return np.diff(np.log(self.error)) / np.diff(np.log(self.h))

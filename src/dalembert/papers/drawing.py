@@ -72,10 +72,11 @@ def error_plot(axes, results: list[ErrorsByStep], legends: dict[str, str], what:
 
 
 def step_ticks(axes, h) -> None:
-    """The steps themselves as ticks, without the minor ones of a logarithmic axis."""
+    """The steps themselves as ticks, every second one named where they are many, without the minor ones of the axis."""
     from matplotlib.ticker import NullLocator
 
-    axes.set_xticks(h, [f"{x:g}" for x in h], fontsize=8.5)
+    every = 1 if len(h) < 7 else 2
+    axes.set_xticks(h, ["" if i % every else f"{x:g}" for i, x in enumerate(h)], fontsize=8.5)
     axes.xaxis.set_minor_locator(NullLocator())
 
 

@@ -33,7 +33,7 @@ def run(folder: Path, fast: bool = False) -> None:
         pendulum_figures.draw(save, measured[1])
         branches.draw(save, measured[2])
     write_table(folder / "table.csv", measured[0], measured[1])
-    write_report(folder / "report.md", *measured)
+    write_report(folder / "report.md", *measured, fast=fast)
 
 
 paper = Paper(

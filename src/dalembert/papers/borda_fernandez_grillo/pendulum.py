@@ -22,7 +22,8 @@ from dalembert.systems import Reference, reference
 
 STEPS = (0.4, 0.2, 0.1, 0.05, 0.025, 0.0125)
 SHORT_STEPS = (0.1, 0.05, 0.025, 0.0125)
-FINEST, TIME, SHORT = 0.0125, 2000.0, 4.0
+FINER = (0.00625, 0.003125)  # in both intervals, so that a slope is that of four steps or more
+FINEST, TIME, SHORT = FINER[-1], 2000.0, 4.0
 LATE = 60_000.0
 INSTANTS = (500.0, 1000.0, 2000.0)
 ENTRY = wheel.entry
@@ -106,25 +107,35 @@ def time_constant() -> float:
     return P["rho"] * (P["d"] * P["I"] * P["J"]) ** 2 / P["chi"]
 
 
+def oscillation_part(q: Float[np.ndarray, "times n"], v: Float[np.ndarray, "times n"]) -> Float[np.ndarray, "times"]:
+    """V - χ(1 - cos γ), what V has beside the part of the phase."""
+    return np.asarray(lyapunov(q, v)) - P["chi"] * (1 - np.cos(phase(q)))
+
+
 def creeping(t: Float[np.ndarray, "times"], value: float) -> Float[np.ndarray, "times"]:
-    """V a time t after it had the given value: 2χ / (1 + cot²(γ₀/2) exp(2t/τ)), with V = 2χ sin²(γ/2)."""
+    """V a time t after it had the given value: 2χ / (1 + cot²(γ₀/2) exp(2t/τ)), with V = 2χ sin²(γ/2).
+
+    Raises:
+        ValueError: V is above 2χ, so that the oscillation has not died out; the denominator would pass zero.
+    """
     full = 2 * P["chi"]
+    if not 0 < value <= full:
+        raise ValueError(f"value: found {value:g}; V of the phase alone is between 0 and 2χ = {full:g}")
     return full / (1 + (full / value - 1) * np.exp(2 * np.asarray(t) / time_constant()))
 
 
 def measure(fast: bool = False) -> Pendulum:
-    time, late = (50.0, 500.0) if fast else (TIME, LATE)
-    steps, short = ((0.2, 0.1, 0.05), SHORT_STEPS[:2]) if fast else (STEPS, SHORT_STEPS)
+    """fast: without the start on the solution, which compiles for ten seconds."""
     methods = (PRINTED, ONE_STEP) if fast else METHODS
-    exact = solution(time)
-    long = [convergence(method, time, exact, steps) for method in methods]
-    end = ONE_STEP.simulate(ENTRY.system, exact.q[-1], exact.v[-1], 0.1, late - time, t0=time, save_every=100)
+    exact = solution(TIME)
+    long = [convergence(method, TIME, exact, STEPS + FINER) for method in methods]
+    end = ONE_STEP.simulate(ENTRY.system, exact.q[-1], exact.v[-1], 0.1, LATE - TIME, t0=TIME, save_every=100)
     return Pendulum(
-        time=time,
+        time=TIME,
         long=[errors for errors, _ in long],
-        short=[convergence(method, SHORT, exact, short)[0] for method in methods],
+        short=[convergence(method, SHORT, exact, SHORT_STEPS + FINER)[0] for method in methods],
         values={errors.method.name: values for errors, values in long},
-        path=run(PRINTED, 0.1, time),
+        path=run(PRINTED, 0.1, TIME),
         reference=exact,
         late=end,
     )

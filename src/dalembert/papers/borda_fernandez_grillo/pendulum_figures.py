@@ -13,7 +13,7 @@ from dalembert.papers.drawing import BLUE, GREEN, GREY, RED, Save, error_plot, f
 def draw(save: Save, measured: Pendulum) -> None:
     figure_5(save, measured)
     figure_5_zoom(save, measured)
-    figure_6(save, measured.long[0])
+    figure_6(save, measured.long[0].first(len(pendulum.STEPS)))
     figure_6_corrected(save, measured)
 
 
@@ -60,11 +60,15 @@ def figure_5_zoom(save: Save, measured: Pendulum) -> None:
 
 
 def late_values(axes, measured: Pendulum) -> None:
-    """V from the end of the reference on, against the overdamped motion of the phase."""
+    """V from the end of the reference on, and the overdamped motion of the phase from where the oscillation has died out."""
     t, q, v = pendulum.state(measured.late)
     values = np.asarray(pendulum.lyapunov(q, v))
     axes.plot(t, values, color=GREEN, linewidth=2.4, label="one step form, $h = 0.1$")
-    axes.plot(t, pendulum.creeping(t - t[0], values[0]), ":", color="black", label="$2\\chi/(1 + c\\,e^{2t/\\tau})$")
+    lasting = pendulum.oscillation_part(q, v) > 1e-4 * 2 * pendulum.P["chi"]
+    begin = len(t) - int(np.argmax(np.append(lasting[::-1], True)))
+    if begin < len(t):
+        crept = pendulum.creeping(t[begin:] - t[begin], values[begin])
+        axes.plot(t[begin:], crept, ":", color="black", label="$2\\chi/(1 + c\\,e^{2t/\\tau})$")
     axes.set(
         title=f"how $V$ ends: $\\tau = \\rho(dIJ)^2/\\chi = {pendulum.time_constant():.0f}$", xlabel="$t$", ylabel="$V$"
     )
@@ -82,14 +86,13 @@ def figure_6(save: Save, printed: ErrorsByStep) -> None:
 
 
 def figure_6_corrected(save: Save, measured: Pendulum) -> None:
-    """Left the long interval, right [0, 4] with the fitted orders."""
+    """Left the long interval, right [0, 4], with the slopes of the smallest steps, where they no longer change."""
     figure, axes = panels(1, 2, size=(8.8, 3.9))
     left, right = axes[0]
     names = {"printed": "printed start", "exact": "start on the solution", "one_step": "one step form"}
-    ends = {c.method.name: f"{names[c.method.name]}: {c.slopes()[-1]:.2f}" for c in measured.long}
-    error_plot(left, measured.long, ends, "largest error of $\\theta$")
-    left.set_title(f"over $[0, {measured.time:g}]$, with the slopes between the last two")
-    orders = {c.method.name: f"{names[c.method.name]}: {c.slope():.2f}" for c in measured.short}
-    error_plot(right, measured.short, orders, "largest error of $\\theta$")
-    right.set_title("over $[0, 4]$, with fitted slopes")
+    for panel, results in ((left, measured.long), (right, measured.short)):
+        legends = {r.method.name: f"{names[r.method.name]}: {r.asymptotic_slope():.2f}" for r in results}
+        error_plot(panel, results, legends, "largest error of $\\theta$")
+    left.set_title(f"over $[0, {measured.time:g}]$, with the slopes of small steps")
+    right.set_title("over $[0, 4]$, with the slopes of small steps")
     save("figure_6_corrected", figure)

@@ -12,12 +12,7 @@ from dalembert.papers.jimenez_scheurle.long_runs import ConstraintDrift, LongRun
 from dalembert.papers.jimenez_scheurle.orders import QUANTITIES, Errors
 from dalembert.papers.jimenez_scheurle.perturbations import METHODS
 from dalembert.papers.jimenez_scheurle.work import Work
-from dalembert.papers.tables import markdown
-
-
-def number(value: float) -> str:
-    """Two digits, with the sign of a rounded zero left out; a dash for NaN."""
-    return "–" if np.isnan(value) else f"{value + 0.0:.2f}".replace("-0.00", "0.00")
+from dalembert.papers.tables import markdown, number
 
 
 def orders_table(results: list[Errors]) -> str:
@@ -89,8 +84,6 @@ def rates_table(runs: LongRuns) -> str:
 
 
 def perturbation_table(found: dict[str, Embedding]) -> str:
-    if not found:
-        return "Not measured with the fast setting."
     labels = {method.name: method.label for method in METHODS}
     first = next(iter(found.values()))
     head = ["integrator", "p", "exponent", *(f"sup of g, ε = {h:g}" for h in first.h)]
