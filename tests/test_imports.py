@@ -25,7 +25,7 @@ PACKAGE = "dalembert"
 SOURCES = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 LEVELS = (
-    ("numbers", "outcome", "lazy", "interrupts", "notebook", "messages", "precision"),
+    ("numbers", "outcome", "lazy", "interrupts", "notebook", "messages", "terminal", "precision"),
     ("path", "solution", "tracing"),
     ("algebra", "drawing"),
     ("native",),

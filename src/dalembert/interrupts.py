@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import signal
 import threading
@@ -85,6 +86,14 @@ def hear_in_collections() -> None:
     """JAX releases its garbage in a function of Python's that Python's own collector calls, and in which Python ignores
     whatever is raised: a press of Ctrl-C that arrives on entering it is lost. JAX releases it with its next calls, too."""
     gc.callbacks[:] = [one for one in gc.callbacks if getattr(one, "__name__", "") != "_xla_gc_callback"]
+
+
+def keep_backend() -> None:
+    """Leave XLA its client for good: after Ctrl-C it goes on compiling in threads of its own, and a process that ends would
+    destroy the client that they use."""
+    import jax
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(jax.local_devices()[0].client))
 
 
 class Interrupted(KeyboardInterrupt):

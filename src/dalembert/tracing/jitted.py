@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 import jax
 
+from dalembert.interrupts import keep_backend
 from dalembert.numbers import is_traced
 from dalembert.tracing.arguments import Tree, split, taken_apart
 from dalembert.tracing.evaluation.few import few
@@ -124,6 +125,9 @@ class Jitted(Generic[P, R]):
         try:
             with _context(context):
                 return run(arrays)
+        except KeyboardInterrupt:
+            keep_backend()
+            raise
         finally:
             self._call.given = outer
 

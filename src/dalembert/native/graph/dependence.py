@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from dalembert.native.graph.graph import Graph
 from dalembert.native.graph.nodes import operands
@@ -19,20 +19,19 @@ def reached(g: Graph, outputs: Iterable[int]) -> list[int]:
     return sorted(seen)
 
 
-def eager(g: Graph, outputs: Iterable[int], known: Iterable[int] = ()) -> list[int]:
+def eager(g: Graph, outputs: Iterable[int], known: Container[int] = ()) -> list[int]:
     """Nodes the outputs need that are evaluated whatever the branches do, operands first, without those `known`.
 
     Sides of a branch are not entered: their nodes are evaluated inside the branch.
     """
-    seen, stack = set(known), list(outputs)
-    start = set(seen)
+    seen, stack = set(), list(outputs)
     while stack:
         i = stack.pop()
-        if i not in seen:
+        if i not in seen and i not in known:
             seen.add(i)
             node = g.nodes[i]
             stack.extend((node[1],) if node[0] == "branch" else operands(node))
-    return sorted(seen - start)
+    return sorted(seen)
 
 
 class Dependence:

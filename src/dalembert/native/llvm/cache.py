@@ -10,8 +10,9 @@ import weakref
 from pathlib import Path
 
 from dalembert.messages import warn
+from dalembert.native.llvm.compilation import LONG, OPTIMIZATION
 from dalembert.native.llvm.folder import PrivateFolder
-from dalembert.native.llvm.jit import OPTIMIZATION, Loaded, binding, compile_object, host
+from dalembert.native.llvm.jit import Loaded, binding, compile_object, host
 from dalembert.tracing import Remembered
 
 MAGIC = b"dalembert object 1\n"
@@ -59,7 +60,7 @@ class Cache:
     @staticmethod
     def key(text: str, plain: bool) -> str:
         """Hash of all that the machine code depends on."""
-        parts = (text, str(plain), *host(), str(binding().llvm_version_info), str(OPTIMIZATION))
+        parts = (text, str(plain), *host(), str(binding().llvm_version_info), str(OPTIMIZATION), str(LONG))
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def _load(self, key: str, text: str, plain: bool) -> Loaded:

@@ -9,8 +9,8 @@ from typing import Any
 
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm import lapack
+from dalembert.native.llvm.compilation import object_file, target
 
-OPTIMIZATION = 2
 VECTOR_LIBRARY = "libmvec.so.1"  # of the GNU C library on x86-64; errors of at most 4 units in the last place
 
 
@@ -39,41 +39,12 @@ def host() -> tuple[str, str, str]:
     return llvm.get_default_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
-def target(triple: str, cpu: str, features: str) -> Any:
-    """The target machine for a triple."""
-    llvm = binding()
-    return llvm.Target.from_triple(triple).create_target_machine(
-        cpu=cpu, features=features, opt=OPTIMIZATION, reloc="pic", jit=True
-    )
-
-
 def compile_object(text: str, plain: bool, triple: str | None = None, cpu: str = "", features: str = "") -> bytes:
-    """Assembly text → an object file, for this machine or for the given triple.
-
-    plain: only registers are assigned and blocks joined. So where the text is long and has been simplified as a graph, and
-    where its loops are over the few coordinates of a system: LLVM's whole program takes five to ten times as long, gains
-    nothing in the one, and makes vectors in the other that are longer than the loops.
-    """
-    llvm = binding()
+    """Assembly text → an object file, for this machine or for the given triple. plain: as in `object_file`."""
+    binding()
     if triple is None:
         triple, cpu, features = host()
-    machine = target(triple, cpu, features)
-    module = llvm.parse_assembly(text)
-    module.triple, module.data_layout = triple, str(machine.target_data)
-    module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=OPTIMIZATION)
-    options.loop_vectorization = options.slp_vectorization = True
-    builder = llvm.create_pass_builder(machine, options)
-    passes = _short_passes(llvm) if plain else builder.getModulePassManager()
-    passes.run(module, builder)
-    return machine.emit_object(module)
-
-
-def _short_passes(llvm: Any) -> Any:
-    passes = llvm.create_new_module_pass_manager()
-    for add in (passes.add_sroa_pass, passes.add_simplify_cfg_pass, passes.add_aggressive_dce_pass):
-        add()
-    return passes
+    return object_file(text, plain, triple, cpu, features)
 
 
 class Loaded:
@@ -84,7 +55,7 @@ class Loaded:
         if lapack.NAME.encode() in data:
             llvm.add_symbol(lapack.NAME, lapack.address())
         empty = llvm.parse_assembly("")
-        self._engine = llvm.create_mcjit_compiler(empty, target(*host()))
+        self._engine = llvm.create_mcjit_compiler(empty, target(llvm, *host()))
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
         self._engine.finalize_object()
         self._addresses: dict[str, int] = {}

@@ -15,6 +15,7 @@ import jax
 
 from dalembert.messages import warn
 from dalembert.native.graph.graph import Unsupported
+from dalembert.terminal import announce_compiling
 
 LONGEST = 60  # characters of the user's words in a message
 _OWN = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
@@ -85,7 +86,8 @@ def refusing(function: Callable[Arguments, Result]) -> Callable[Arguments, Resul
     @functools.wraps(function)
     def call(*arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
         try:
-            return function(*arguments, **options)
+            with announce_compiling():
+                return function(*arguments, **options)
         except Unsupported:
             raise
         except jax.errors.TracerArrayConversionError as error:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import io
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from dalembert.numbers import described
 from dalembert.step.run.state import Watch
+from dalembert.terminal import show_line
 
 Progress = bool | Callable[[int, int], None]
 
@@ -37,33 +35,12 @@ class Bar:
 
 def _shown(unit: str, done: int, total: int) -> tuple[Callable[..., None], Callable[[], None]]:
     """How to update the line, and how to remove it."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    text = TextColumn(f"{{task.completed:,}} {unit}{{task.fields[rate]}}")
-    columns = (BarColumn(), TaskProgressColumn(), text, TextColumn("remaining"), TimeRemainingColumn())
-    console = Console(stderr=True)
-    if not console.is_jupyter:
-        if sys.stderr is None or not sys.stderr.isatty():
-            return (lambda **_: None), lambda: None
-        bar = Progress(*columns, console=console, transient=True)
-        bar.start()
-        return functools.partial(bar.update, bar.add_task(unit, completed=done, total=total, rate="")), bar.stop
-    from IPython.display import DisplayHandle  # pyright: ignore[reportMissingImports]
+    def columns(rich: Any) -> tuple:
+        text = rich.TextColumn(f"{{task.completed:,}} {unit}{{task.fields[rate]}}")
+        return rich.BarColumn(), rich.TaskProgressColumn(), text, rich.TextColumn("remaining"), rich.TimeRemainingColumn()
 
-    handle = DisplayHandle()  # rich itself needs ipywidgets there
-    handle.display({"text/plain": ""}, raw=True)
-    console = Console(file=io.StringIO(), force_jupyter=False, width=100)
-    bar = Progress(*columns, console=console)
-    task = bar.add_task(unit, completed=done, total=total, rate="")
-
-    def update(**fields: Any) -> None:
-        bar.update(task, **fields)
-        with console.capture() as line:
-            console.print(bar.get_renderable())
-        handle.update({"text/plain": line.get().rstrip()}, raw=True)
-
-    return update, lambda: handle.update({"text/plain": ""}, raw=True)
+    return show_line(columns, completed=done, total=total, rate="")
 
 
 def check_progress(progress: Any) -> None:
