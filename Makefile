@@ -6,6 +6,7 @@ VENV ?= .venv
 WORKERS ?= 2
 SOAK ?= 600
 PICTURES ?= all
+PAPERS ?=
 
 # What the lowest versions have to show: steps of every form on both back-ends, against dense oracles and their orders; boundary
 # problems against dense KKT systems and closed forms.
@@ -36,7 +37,7 @@ export NO_MKDOCS_2_WARNING := 1
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test processors mutants documents lowest newest package tools check format lint types docs browser examples notebooks pictures soak truth clean
+.PHONY: help demo test processors mutants documents lowest newest package tools check format lint types docs browser examples papers notebooks pictures soak truth clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -98,7 +99,7 @@ lint: $(VENV)/.with-dev  ## check format and lint rules, change nothing
 	$(BIN)/ruff format --check --output-format=concise --config docs/ruff.toml README.md
 	$(BIN)/ruff check --output-format=concise .
 
-types: $(VENV)/.with-dev  ## type-check src
+types: $(VENV)/.with-dev  ## type-check src and papers
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 # Not with --quiet: mkdocs would not count the warnings that it does not show.
@@ -111,6 +112,9 @@ browser: docs $(VENV)/.with-browser  ## open every built page in headless Chromi
 
 examples: $(VENV)/.with-run  ## run every example with its fast setting; results go to out/examples
 	DALEMBERT_EXAMPLES_FAST=1 XLA_FLAGS="$(EXAMPLES_XLA_FLAGS)" $(BIN)/python examples/_run.py out/examples $(WORKERS)
+
+papers: $(VENV)/.with-run  ## write the figures and tables of each paper into out/papers; minutes; PAPERS=--fast for less
+	$(BIN)/python -m papers $(PAPERS)
 
 notebooks: $(VENV)/.with-notebooks $(VENV)/.with-run  ## run every cell of the notebooks; they go to out/notebooks
 	XLA_FLAGS="$(EXAMPLES_XLA_FLAGS)" $(BIN)/python examples/notebooks/_build.py out/notebooks

@@ -18,7 +18,7 @@ from build import built
 from cases import chain_case
 from sides import c_side, interleaved, native_side
 
-from dalembert.papers.drawing import BLUE, GREY, RED, panels, saving
+from papers.drawing import BLUE, GREY, RED, panels, saving
 
 SIZES = (2, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40)
 REPEATS = 25

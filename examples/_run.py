@@ -21,9 +21,9 @@ HERE = Path(__file__).resolve().parent
 
 
 def examples() -> list[Path]:
-    """The longest first: those of the papers."""
+    """All but the notebooks, which `make notebooks` runs."""
     files = [path for path in HERE.rglob("[!_]*.py") if path.parent.name != "notebooks"]
-    return sorted(files, key=lambda path: (path.parent == HERE, path))
+    return sorted(files)
 
 
 def begin() -> None:

@@ -145,7 +145,7 @@ ROOT_FILES = {
     ".editorconfig", ".gitignore", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md",
     "SECURITY.md", "constraints.txt", "mkdocs.yml", "pyproject.toml",
 }  # fmt: skip
-ROOT_FOLDERS = {".ci", "benchmarks", "docs", "examples", "src", "tests"}
+ROOT_FOLDERS = {".ci", "benchmarks", "docs", "examples", "papers", "src", "tests"}
 
 
 def test_nothing_else_stands_at_the_root():

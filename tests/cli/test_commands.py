@@ -181,15 +181,6 @@ def test_a_run_that_cannot_be_stored_where_it_should_be_is_stored_elsewhere(fold
     assert "left here either" in call("run", "pendulum", "--steps", 5, "--save", "run.nc", code=2)
 
 
-def test_a_folder_of_results_is_kept(folder):
-    (folder / "results").mkdir()
-    (folder / "results" / "mine.txt").write_text("precious")
-    paper = ["reproduce", "borda-fernandez-grillo", "--fast", "--folder"]
-    assert "--folder: results holds files; --force writes over them" in call(*paper, "results", code=2)
-    assert "--folder: mine.py is a file" in call(*paper, "mine.py", code=2)
-    assert [x.name for x in (folder / "results").iterdir()] == ["mine.txt"]
-
-
 def test_a_folder_that_cannot_be_written_is_said_before_the_run(folder, monkeypatch):
     monkeypatch.setattr(os, "access", lambda place, mode: False)  # what it says of such a folder, but not to root
     assert "--save: the folder . cannot be written to" in call("run", "pendulum", "--save", "run.nc", code=2)
@@ -269,7 +260,6 @@ BAD = {
         "--scheme: found nodes; there are interpolated, averaged, hermite, points",
     ),
     "parameter of solve": (["solve", "elastic_beam", "--set", "rho=inf"], "--set rho=inf: found inf"),
-    "unknown paper": (["reproduce", "principia"], "no paper of the collection; there are borda-fernandez-grillo"),
 }
 
 

@@ -12,14 +12,12 @@ from dalembert.cli import words
 from dalembert.cli.listing import gallery_record
 from dalembert.discretize.window_maps import MAPS
 from dalembert.gallery import ENTRIES, PROBLEMS, Entry
-from dalembert.papers import PAPERS
 from dalembert.step.start.second_node import STARTERS
 
 
 def test_the_names_are_those_of_the_rooms():
     assert tuple(ENTRIES) == words.SYSTEMS
     assert tuple(PROBLEMS) == words.PROBLEMS
-    assert tuple(name.replace("_", "-") for name in PAPERS) == words.PAPERS
     assert tuple(MAPS) == words.WINDOWS
     assert tuple(STARTERS) == words.STARTERS
 
@@ -51,7 +49,6 @@ QUICK = {  # words, exit code, something of what is printed
     "sweep": (["sweep", "pendulum", "--set", "g_over_l=0:1"], 2, "give from:to:count"),
     "nothing swept": (["sweep", "pendulum", "--set", "g_over_l=1"], 2, "--set: nothing is swept"),
     "list": (["list"], 0, "g_over_l = 1"),
-    "paper": (["reproduce", "principia"], 2, "no paper"),
 }
 PROGRAM = """
 import json, sys

@@ -29,7 +29,7 @@ from dalembert.cli import app
 FILE = Path(__file__).parent / "public.json"
 BASE = "before-halving"  # the tag of the commit that the table was written for
 COMMIT = "2afb1444"  # the same commit, where tags do not travel
-ROOMS = (*dalembert.ROOMS, "algebra", "gallery", "papers", "systems.manifolds")  # with a page in the reference
+ROOMS = (*dalembert.ROOMS, "algebra", "gallery", "systems.manifolds")  # with a page in the reference
 PLAIN = (str, bytes, bool, int, float, complex, type(None))
 
 

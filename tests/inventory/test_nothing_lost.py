@@ -23,7 +23,8 @@ import collect
 sys.path.pop(0)
 
 # What went, with the sentence that allows it. A key ends everything that begins with it.
-ENDED: dict[str, str] = {}
+PAPERS_MOVE = "Papers move beside the tests (`papers/`, run by `make papers`; `dalembert reproduce` goes or calls them)."
+ENDED: dict[str, str] = {"papers": PAPERS_MOVE, "$ reproduce": PAPERS_MOVE}
 
 TABLE: dict[str, str] = json.loads(collect.FILE.read_text(encoding="utf-8"))
 COMMANDS = dict(collect.command_entries())

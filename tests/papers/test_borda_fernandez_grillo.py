@@ -14,10 +14,10 @@ import pytest
 
 from dalembert.gallery.inertia_wheel_pendulum import PARAMETERS as P
 from dalembert.gallery.inertia_wheel_pendulum import gains, lyapunov
-from dalembert.papers import PAPERS
-from dalembert.papers.borda_fernandez_grillo import branches, particle, pendulum, sketches
-from dalembert.papers.convergence import EXACT, ONE_STEP, PRINTED
-from dalembert.papers.drawing import saving
+from papers import PAPERS
+from papers.borda_fernandez_grillo import branches, particle, pendulum, sketches
+from papers.convergence import EXACT, ONE_STEP, PRINTED
+from papers.drawing import saving
 
 FOUR_DIGITS, THREE_DIGITS = 5e-5, 5e-4
 

@@ -13,9 +13,9 @@ import dalembert as da
 from dalembert.gallery.inertia_wheel_pendulum import PARAMETERS as P
 from dalembert.gallery.inertia_wheel_pendulum import gains, lyapunov
 from dalembert.measure.nodes import node_view
-from dalembert.papers.borda_fernandez_grillo import one_equation, particle, particle_figures, pendulum, pendulum_figures
-from dalembert.papers.convergence import ONE_STEP, PRINTED, ErrorsByStep
-from dalembert.papers.drawing import panels
+from papers.borda_fernandez_grillo import one_equation, particle, particle_figures, pendulum, pendulum_figures
+from papers.convergence import ONE_STEP, PRINTED, ErrorsByStep
+from papers.drawing import panels
 
 SCHEME = da.Scheme.borda_fernandez_grillo()
 

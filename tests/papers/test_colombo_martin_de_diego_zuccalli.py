@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dalembert.discretize import Averaged
-from dalembert.papers import PAPERS, correction
-from dalembert.papers.colombo_martin_de_diego_zuccalli import (
+from papers import PAPERS, correction
+from papers.colombo_martin_de_diego_zuccalli import (
     beam,
     checks,
     flow,
@@ -24,8 +24,8 @@ from dalembert.papers.colombo_martin_de_diego_zuccalli import (
     sphere_equation,
     tables,
 )
-from dalembert.papers.colombo_martin_de_diego_zuccalli import corrections as found
-from dalembert.papers.correction import numbers
+from papers.colombo_martin_de_diego_zuccalli import corrections as found
+from papers.correction import numbers
 
 
 def test_the_paper_is_listed():

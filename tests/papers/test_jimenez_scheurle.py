@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from dalembert import measure
-from dalembert.papers import PAPERS
-from dalembert.papers.correction import numbers
-from dalembert.papers.jimenez_scheurle import checks, consistency, long_runs, orders
-from dalembert.papers.jimenez_scheurle.integrators import (
+from papers import PAPERS
+from papers.correction import numbers
+from papers.jimenez_scheurle import checks, consistency, long_runs, orders
+from papers.jimenez_scheurle.integrators import (
     COMPOSED,
     EXPLICIT,
     FOUR,

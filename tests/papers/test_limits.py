@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dalembert.papers.colombo_martin_de_diego_zuccalli import sphere
+from papers.colombo_martin_de_diego_zuccalli import sphere
 
 PAGE = (Path(__file__).parents[2] / "docs/papers/colombo-martin-de-diego-zuccalli.md").read_text(encoding="utf-8")
 

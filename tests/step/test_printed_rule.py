@@ -5,8 +5,8 @@ import pytest
 
 import dalembert as da
 from dalembert.gallery import inertia_wheel_pendulum as wheel
-from dalembert.papers.borda_fernandez_grillo import pendulum
-from dalembert.papers.convergence import PRINTED
+from papers.borda_fernandez_grillo import pendulum
+from papers.convergence import PRINTED
 
 
 def test_roots_that_are_close_are_told_apart_by_the_function():

@@ -1,17 +1,15 @@
-"""list, reproduce and cache: what the program has, systems, papers and compiled code."""
+"""list and cache: what the program has, systems, boundary problems and compiled code."""
 
 from __future__ import annotations
 
-from pathlib import Path as File
 from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from dalembert.cli.application import Force, Json, app, console, examples, one_line_errors
-from dalembert.cli.output import check_folder, print_json
-from dalembert.cli.words import PAPERS, check_words, paper_names
+from dalembert.cli.application import Json, app, console, examples, one_line_errors
+from dalembert.cli.output import print_json
 
 
 @app.command("list", epilog=examples("list", "list --json"))
@@ -33,25 +31,6 @@ def list_gallery(as_json: Json = False) -> None:
 
 def _short(value: float | list) -> str:
     return " ".join(map(_short, value)) if isinstance(value, list) else f"{value:g}"
-
-
-@app.command(epilog=examples("reproduce jimenez-scheurle --fast --folder figures"))
-def reproduce(
-    paper: Annotated[str, typer.Argument(help=", ".join(PAPERS), autocompletion=paper_names)],
-    folder: Annotated[File | None, typer.Option(help="folder to write into; out/NAME by default")] = None,
-    fast: Annotated[bool, typer.Option("--fast", help="fewer steps, to see that everything works")] = False,
-    force: Force = False,
-) -> None:
-    """Write the figures and tables of a paper, and how they differ from the printed ones, into a folder."""
-    with one_line_errors():
-        check_words({"paper": paper})
-        target = folder if folder is not None else File("out") / paper
-        check_folder(target, force)
-        from dalembert.papers import PAPERS as papers
-
-        found = papers[paper.replace("_", "-")]
-        found.run(target, fast=fast)
-        console().print(Text(f"{found.title}: {target}"))
 
 
 @app.command(epilog=examples("cache", "cache --clear --force"))

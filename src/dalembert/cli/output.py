@@ -60,14 +60,6 @@ def check_target(file: File | None, endings: tuple[str, ...], option: str, force
         check(file)
 
 
-def check_folder(folder: File, force: bool) -> None:
-    """A folder that holds results keeps them."""
-    if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"--folder: {folder} is a file; give the name of a folder")
-    if folder.is_dir() and any(folder.iterdir()) and not force:
-        raise FileExistsError(f"--folder: {folder} holds files; --force writes over them, or give another folder")
-
-
 def store(path: Path | CriticalPoint | Study, file: File, force: bool) -> None:
     """The path as a NetCDF file."""
     from dalembert.store import save

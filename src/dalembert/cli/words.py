@@ -22,7 +22,6 @@ PROBLEMS = (
     "riemannian_cubic", "rigid_body", "rolling_disk", "sphere_spline", "two_rods", "van_der_pol", "vertical_take_off",
     "wheel_swing_up",
 )  # fmt: skip
-PAPERS = ("borda-fernandez-grillo", "jimenez-scheurle", "colombo-martin-de-diego-zuccalli")
 SCHEMES = (
     "default", "borda-fernandez-grillo", "jimenez-scheurle-explicit", "jimenez-scheurle-implicit", "nodes",
     "drift-kick-drift", "kick-drift-kick",
@@ -83,10 +82,6 @@ def check_left_out(given: dict[str, Any], why: str) -> None:
     for option, value in given.items():
         if value is not None:
             raise ValueError(f"{option}: {why}; leave it out")
-
-
-def check_paper(name: str) -> None:
-    _listed(name.replace("_", "-"), PAPERS, f"{name}: no paper of the collection", "")
 
 
 def check_scheme(name: str) -> None:
@@ -234,7 +229,6 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "system": check_system,
     "problem": check_boundary_problem,
     "either": check_either,
-    "paper": check_paper,
     "scheme": check_scheme,
     "windows": check_windows,
     "starter": check_starter,
@@ -256,10 +250,6 @@ def problem_names(incomplete: str) -> list[str]:
 
 def all_names(incomplete: str) -> list[str]:
     return [*system_names(incomplete), *problem_names(incomplete)]
-
-
-def paper_names(incomplete: str) -> list[str]:
-    return [name for name in PAPERS if name.startswith(incomplete)]
 
 
 def scheme_names(incomplete: str) -> list[str]:

@@ -19,7 +19,7 @@ from dalembert.terminal import announce_compiling
 
 LONGEST = 60  # characters of the user's words in a message
 _OWN = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
-_EXAMPLES = tuple(_OWN + name + os.sep for name in ("gallery", "papers"))  # written like a user's
+_GALLERY = _OWN + "gallery" + os.sep  # written like a user's
 _PYTHON = sysconfig.get_path("stdlib") + os.sep
 _OTHERS = tuple(os.sep + name + os.sep for name in ("jax", "jaxlib", "equinox"))
 
@@ -62,7 +62,7 @@ def _frames(eqn: Any) -> Iterator[tuple[CodeType, int]]:
 
 def _is_users(code: CodeType) -> bool:
     file = code.co_filename
-    own = file.startswith(_OWN) and not file.startswith(_EXAMPLES)
+    own = file.startswith(_OWN) and not file.startswith(_GALLERY)
     python = file.startswith((_PYTHON, "<frozen")) and "site-packages" not in file
     return not own and not python and not any(part in file for part in _OTHERS)
 
