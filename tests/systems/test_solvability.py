@@ -63,7 +63,21 @@ def test_one_holonomic_combination_is_seen():
     both = da.System(kinetic, [da.Nonholonomic(twisted), da.Nonholonomic(lambda q, v: q @ v)])
     found = da.solvability(both, [0.1, 1.0, 0.0, 0.3], np.zeros(4))
     assert found.frobenius.reached == 4
-    assert "4 of 5 directions of (q, t): some combination of the constraints may be holonomic" in str(found)
+    assert "4 of 5 directions of (q, t); a part is integrable: functions of position that are constant on leaves: 1" in str(
+        found
+    )
+
+
+@pytest.mark.parametrize(("phi", "kept"), [
+    (lambda q, v: q @ v, 1), (lambda q, v: jnp.stack([v[3] - q[0] * v[0], v[2] + jnp.exp(q[3]) * v[3]]), 2),
+    (lambda q, v: jnp.stack([v[2] - q[1] * v[0] + v[3] - v[0], v[3] - v[0]]), 1), (twisted, 0),
+    (lambda q, v: jnp.stack([v[2] - q[1] * v[0], v[1] - q[3] * v[0]]), 0), (lambda q, v: v @ v - 1.0, 0),
+])  # fmt: skip
+def test_functions_of_position_are_counted(phi, kept):
+    """|q|², two graphs, w - x beside a contact form, a contact form, Engel's, whose derived one is not closed, none."""
+    found = da.solvability(da.System(kinetic, da.Nonholonomic(phi)), [0.1, 1.0, 0.2, 0.3], np.zeros(4))
+    assert found.first_integrals == kept
+    assert ("constant on leaves" in str(found)) is (kept > 0)
 
 
 def test_constraints_nonlinear_in_the_velocities_have_no_distribution():

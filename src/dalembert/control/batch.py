@@ -85,8 +85,8 @@ def _own_path(data: ControlData, request: Request) -> GivenPath:
     """The first path of a request, checked."""
     problem, t = data.problem, data.t
     guess = request.guess if data.horizon is None else fitted(request.guess, t)
-    own = given_path(problem, request._replace(guess=guess), t, data.layout.n)
-    if not np.array_equal(own.settled, data.settled_ends):
+    own = given_path(problem, request._replace(guess=guess), t, data.layout.n, data.horizon is not None)
+    if not (np.array_equal(own.settled, data.settled_ends) and np.array_equal(own.given, data.given)):
         raise ValueError(
             "initial, final: the data of an entry leave other equations of the plant's constraints open than those of the "
             "first, for example because velocities are zero; solve such entries separately"
@@ -155,7 +155,7 @@ class _Batch(NamedTuple):
         """The search with the first path of an entry."""
         data, own, request = self.ready.start.data, self.paths[i], self.requests[i]
         request = request if data.horizon is None else request._replace(guess=fitted(request.guess, data.t))
-        data = data._replace(ends=own.ends)
+        data = data._replace(ends=own.ends, leaf=own.leaf)
         z = first_values(data, own, request.guess)
         place_values(data, z)
         sizes = np.split(self.ready.start.sizes.values, np.cumsum([one.size for one in data.paths]))

@@ -13,7 +13,7 @@ from dalembert.boundary.data.end_sets import EndSets, EndState
 from dalembert.boundary.kkt.ends.end_terms import carry
 from dalembert.boundary.prepare import Request
 from dalembert.control.ends import Ends, begun_on, first_path, read_ends
-from dalembert.control.given_states import check_states, on_leaves
+from dalembert.control.given_states import SharedLeaf, check_states, shared_leaf
 from dalembert.control.problem import OptimalControl
 from dalembert.control.transcription import ControlData
 from dalembert.numbers import as_numbers
@@ -22,7 +22,8 @@ from dalembert.solution import ControlSolution
 
 class GivenPath(NamedTuple):
     """What is given, and a path (N+1, n) with its velocities that has it. given: which positions of the nodes are; sets:
-    what else holds at the ends; smooth: path and velocities without the guess; settled: see `check_states`."""
+    what else holds at the ends; smooth: path and velocities without the guess; settled, leaf: see `check_states` and
+    `shared_leaf`."""
 
     ends: Ends
     sets: EndSets
@@ -31,6 +32,7 @@ class GivenPath(NamedTuple):
     v: np.ndarray
     smooth: tuple[np.ndarray, np.ndarray]
     settled: np.ndarray
+    leaf: SharedLeaf | None
 
     @property
     def held(self) -> np.ndarray:
@@ -38,8 +40,8 @@ class GivenPath(NamedTuple):
         return self.path[self.given.all(axis=1)]
 
 
-def given_path(problem: OptimalControl, request: Request, t: np.ndarray, n: int) -> GivenPath:
-    """What a request gives, read and checked, and its first path."""
+def given_path(problem: OptimalControl, request: Request, t: np.ndarray, n: int, timed: bool) -> GivenPath:
+    """What a request gives, read and checked, and its first path. timed: whether the final time is free."""
     asked = read_ends(problem, request.initial, request.final, n)
     ends, sets = asked
     between = read_through(request.through, n)
@@ -55,14 +57,16 @@ def given_path(problem: OptimalControl, request: Request, t: np.ndarray, n: int)
     v = _velocities(path, t, begun)
     held_to = lambda held: check_states(problem, _states(t, path, v, held), between, float(np.ptp(t)))  # noqa: E731
     settled = held_to(ends)
-    whole = [i for i in np.flatnonzero(given.all(axis=1)).tolist() if i]
-    names = {len(t) - 1: "final"}
-    nodes = [(names.get(i, f"through: the point at t = {t[i]:g}"), float(t[i]), path[i]) for i in whole]
-    following = list(on_leaves(problem, path[0], nodes, float(t[0]))) if given[0].all() else []
-    if following:
-        given[np.array(whole)[:, None], following] = False
-        ends, settled = _without(following if whole[-1] == len(t) - 1 else [], ends, held_to)
-    return GivenPath(ends, sets, given, path, v, (smooth, _velocities(smooth, t, begun)), settled)
+    leaf = shared_leaf(problem, path, t, given, sets, timed)
+    for function, state in zip(sets.on, _states(t, path, v, ends), strict=True):
+        if leaf and function:
+            leaf.check_set(function, problem, state)
+    for node in leaf.nodes if leaf else ():
+        given[node.place, node.dependent] = False
+        if node.place == len(t) - 1:
+            sets.tied[0, node.dependent] = False
+            ends, settled = _without(node.dependent, ends, held_to)
+    return GivenPath(ends, sets, given, path, v, (smooth, _velocities(smooth, t, begun)), settled, leaf)
 
 
 def _without(following: list[int], ends: Ends, settled: Callable[[Ends], np.ndarray]) -> tuple[Ends, np.ndarray]:

@@ -8,6 +8,7 @@ of the position.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,16 +16,19 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from dalembert.boundary.data.boundary_data import Through
-from dalembert.boundary.data.end_sets import EndState
-from dalembert.control.problem import OptimalControl
+from dalembert.boundary.data.end_sets import EndFunction, EndSets, EndState, check_rank
+from dalembert.control.problem import OptimalControl, counted
 from dalembert.systems import InconsistentDataError, check_initial_data
-from dalembert.systems.distribution.leaves import along_leaf, leaves_of
+from dalembert.systems.distribution.leaves import Forms, leaf_forms, solved_for
 from dalembert.systems.equations import first_derivative, value
 from dalembert.systems.sizes import allowed
 from dalembert.tracing import seldom
 
 SAMPLES = 3
-ON_LEAF = 1e-6  # of a coordinate: how far a given position may be from the leaf
+ON_LEAF = 1e-6  # of a coordinate: how far a given position may be from where the path ends
+LEEWAY = 2.0  # times by how much the steps leave their leaf: what is as near is on it, such as the end of a simulated run
+SEEN = 50  # steps at which that is looked at
+FREE = 1e-9  # of the forms: coordinates that change a function by less do not enter it
 STILL = 1e-10  # change by what is free, relative to that by everything
 
 
@@ -51,33 +55,109 @@ def settled_rows(problem: OptimalControl, at: EndState) -> Bool[np.ndarray, "2 m
     return settled
 
 
-def on_leaves(
-    problem: OptimalControl, initial: Float[np.ndarray, "n"], nodes: Sequence[tuple[str, float, np.ndarray]], t: float
-) -> tuple[int, ...]:
-    """Coordinates that follow from the others where positions are given in full: integrable constraints keep them on their
-    leaf, to the order of the scheme, so that to give them would be one equation too many.
+class LeafNode(NamedTuple):
+    """A node on the leaf of the first one. given: which positions are; the others are free, or those of the first node plus
+    `shift`; dependent: those that follow from the rest."""
 
-    initial: the position at t; nodes: name, time and position of the others; an error names one on another leaf.
+    name: str
+    place: int
+    given: Bool[np.ndarray, "n"]
+    shift: Float[np.ndarray, "n"]
+    dependent: list[int]
+
+
+class SharedLeaf(NamedTuple):
+    """The leaf of the first node, and others whose positions are given: see `shared_leaf`. scale: of (q, t); wanted: a path
+    through what is given; names: of the coordinates; settles: whether the first and the last node determine it."""
+
+    forms: Forms
+    scale: Float[np.ndarray, "n+1"]
+    nodes: list[LeafNode]
+    wanted: Float[np.ndarray, "N+1 n"]
+    names: Sequence[str]
+    settles: list[bool]
+
+    def missed_by(self, path: Float[np.ndarray, "N+1 n"], t: np.ndarray) -> str:
+        """Which node of a solution is off the given one, and by which function; "" if none is.
+
+        |W⁺W(q - q̂)| ≤ ON_LEAF + LEEWAY Σ|∫W dx|, over the chords of the steps: W dx = 0 defines the leaves, and by the sum
+        the steps themselves leave them.
+        """
+        x, rows = np.column_stack([path, t]), np.linspace(0, len(t) - 2, min(len(t) - 1, SEEN)).astype(int)
+        first, chord = x[rows], np.diff(x, axis=0)[rows]
+        simpson = sum(w * self._off(first + s * chord, chord) for s, w in ((0.0, 1.0), (0.5, 4.0), (1.0, 1.0))) / 6.0
+        steps = np.linalg.norm(simpson, axis=1).sum() * (len(t) - 1) / len(rows)
+        for name, k, given, shift, dependent in self.nodes:
+            apart = np.append(path[k] - np.where(given, self.wanted[k], path[0] + shift), 0.0)
+            apart[np.setdiff1d(np.arange(len(apart)), dependent)] = 0.0
+            allowed = ON_LEAF * np.max(1.0 + np.abs(path[k]) / self.scale[:-1]) + LEEWAY * steps
+            if np.linalg.norm(self._off(x[[k]], apart[None])) > allowed:
+                what, y = ", ".join(self.names[i] for i in dependent), path[k][dependent]
+                values = (", ".join(f"{number:.9g}" for number in x) for x in (y, y - apart[dependent]))
+                return (
+                    f"no motion near this path leads to {name}: the plant's constraints on velocities keep a function of "
+                    f"position, the {what} that its leaf has at the other coordinates of {name}. Its value is "
+                    f"{next(values)} where this path leads and {next(values)} for {name}. Give a position on the leaf of "
+                    f"the initial one, leave {what} free, or give a guess that goes another way round"
+                )
+        return ""
+
+    def check_set(self, function: EndFunction, problem: OptimalControl, at: EndState) -> None:
+        """RankDeficientError where ψ of an end depends on the functions that the other end settles."""
+        if self.settles[at.name == "initial"]:
+            rows = self.forms(np.append(at.jet[0], at.t)[None])[0, :, :-1] / self.scale[:-1]
+            holonomic = np.asarray(_equations(problem, at.jet[None], at.t)[1])[0, 0, :, 0]
+            rest = rows - rows @ np.linalg.pinv(holonomic) @ holonomic
+            _, values, directions = np.linalg.svd(rest, full_matrices=False)
+            rows = directions[values > FREE * np.abs(rows).max()]
+            where = "on the leaf that the other end settles"
+            check_rank(function, problem.system, at, where, np.concatenate([rows, 0.0 * rows], axis=1))
+
+    def _off(self, x: np.ndarray, apart: np.ndarray) -> np.ndarray:
+        """W⁺W dx, in units of scale: (K, n+1)."""
+        rows = self.forms(x)
+        return np.einsum("kir,krj,kj->ki", np.linalg.pinv(rows), rows, apart / self.scale)
+
+
+def shared_leaf(
+    problem: OptimalControl,
+    path: Float[np.ndarray, "N+1 n"],
+    t: np.ndarray,
+    given: Bool[np.ndarray, "N+1 n"],
+    sets: EndSets,
+    timed: bool,
+) -> SharedLeaf | None:
+    """Nodes whose positions follow in part from others because constraints on velocities keep functions of position: to give
+    them all would be one equation too many for each function. None where there are none.
+
+    path: a first one, through what is given; sets: what else holds at the ends; timed: whether the final time is free.
     """
-    reach = np.ptp([initial, *(q for _, _, q in nodes)], axis=0)
-    size = np.where(reach > 0.0, reach, np.max(reach) or 1.0)
-    leaves = leaves_of(problem.system, initial, t, size) if nodes else None
-    if leaves is None:
-        return ()
-    chosen = list(leaves.dependent)
-    for name, time, q in nodes:
-        met = along_leaf(leaves, np.append(initial, t), np.append(q, time), size)
-        if met is None:
-            return ()
-        if not np.all(np.abs(met - q[chosen]) <= ON_LEAF * (size[chosen] + np.abs(q[chosen]))):
-            what = ", ".join((problem.coordinates or tuple(map(str, range(len(q)))))[i] for i in chosen)
-            where, found = (", ".join(f"{y:.9g}" for y in x) for x in (met, q[chosen]))
-            raise InconsistentDataError(
-                f"{name}: no motion of the plant leads there, because its constraints on velocities keep a function of "
-                f"position: from the initial position, with the other coordinates of {name}, they lead to {what} = {where}; "
-                f"found {found}. Give a position on the same leaf, or leave {what} free"
-            )
-    return leaves.dependent
+    equations = counted(problem, path.shape[1])[1]
+    holonomic = sum(m for c, m in zip(problem.system.constraints, equations, strict=True) if c.order == 0)
+    if holonomic == sum(equations):
+        return None
+    reach, tied = np.ptp(path, axis=0), sets.tied[0]
+    scale = np.append(np.where(reach > 0.0, reach, np.max(reach) or 1.0), np.ptp(t))
+    x, known = np.column_stack([path, t]), given.copy()
+    known[[0, -1]] |= tied
+    forms = leaf_forms(problem.system, x[0], scale) if known[[0, -1]].any() else None
+    if forms is None:
+        return None
+    free, nodes = np.column_stack([~known, timed & (np.arange(len(t)) > 0)]), []
+    settles = [len(_unmoved(rows, free[k])) == len(rows) for k, rows in zip((0, -1), forms(x[[0, -1]]), strict=True)]
+    for k in [k for k in np.flatnonzero(known.any(axis=1)).tolist() if k and settles[0]]:
+        rows = _unmoved(forms(x[[k]])[0], free[k])
+        if len(rows) > holonomic:
+            name = "final" if k == len(t) - 1 else f"through: the point at t = {t[k]:g}"
+            nodes.append(LeafNode(name, k, given[k].copy(), sets.shift[0], solved_for(rows, np.flatnonzero(known[k]))))
+    names = problem.coordinates or [f"q[{i}]" for i in range(path.shape[1])]
+    return SharedLeaf(forms, scale, nodes, path.copy(), names, settles)
+
+
+def _unmoved(rows: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """Combinations of forms (r, n+1) in which what is free does not occur."""
+    _, values, combinations = np.linalg.svd(rows[:, free].T, full_matrices=True)
+    return combinations[int(np.sum(values > FREE * np.abs(rows).max())) :] @ rows
 
 
 def check_states(

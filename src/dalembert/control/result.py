@@ -29,6 +29,10 @@ VIOLATED = 1e-6  # in the units of the path
 
 def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bool, activity: Activity) -> ControlSolution:
     """certify: with the kind of the extremal and the condition of its equations."""
+    remark, layout = "", data.layout
+    if data.leaf and data.leaf.nodes and it.end is Termination.CONVERGED:
+        remark = data.leaf.missed_by(it.z[1:-1, layout.part("state")] + data.origin, data.at(it.z).t)
+        it.end = Termination.INFEASIBLE if remark else it.end
     free = None if data.horizon is None else FreeTimeAt(data.horizon, data.time_place)
     found = judged(it, activity, partial(_sequences, data), free, certify)
     data = data.at(it.z)
@@ -36,7 +40,7 @@ def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bo
     return ControlSolution(
         **values, **found.numbers(_violated_at(data, kkt, it)), cost=np.asarray(it.at.objective),
         scheme=data.scheme_name, coordinates=data.problem.system.coordinates or (),
-        bounds=_bounds(data, it, activity, values),
+        bounds=_bounds(data, it, activity, values), remark=remark,
     )  # fmt: skip
 
 

@@ -152,7 +152,7 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
         check_parabolas(problem, t, {"bounds['v']": velocities, "inequalities": asked.inequalities})
     horizon = horizon_of(asked.grid.T, t)
     guess = guess if horizon is None else fitted(guess, t)
-    own = given_path(problem, asked.request._replace(guess=guess), t, n)
+    own = given_path(problem, asked.request._replace(guess=guess), t, n, horizon is not None)
     given, path, v, sets = own.given, own.path, own.v, own.sets
     of_coordinates = Bounded(n, problem.coordinates)
     bounds = read_bounds(asked.bounds, {"q": of_coordinates, "v": of_coordinates, "u": Bounded(r)}, len(t))
@@ -166,8 +166,9 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     layout = ControlLayout(n, r, len(holonomic), sum(one.size for one in paths), horizon is not None, sets.size)
     name = scheme_name(scheme, problem.system)
     data = ControlData(
-        problem, scheme, layout, t, given, own.ends, origin, holonomic, bounds, paths, horizon, sets, name, own.settled
-    )
+        problem, scheme, layout, t, given, own.ends, origin, holonomic, bounds, paths, horizon, sets, name, own.settled,
+        own.leaf,
+    )  # fmt: skip
     found = sampled(problem, path, v, r, t)
     limits = bounds.get("u", np.full((1, 1, r), np.inf))
     check_controls(found, np.asarray(np.isfinite(limits).all(axis=(0, 1))), asked.settings.minimum)

@@ -25,6 +25,7 @@ from dalembert.boundary.kkt.path_terms import (
 )
 from dalembert.boundary.kkt.system import Components, KKTSystem, Monitored, Scales
 from dalembert.control.ends import Ends
+from dalembert.control.given_states import SharedLeaf
 from dalembert.control.lobatto import parabola_terms
 from dalembert.control.problem import Lobatto, OptimalControl, with_plant_parameters
 from dalembert.control.sizes import ControlSizes
@@ -49,7 +50,7 @@ class ControlData(NamedTuple):
     from where positions are counted; holonomic: which of the constraints are, (m,); bounds: (2, N+1, ·) of "q" and "u";
     paths: of what is no unknown; horizon: a free final time, or None; sets: what holds at the ends besides what is given;
     scheme_name: as a solution has it; settled_ends: (2, 2, m), equations of the plant's constraints at both ends, see
-    `check_states`."""
+    `check_states`; leaf: see `shared_leaf`."""
 
     problem: OptimalControl
     scheme: Scheme | Lobatto
@@ -65,6 +66,7 @@ class ControlData(NamedTuple):
     sets: EndSets = NO_SETS
     scheme_name: str = ""
     settled_ends: Bool[np.ndarray, "2 2 m"] = np.zeros((2, 2, 1), dtype=bool)  # of ends that are free: none
+    leaf: SharedLeaf | None = None
 
     def at(self, z: np.ndarray) -> ControlData:
         """With the times at the final time of a path z (blocks, b), where that is free."""
@@ -181,7 +183,8 @@ def _fixed(data: ControlData) -> np.ndarray:
         fixed[velocity, steps] = settled[1]
         fixed[node, steps] |= settled[0] & data.holonomic
     if data.sets.carried:  # a tied end meets the constraints because the other one does
-        fixed[1, steps] = fixed[0, steps] = True
+        same = (data.sets.tied[0] | data.ends[1].given[0]).all()  # and not two positions on one leaf
+        fixed[0, steps], fixed[1, steps] = True, ~data.holonomic | same
     fixed[:, layout.part("ends")] = True
     for name in ("values", "inequalities"):
         fixed[:, layout.part(name)] = True

@@ -49,6 +49,7 @@ class ControlSolution(CriticalPoint):
         end_multipliers_initial: (m,) ν of ψ(q, v) = 0 if the first end is on a set, `initial=On(psi)`: the costates are
             Dψᵀν, and if the set is moved to ψ = c the cost changes by ν·dc. None otherwise.
         end_multipliers_final: the same at the last node.
+        remark: the cause of the outcome, where more is known than its message says; otherwise "", as in a loaded solution.
 
     Example:
         >>> swing_up.kind, swing_up.u.shape
@@ -79,6 +80,7 @@ class ControlSolution(CriticalPoint):
     end_multipliers_initial: Float[np.ndarray, "m"] | None = None
     end_multipliers_final: Float[np.ndarray, "m"] | None = None
     subject: Any = eqx.field(static=True, default=None)
+    remark: str = eqx.field(static=True, default="")
 
     messages: ClassVar[dict[Outcome, str]] = CONTROLLED
     discretized: ClassVar[str] = "action"
@@ -89,4 +91,4 @@ class ControlSolution(CriticalPoint):
 
     def describe(self) -> str:
         """The solution in one paragraph."""
-        return "\n".join([super().describe(), *([self.refinement.describe()] if self.refinement else [])])
+        return "\n".join([super().describe(), *filter(None, [self.remark, self.refinement and self.refinement.describe()])])

@@ -229,12 +229,15 @@ def _violation(values: np.ndarray, slopes: np.ndarray, at: EndState) -> float:
         return float(np.max(np.where(values == 0.0, 0.0, np.abs(values) / size)))
 
 
-def check_rank(function: EndFunction, problem: Problem, at: EndState, where: str) -> None:
-    """RankDeficientError where gradients by what is free depend on each other."""
+def check_rank(function: EndFunction, problem: Problem, at: EndState, where: str, beside: np.ndarray | None = None) -> None:
+    """RankDeficientError where gradients by what is free depend on each other. beside: (m, levels n), those of what holds
+    there too."""
     random, apart = np.random.default_rng(0), at.sizes * at.free
     jets = [at.jet + random.standard_normal(at.jet.shape) * apart for _ in range(3)]
-    rows, *beside = (_rows(function, problem, x, at.t)[1].reshape(-1, apart.size) * apart.ravel() for x in (at.jet, *jets))
-    lengths = np.max([np.linalg.norm(x, axis=1, keepdims=True) for x in (rows, *beside)], axis=0)
+    given = np.zeros((0, apart.size)) if beside is None else beside
+    gradients = (_rows(function, problem, x, at.t)[1].reshape(-1, apart.size) for x in (at.jet, *jets))
+    rows, *others = (np.concatenate([x, given]) * apart.ravel() for x in gradients)
+    lengths = np.max([np.linalg.norm(x, axis=1, keepdims=True) for x in (rows, *others)], axis=0)
     scaled = rows / np.where(lengths > 0.0, lengths, 1.0)
     count = int((np.linalg.svd(scaled, compute_uv=False) > DEPENDENT).sum()) if np.all(np.isfinite(scaled)) else len(rows)
     if count < len(rows):

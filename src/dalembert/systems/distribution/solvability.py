@@ -17,6 +17,7 @@ from dalembert.systems.compiled.along import motion_along
 from dalembert.systems.consistency import velocity_residuals
 from dalembert.systems.constraints import Lyapunov, WithForces
 from dalembert.systems.distribution.integrability import AFFINE, affinity, forms_and_slopes, judge
+from dalembert.systems.distribution.leaves import leaf_forms
 from dalembert.systems.distribution.reduction import coupling_rank, unit_coupling
 from dalembert.systems.distribution.solvable import Solvability
 from dalembert.systems.equations import all_reactions, deflatable, euler_lagrange, first_guess, reduced
@@ -109,7 +110,7 @@ def solvability(system: System, q0, v0, t0: float = 0.0) -> Solvability:
     root. A Lyapunov constraint whose control is λ = g(q, v) counts as a force. No error is raised if a condition fails:
     the result says which conditions hold, in numbers and, printed, in words. It also says whether {φ = 0} is a
     submanifold in (q, v), and whether constraints affine in v are integrable (Frobenius): dω(X, Y) = 0 on the
-    distribution at the point and at nearby random ones, in (q, t) space.
+    distribution at the point and at nearby random ones, in (q, t) space; and how many functions of position they keep.
 
     Args:
         system: a System.
@@ -147,7 +148,9 @@ def solvability(system: System, q0, v0, t0: float = 0.0) -> Solvability:
     center = (np.asarray(q), np.asarray(v), z[: len(q)])
     near = (jnp.asarray(x + NEARBY * (1 + np.abs(x)) * r) for x, r in zip(center, random, strict=True))
     terms = jax.tree.map(np.asarray, _look(systems, _At(q, v, jnp.asarray(z), t), *near))
-    return _judge(systems, terms, q.shape[0], found is not None)
+    forms = leaf_forms(systems.lower, np.append(q, t), np.append(1 + np.abs(center[0]), 1 + abs(float(t))))
+    kept = 0 if forms is None else forms(np.append(q, t)[None]).shape[1]
+    return _judge(systems, terms, q.shape[0], found is not None, kept)
 
 
 def _root(system: System, q, v, t: float) -> np.ndarray | None:
@@ -158,7 +161,7 @@ def _root(system: System, q, v, t: float) -> np.ndarray | None:
     return z if np.all(np.isfinite(z)) else None
 
 
-def _judge(systems: _Systems, found: Any, n: int, root: bool) -> Solvability:
+def _judge(systems: _Systems, found: Any, n: int, root: bool, kept: int) -> Solvability:
     if not (np.all(np.isfinite(found.mass)) and np.all(np.isfinite(found.rows)) and np.isfinite(found.residual)):
         raise ValueError("q0, v0: the Lagrangian, a constraint or one of their derivatives is not finite there")
     m, second = len(found.rows), any(c.order == 2 for c in systems.whole.constraints)
@@ -194,6 +197,7 @@ def _judge(systems: _Systems, found: Any, n: int, root: bool) -> Solvability:
         chetaev=not any(isinstance(c, WithForces) and (c.reactions or c.virtual) for c in systems.moving.constraints),
         holonomic=all(c.order == 0 for c in systems.lower.constraints),
         frobenius=judge(found.omega[finite], found.slopes[finite]) if affine else None,
+        first_integrals=kept,
     )
 
 

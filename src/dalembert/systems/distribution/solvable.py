@@ -39,6 +39,9 @@ class Solvability(Described):
         holonomic: whether all constraints on (q, v) are given as holonomic ones.
         frobenius: curvature of the distribution in (q, t) space; None for constraints nonlinear in v, and if there are
             no constraints on (q, v).
+        first_integrals: the number of independent functions of (q, t) that the constraints on (q, v) keep, for constraints
+            affine in v. Where both ends of a boundary problem give all positions, so many equations are redundant: they
+            hold if both ends lie on one leaf, and cannot be met otherwise.
     """
 
     coordinates: int
@@ -58,6 +61,7 @@ class Solvability(Described):
     chetaev: bool
     holonomic: bool
     frobenius: Frobenius | None
+    first_integrals: int
 
     @property
     def consistent(self) -> bool:
@@ -209,11 +213,18 @@ def _about_positions(s: Solvability) -> str:
     if f.integrable:
         return (
             f"integrable (curvature {f.curvature:.2g}): holonomic leaves; Holonomic(...) would keep positions on the leaf "
-            "exactly, Nonholonomic works and lets them drift"
+            "exactly, Nonholonomic works and lets them drift; " + _about_ends(s)
         )
     if f.at_point <= 1e-6 * f.curvature:
         return f"not integrable: curvature {f.curvature:.3g} nearby, although zero at this point itself"
     return (
         f"not integrable: curvature {f.at_point:.3g} here; D + [D, D] spans {f.reached} of {s.coordinates + 1} directions "
-        "of (q, t)" + (": some combination of the constraints may be holonomic" if f.reached < s.coordinates + 1 else "")
+        "of (q, t)" + (f"; a part is integrable: {_about_ends(s)}" if s.first_integrals else "")
+    )
+
+
+def _about_ends(s: Solvability) -> str:
+    return (
+        f"functions of position that are constant on leaves: {s.first_integrals}; where two ends give all positions, as "
+        "many of their equations are redundant"
     )
