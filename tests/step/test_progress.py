@@ -124,6 +124,21 @@ def test_commands_draw_their_bar(command, tmp_path, monkeypatch):
     assert (tmp_path / COMMANDS[command][-1]).exists()
 
 
+def test_a_resumed_run_draws_its_bar(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(commands, "SILENT", 0.0)
+
+    def press(done, total):
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(da.Interrupted):
+        da.simulate(pendulum(), **START, steps=3_000_000, save_every=1000, store="run.zarr", progress=press)
+    with terminal() as shown, contextlib.suppress(typer.Exit):
+        app(["resume", "pendulum", "run.zarr"], standalone_mode=False)
+    assert "remaining" in shown.text()
+    assert da.load("run.zarr").steps == 3_000_000
+
+
 def test_a_notebook_has_a_bar(monkeypatch):
     """There standard error is no terminal; rich would need ipywidgets, which few have, and show nothing."""
     shown = []

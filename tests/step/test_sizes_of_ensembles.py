@@ -16,30 +16,32 @@ def run(entry, size, **more):
     return da.ensemble(entry.system, q0, np.linspace(0.9, 1.1, size)[:, None] * entry.v0, h=entry.h, steps=5, **more)
 
 
-@pytest.mark.parametrize("name", ["pendulum", "nonholonomic_particle"])
-def test_few_programs_are_compiled_for_many_sizes(name):
-    entry, sizes = ENTRIES[name], [*range(33, 64, 3), *range(130, 250, 17)]
-    run(entry, 64)
-    run(entry, 256)
+@pytest.mark.parametrize(("name", "backend"), [("pendulum", None), ("nonholonomic_particle", None), ("pendulum", "jax")])
+def test_few_programs_are_compiled_for_many_sizes(name, backend):
+    entry, sizes, more = ENTRIES[name], [*range(33, 64, 3), *range(130, 250, 17)], {"backend": backend} if backend else {}
+    run(entry, 64, **more)
+    run(entry, 256, **more)
     before, compiled = len(TEXTS), []
     jax.monitoring.register_event_duration_secs_listener(
         lambda event, seconds, **more: event.endswith("backend_compile_duration") and compiled.append(event)
     )
     try:
         for size in sizes:
-            assert run(entry, size).q.shape == (size, 6, entry.system.n if hasattr(entry.system, "n") else len(entry.q0))
+            assert run(entry, size, **more).q.shape == (size, 6, len(entry.q0))
     finally:
         jax.monitoring.clear_event_listeners()
     assert len(TEXTS) == before
     assert not compiled
 
 
-def test_a_run_is_the_same_in_ensembles_of_any_size(monkeypatch):
+@pytest.mark.parametrize("backend", ["native", "jax"])
+def test_a_run_is_the_same_in_ensembles_of_any_size(monkeypatch, backend):
     """In the first piece and in the last, beside copies of itself and beside others."""
     monkeypatch.setattr(batch, "PIECE", 4)
     entry = ENTRIES["nonholonomic_particle"]
     v0 = np.linspace(0.5, 1.5, 11)[:, None] * entry.v0
-    whole = da.ensemble(entry.system, entry.q0, v0, parameters={"c": np.linspace(0.0, 0.3, 11)}, h=0.05, steps=20)
+    c = {"c": np.linspace(0.0, 0.3, 11)}
+    whole = da.ensemble(entry.system, entry.q0, v0, parameters=c, h=0.05, steps=20, backend=backend)
     for i in (0, 3, 4, 10):
         system = entry.system.replace(c=np.linspace(0.0, 0.3, 11)[i])
         alone = da.simulate(system, entry.q0, v0[i], h=0.05, steps=20)

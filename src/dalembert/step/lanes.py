@@ -31,7 +31,7 @@ from dalembert.step.stored.determined import determined
 from dalembert.systems import System
 from dalembert.systems.checks import check_many
 from dalembert.systems.consistency import STEPS
-from dalembert.systems.initial.batch import pieces
+from dalembert.systems.initial.batch import pieces, shared_size
 from dalembert.tracing import Jitted
 
 MANY = 2**62
@@ -172,17 +172,24 @@ def _traced(program, step_options: StepOptions, carry: RunState, grid: Grid):
 
 
 def _jax(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, running: Running):
-    """On all devices that JAX has, as far as the runs can be divided equally; each goes through its own loop."""
-    devices = jax.local_devices()
-    number = math.gcd(len(devices), len(carry.k))
+    """On all devices that JAX has, as far as the runs can be divided equally; each goes through its own loop.
+
+    Copies of the last run follow, so that other numbers of runs share a program of XLA, which is 12 MB.
+    """
+    devices, size = jax.local_devices(), len(carry.k)
+    rows = np.minimum(np.arange(shared_size(size)), size - 1)
+    arrays, static = eqx.partition((prepared.program, carry), eqx.is_array)
+    program, carry = eqx.combine(jax.tree.map(lambda x: np.asarray(x)[rows], arrays), static)
+    number = math.gcd(len(devices), len(rows))
     if number > 1:
         mesh = Mesh(np.array(devices[:number]), (RUNS,))
         over = NamedSharding(mesh, PartitionSpec(RUNS))
-        arrays, static = eqx.partition((prepared.program, carry), eqx.is_array)
+        arrays, static = eqx.partition((program, carry), eqx.is_array)
         program, carry = eqx.combine(jax.device_put(arrays, over), static)
-        carry, rows = jax.tree.map(np.asarray, _divided(program, step_options, carry, grid, mesh))
+        found = _divided(program, step_options, carry, grid, mesh)
     else:
-        carry, rows = jax.tree.map(np.asarray, _traced(prepared.program, step_options, carry, grid))
+        found = _traced(program, step_options, jax.device_put(carry), grid)
+    carry, rows = jax.tree.map(lambda x: np.asarray(x)[:size], found)
     return carry, lambda: vars(path_of(np, jax.tree.map(np.asarray, prepared), carry, rows, grid, step_options))
 
 

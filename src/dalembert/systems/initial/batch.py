@@ -58,10 +58,16 @@ def number_of_runs(given: dict, axes: dict, names: str, alone: str) -> int:
     return lengths.pop()
 
 
+def shared_size(size: int) -> int:
+    """The number of lanes of a program that `size` runs share with others: a power of two, or at most an eighth more."""
+    unit = 1 << ((size - 1).bit_length() - 4 if size > PIECE else (size - 1).bit_length())
+    return -(-size // unit) * unit
+
+
 def pieces(given: dict, axes: dict, size: int) -> Iterator[tuple[dict, int]]:
     """Some runs at a time, and how many they are; copies of the last one follow it up to a power of two, the same for all
     pieces: XLA compiles and keeps a program for each number of runs."""
-    number = min(1 << (size - 1).bit_length(), PIECE)
+    number = min(shared_size(size), PIECE)
     for begin in range(0, size, number):
         rows = np.minimum(np.arange(begin, begin + number), size - 1)
         take = lambda axis, x: x if axis is None else np.asarray(x)[rows]  # noqa: B023, E731
