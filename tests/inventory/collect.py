@@ -30,6 +30,7 @@ FILE = Path(__file__).parent / "public.json"
 BASE = "before-halving"  # the tag of the commit that the table was written for
 COMMIT = "2afb1444"  # the same commit, where tags do not travel
 ROOMS = (*dalembert.ROOMS, "algebra", "gallery", "systems.manifolds")  # with a page in the reference
+FROM_FILES = ("Entry", "BoundaryEntry")  # a user's file constructs them for the shell, file.py:name
 PLAIN = (str, bytes, bool, int, float, complex, type(None))
 
 
@@ -89,9 +90,11 @@ def member(cls: type, name: str) -> Any:
 
 
 def describe(value: Any) -> str:
-    """The signature of a function or of a class, "" of anything else."""
+    """The signature of a function, or of a class that users construct, "" of anything else."""
     if not isinstance(value, type | types.FunctionType | types.MethodType):
         return ""
+    if isinstance(value, type) and not is_constructed_by_users(value):
+        return ""  # a result may have one attribute more
     try:
         signature = inspect.signature(value)
     except ValueError:  # an enumeration or an error without a constructor of its own
@@ -104,6 +107,12 @@ def describe(value: Any) -> str:
         for parameter in signature.parameters.values()
     ]
     return str(signature.replace(parameters=plain, return_annotation=signature.empty))
+
+
+def is_constructed_by_users(cls: type) -> bool:
+    """By its docstring, which then has arguments or an example; or for the shell."""
+    text = inspect.getdoc(cls) or ""
+    return cls.__name__ in FROM_FILES or "Args:" in text or f"{cls.__name__}(" in text
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -166,6 +166,7 @@ def test_the_table_covers_the_package():
         ("prepare", "(system, speed, *, h)", "does not take speed"),
         ("reference", "(system, q0, v0, t0, t)", "does not take t0"),
         ("Rod.colour", "", "is missing"),
+        ("Rod", "(start, to, colour=None)", "does not take"),
     ],
 )
 def test_a_loss_is_seen(key, text, reason):
