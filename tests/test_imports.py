@@ -86,14 +86,19 @@ def base_of(node: ast.ImportFrom, importer: str, is_package: bool) -> str:
     return ".".join([*kept, *([node.module] if node.module else [])])
 
 
-def dynamic_target(node: ast.Call) -> str | None:
-    """What ``import_module(x)`` or ``__import__(x)`` may load: the name, or the package if x is computed."""
+def dynamic_target(node: ast.Call, importer: str) -> str | None:
+    """What ``import_module(x)`` or ``__import__(x)`` may load: the name, or the package if x is computed.
+
+    None in the gallery where x begins with its own name: it imports the files of its folder.
+    """
     called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     if called not in ("import_module", "__import__") or not node.args:
         return None
     name = node.args[0]
     if isinstance(name, ast.Constant) and isinstance(name.value, str) and not name.value.startswith("."):
         return name.value
+    if importer == f"{PACKAGE}.gallery" and ast.unparse(name).startswith("f'{__name__}."):
+        return None
     return PACKAGE
 
 
@@ -115,7 +120,7 @@ def imports_of(file: str, source: str, known: frozenset[str]) -> list[Import]:
     def visit(node: ast.AST, deferred: bool) -> None:
         for target in targets_of(node, importer, is_package, known):
             found.append(Import(importer, node.lineno, target, deferred))
-        if isinstance(node, ast.Call) and (name := dynamic_target(node)):
+        if isinstance(node, ast.Call) and (name := dynamic_target(node, importer)):
             found.append(Import(importer, node.lineno, name, dynamic=True))
         inside = deferred or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         for child in ast.iter_child_nodes(node):

@@ -6,12 +6,10 @@ import builtins
 import functools
 import types
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from dalembert.cli.words import PROBLEMS, SYSTEMS
+from dalembert.cli.words import GALLERY, PROBLEMS, SYSTEMS
 
-FOLDER = Path(__file__).parents[1] / "gallery"
 OWN = "dalembert.gallery."
 
 
@@ -55,7 +53,7 @@ class Placeholder:
 @functools.cache
 def namespace(name: str) -> types.SimpleNamespace:
     """The names that a file of the gallery defines."""
-    file = FOLDER / f"{name}.py"
+    file = GALLERY / f"{name}.py"
     names = {"__name__": OWN + name, "__builtins__": {**vars(builtins), "__import__": _import}}
     exec(compile(file.read_text(encoding="utf-8"), file, "exec"), names)
     return types.SimpleNamespace(**names)

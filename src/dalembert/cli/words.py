@@ -11,17 +11,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path as File
 from typing import Any
 
-SYSTEMS = (
-    "ball_on_turntable", "car_with_trailers", "cart_pole_balance", "chain", "chaplygin_sleigh", "climbing_orbit",
-    "contact_oscillator", "curvature_particle", "heisenberg", "inertia_wheel_pendulum", "nonholonomic_particle", "pendulum",
-    "spherical_pendulum", "vertical_rolling_disk",
-)  # fmt: skip
-PROBLEMS = (
-    "brachistochrone", "bryson_denham", "cart_pole", "double_integrator", "dubins", "elastic_beam", "elastica", "keep_out",
-    "knife_edge", "minimum_acceleration", "minimum_jerk", "moving_support", "orbit_transfer", "parked_car", "rendezvous",
-    "riemannian_cubic", "rigid_body", "rolling_disk", "sphere_spline", "two_rods", "van_der_pol", "vertical_take_off",
-    "wheel_swing_up",
-)  # fmt: skip
+GALLERY = File(__file__).parents[1] / "gallery"
+
+
+def names_of(kind: str) -> tuple[str, ...]:
+    """The names of the gallery's files that define an entry of a kind, Entry or BoundaryEntry: read, not run."""
+    return tuple(file.stem for file in sorted(GALLERY.glob("*.py")) if f"\nentry = {kind}(" in file.read_text("utf-8"))
+
+
+SYSTEMS, PROBLEMS = names_of("Entry"), names_of("BoundaryEntry")
 SCHEMES = (
     "default", "borda-fernandez-grillo", "jimenez-scheurle-explicit", "jimenez-scheurle-implicit", "nodes",
     "drift-kick-drift", "kick-drift-kick",

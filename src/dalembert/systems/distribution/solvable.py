@@ -61,7 +61,7 @@ class Solvability(Described):
     chetaev: bool
     holonomic: bool
     frobenius: Frobenius | None
-    first_integrals: int
+    first_integrals: int = 0
 
     @property
     def consistent(self) -> bool:
