@@ -58,7 +58,7 @@ processors: $(VENV)/.with-test  ## the tests as on five other processors and way
 	OPENBLAS_CORETYPE=NEHALEM $(MAKE) test
 	NATIVE_CPU=generic $(MAKE) test
 
-mutants: $(VENV)/.with-test  ## change signs, nodes, times and orders one at a time: does a test fail? hours; MUTANTS="m04 17" for some
+mutants: $(VENV)/.with-test  ## change signs, nodes, times and orders one at a time: does a test fail? hours; MUTANTS="m04 d17" for some
 	$(BIN)/python tests/mutation/mutate.py $(MUTANTS)
 
 documents: $(VENV)/.with-test  ## run every block of code of the README and the pages, and every example of a docstring

@@ -65,6 +65,16 @@ def test_a_constraint_that_is_left_is_seen(particle):
     assert [c.finding for c in existence.distribution(beside)] == [FAILS]
 
 
+def test_velocities_that_are_differences_of_distant_positions_are_rounded():
+    """At q = 10⁶ a difference over h = 0.05 is right to 2e-9, which breaks no constraint; 1e-3 does."""
+    bent = da.System(lambda q, v: 0.5 * v @ v, da.SecondOrder(lambda q, v, a: a[1] - 0.4 * v[0] * v[1]))
+    found = subject(bent, [1e6, 1e6], [1.0, 0.3], steps=40, scheme=da.Scheme("kick_drift_kick"))
+    (claim,) = existence.constraints(found)
+    assert claim.finding is HOLDS
+    assert 1e-11 < claim.measured < 1e-8
+    assert claim.tolerance < 1e-3
+
+
 def test_d_is_not_claimed_at_states_where_the_scheme_does_not_keep_it():
     entry = ENTRIES["nonholonomic_particle"]
     scheme = da.Scheme.jimenez_scheurle(0.5, redefined=False)
@@ -92,6 +102,15 @@ def test_a_drift_of_the_energy_is_told_from_oscillation_and_from_a_way_between_t
     # On the way between two places the change falls with the order of the step; what is lost for good does not.
     assert balance.by_order(1e-3, 2.6e-4, 2, 1e-12).finding is HOLDS
     assert balance.by_order(0.7, 0.6, 2, 1e-12).finding is FAILS
+
+
+def test_a_drift_by_rounding_of_the_work_is_none():
+    """E = 0 here and the mid-point rule keeps it, while forces do work of up to 500 a unit of time: each is rounded."""
+    found = subject(da.System(lambda q, v: 0.5 * v @ v - 50.0 * q @ q + 50.0), [1.0], [0.0], h=0.01)
+    claim, time = balance.energy_drift(found), balance.LONGER * 0.01 * 200
+    assert claim.finding is HOLDS
+    assert claim.measured < 1e-11
+    assert np.finfo(float).eps * 500.0 * time < claim.tolerance < 1e-8
 
 
 @pytest.mark.parametrize("name", ["contact_oscillator", "vertical_rolling_disk", "climbing_orbit"])

@@ -102,6 +102,7 @@ def test_solve_names_what_is_wrong(given, error, message):
     [
         ({"initial": ([0.0, [0.0]],)}, TypeError, r"initial\[0\]: found"),
         ({"initial": ([0.0, np.nan],)}, ValueError, r"initial\[0\]: found nan"),
+        ({"initial": ([0.0, 0.0], 0.0)}, ValueError, r"initial\[1\]: found shape \(\)"),
         ({"guess": [[0.0, "a"]]}, TypeError, "guess: found"),
         ({"initial": ({0: 1.0},)}, TypeError, "initial: give all coordinates of something"),
     ],

@@ -61,7 +61,7 @@ def test_what_four_costs_tell(costs, orders, within):
     assert abs(found.cost - 1.0) < found.error <= within * abs(found.cost - 1.0)
     three = limit_of(costs[:0:-1].tolist(), 1e-10)
     assert np.isnan(three.limit_order)
-    assert abs(three.cost - 1.0) < three.error
+    assert abs(three.cost - 1.0) < 0.9 * three.error  # more than by the noise: costs of order 1 have to be seen
 
 
 def test_bounds_to_six_digits_with_fewer_steps_than_equal_ones_need():

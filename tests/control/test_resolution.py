@@ -5,8 +5,10 @@ import warnings
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 import dalembert as da
+from dalembert.control.solve import _integrated
 
 STIFF = da.System(lambda q, v: 0.5 * v @ v - 0.5 * 60.0**2 * (1.0 - jnp.cos(q[0])))
 TASK = da.OptimalControl(STIFF, cost=lambda q, v, u: u @ u, actuated=0)
@@ -34,3 +36,21 @@ def test_few_steps_that_suffice_are_not_told(constraints):
         da.solve(
             plant, initial=(np.zeros(3), np.zeros(3)), final=({0: 0.5, 2: 1.0}, None), T=1.0, steps=10, bounds={"u": (-9, 9)}
         )
+
+
+def test_the_plant_is_integrated_with_controls_that_are_linear_in_a_step():
+    """θ̈ + 9(1 + t) sin θ = (2 + cos θ) u, one step from each of two states, by SciPy."""
+    plant = da.System(lambda q, v, t: 0.5 * v @ v + 9.0 * (1.0 + t) * jnp.cos(q[0]), time_dependent=True)
+    push = lambda q, t: jnp.stack([2.0 + jnp.cos(q)])  # noqa: E731
+    problem = da.OptimalControl(plant, cost=lambda q, v, u, t: u @ u, actuated=push)
+    q, v, u0, u1 = (np.array(x)[:, None] for x in ([0.5, -1.0], [1.0, 0.3], [2.0, -3.0], [-1.0, 4.0]))
+    t, h = np.array([0.0, 0.7]), np.array([0.1, 0.075])
+    found = _integrated(problem, q, v, u0, u1, t, h)
+    for i in range(2):
+
+        def rate(s, y, i=i):
+            u = u0[i, 0] + (s - t[i]) / h[i] * (u1[i, 0] - u0[i, 0])
+            return [y[1], -9.0 * (1.0 + s) * np.sin(y[0]) + (2.0 + np.cos(y[0])) * u]
+
+        exact = solve_ivp(rate, (t[i], t[i] + h[i]), [q[i, 0], v[i, 0]], "DOP853", rtol=1e-12, atol=1e-13).y[0, -1]
+        np.testing.assert_allclose(found[i, 0], exact, rtol=0, atol=1e-6)

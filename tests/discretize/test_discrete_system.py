@@ -45,6 +45,28 @@ def test_the_papers_curvature_particle_written_on_nodes():
     np.testing.assert_allclose(np.linalg.norm(np.diff(direct.q, axis=0), axis=1), np.sqrt(2) * H, rtol=1e-12)
 
 
+def test_impulses_are_those_of_both_ends_of_both_intervals():
+    """D₂L_d(q₀, q₁) + f⁺(q₀, q₁) + D₁L_d(q₁, q₂) + f⁻(q₁, q₂) = 0 with the slopes by hand, each at its interval's time."""
+    before = lambda a, b, t: np.array([-0.3 * (1 + t) * a[0] * b[1] ** 2, 0.2 * np.cos(a[1]) - t * b[0]])  # noqa: E731
+    after = lambda a, b, t: np.array([t * b[1] ** 2, 0.4 * a[0] * b[0] - 0.1])  # noqa: E731
+
+    def forces(a, b, t):
+        first = jnp.stack([-0.3 * (1 + t) * a[0] * b[1] ** 2, 0.2 * jnp.cos(a[1]) - t * b[0]])
+        return H * first, H * jnp.stack([t * b[1] ** 2, 0.4 * a[0] * b[0] - 0.1])
+
+    action = lambda a, b, t: 0.5 * (1 + 0.3 * t) * (b - a) @ (b - a) / H - 0.2 * H * (a @ b) ** 2  # noqa: E731
+    system = da.DiscreteSystem(action, forces=forces, time_dependent=True)
+    path = da.simulate(system, nodes=[[0.8, 0.3], [0.82, 0.36]], h=H, steps=STEPS, t0=0.4)
+    q, t = np.asarray(path.q), 0.4 + H * np.arange(STEPS + 1)
+    for i in range(1, STEPS):
+        a, b, c, s = q[i - 1], q[i], q[i + 1], t[i]
+        left = (1 + 0.3 * (s - H)) * (b - a) / H - 0.4 * H * (a @ b) * a
+        right = -(1 + 0.3 * s) * (c - b) / H - 0.4 * H * (b @ c) * c
+        pushed = H * (after(a, b, s - H) + before(b, c, s))
+        np.testing.assert_allclose(left + right + pushed, 0.0, atol=1e-12)
+        assert np.abs(pushed).max() > 1e-3
+
+
 def test_replace_and_the_step_that_scales_multipliers():
     system, nodes = discrete_curvature(), [[0.0, 0.0], [H, H]]
     with_h = da.simulate(system, nodes=nodes, h=H, steps=5)

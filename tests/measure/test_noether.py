@@ -1,6 +1,7 @@
 """The discrete Noether theorem with forces and reactions: to rounding, and what breaks it is seen."""
 
 import dataclasses
+import itertools
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -81,6 +82,22 @@ def test_a_discrete_system_has_one():
     assert np.max(np.abs(found.work)) > 1e-2
     assert found.defect < 1e-14
     assert np.ptp(momentum_balance(system, path, lambda q: jnp.array([0.0, 0.0, 1.0])).momentum) < 1e-14
+
+
+def test_impulses_of_a_discrete_system_are_in_the_balance():
+    """L_d turns with the plane; what the impulses f⁺(q₀, q₁) + f⁻(q₁, q₂) do is written out."""
+    push = lambda a, b: (-0.03 * (b @ b) * a, 0.02 * jnp.stack([b[1] ** 2, a[0]]))  # noqa: E731
+    system = da.DiscreteSystem(lambda a, b: 0.5 * (b - a) @ (b - a) / 0.1 - 0.02 * (a @ b) ** 2, forces=push)
+    path = da.simulate(system, nodes=[[1.0, 0.2], [0.97, 0.3]], h=0.1, steps=20)
+    found, q = momentum_balance(system, path, about), np.asarray(path.q)
+    across = lambda x: np.array([-x[1], x[0]])  # noqa: E731
+    impulses = [0.02 * np.array([b[1] ** 2, a[0]]) - 0.03 * (c @ c) * b for a, b, c in zip(q, q[1:], q[2:], strict=False)]
+    work = [f @ across(b) for f, b in zip(impulses, q[1:-1], strict=True)]
+    np.testing.assert_allclose(found.work, work, rtol=0, atol=1e-15)
+    momenta = [((b - a) / 0.1 - 0.04 * (a @ b) * a) @ across(b) for a, b in itertools.pairwise(q)]
+    np.testing.assert_allclose(found.momentum, momenta, rtol=0, atol=1e-14)
+    assert np.max(np.abs(found.work)) > 1e-3
+    assert found.defect < 1e-14
 
 
 def test_what_has_no_balance_is_said():

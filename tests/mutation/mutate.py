@@ -1,10 +1,13 @@
 """Mutants of meaning: signs, indices, nodes, times and orders changed one at a time; does a test fail?
 
-    python tests/mutation/mutate.py                  the known and the drawn mutants
-    python tests/mutation/mutate.py --list           what is drawn, without running a test
-    python tests/mutation/mutate.py m04 17           only these
+    python tests/mutation/mutate.py                  the known mutants and those that were drawn once
+    python tests/mutation/mutate.py --list           what they are, without running a test
+    python tests/mutation/mutate.py m04 d17          only these
+    python tests/mutation/mutate.py --seed 7         as many others, drawn from the sources as they stand
+    python tests/mutation/mutate.py m04 --tests FILE [FILE ...]    by these tests only
 
-A mutant that lives is a missing test, or means the same as the original: it is then in EXPLAINED with the reason.
+A mutant that lives is a missing test, or means the same as the original: it is then in EXPLAINED with the reason,
+and is not run.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "dalembert"
-SEED, COUNT = 2026, 40
+COUNT = 40  # of a draw
 PLACES = ("discretize", "step/programs", "measure", "claims", "boundary/kkt", "control")
 TESTS = {
     "discretize": [
@@ -67,11 +70,17 @@ class Mutant(NamedTuple):
         line = text.count("\n", 0, self.at)
         return f"{self.name} {self.path}:{line + 1}: {self.old!r} → {self.new!r} in {text.splitlines()[line].strip()}"
 
+    def change(self) -> tuple[str, str, str]:
+        """The module, its line, and what the line becomes: they stay when other lines move."""
+        text = (SOURCE / self.path).read_text()
+        line = text.count("\n", 0, self.at)
+        return self.path, text.splitlines()[line].strip(), self.applied(text).splitlines()[line].strip()
 
-def known() -> list[Mutant]:
-    """Those that once lived, by the text around them."""
+
+def written(table: tuple[tuple[str, str, str, str, str], ...]) -> list[Mutant]:
+    """Mutants told by the text around them: the first `old` in `context`, which stands once in its module."""
     found = []
-    for name, path, context, old, new in KNOWN:
+    for name, path, context, old, new in table:
         text = (SOURCE / path).read_text()
         assert text.count(context) == 1, f"{name}: {context!r} stands {text.count(context)} times in {path}"
         found.append(Mutant(name, path, text.index(context) + context.index(old), old, new))
@@ -96,8 +105,79 @@ KNOWN = (
     ("m26", "measure/cotangent/phase_step.py", "_incoming(system, state, after, w, t + step", "t + step", "t"),
 )  # fmt: skip
 
-# Drawn mutants that live because they mean the same, or reach only what no result depends on: the reason for each.
-EXPLAINED: dict[str, str] = {}
+# What random.Random(2026).sample took from the 2600 sites of PLACES when they were first drawn. They stand here, so that
+# they stay those that were run.
+DRAWN = (
+    ("d00", "discretize/window_maps.py", "product[j - 1] for j in range(1, k + 1))]", "+", "-"),
+    ("d01", "measure/nodes.py", "return incoming(self.scheme, self.system, Interval(q0, q1", "q1", "q0"),
+    ("d02", "boundary/kkt/pivots.py", "place = kkt.lower + columns", "+", "-"),
+    ("d03", "boundary/kkt/terms.py", "if last + 1 < len(fixed)", "+", "-"),
+    ("d04", "discretize/time.py", "[b[0]] * k  #", "0", "-1"),
+    ("d05", "measure/cotangent/phase_step.py", "state, after, w, t + step", "after", "before"),
+    ("d06", "control/mesh/switching.py", "share * (right - left)])", "-", "+"),
+    ("d07", "control/solve.py", "(u1 - u0))  # noqa", "-", "+"),
+    ("d08", "control/ends.py", "EndSets((on[0], on[1])", "1", "0"),
+    ("d09", "claims/reversal.py", "- start.q0,", "start", "end"),
+    ("d10", "control/given_states.py", "states[0].sizes", "0", "-1"),
+    ("d11", "control/eliminated.py", "Interval(q1, q2 - q1, t + h, h)", "+", "-"),
+    ("d12", "boundary/kkt/multipliers.py", "values.shape[1]), np.nan)", "1", "0"),
+    ("d13", "control/mesh/extrapolation.py", "abs(costs[0] - costs[1]))", "1", "0"),
+    ("d14", "boundary/kkt/assembly.py", "fixed.shape[1]", "1", "0"),
+    ("d15", "measure/exact/pair.py", "np.full_like(q1, 1e100)", "q1", "q0"),
+    ("d16", "discretize/composition.py", "phi(q, -d1, -d0, -0.1)", "-d0", "d0"),
+    ("d17", "control/solve.py", "data = start.data", "start", "end"),
+    ("d18", "discretize/nodes.py", "d1, t + h))", "d1", "d0"),
+    ("d19", "discretize/time.py", "product[j - 1] if j else 0.0) for j in range(k + 1)]", "+", "-"),
+    ("d20", "measure/invariant.py", ") - jnp.min(self.values)", "-", "+"),
+    ("d21", "discretize/time.py", "free.shape[1]", "1", "0"),
+    ("d22", "boundary/kkt/ends/end_terms.py", "- 2", "-", "+"),
+    ("d23", "discretize/discrete.py", "q0, q1, t=t)", "q1", "q0"),
+    ("d24", "boundary/kkt/multipliers.py", "near = start[:, None]", "start", "end"),
+    ("d25", "measure/nodes.py", "discrete_impulses(self.system, q1, q2, t)", "q1", "q0"),
+    ("d26", "measure/cotangent/noether.py", "Interval(q0, q1 - q0, s, h)", "q1", "q0"),
+    ("d27", "claims/existence.py", "+ large[0] / h", "0", "-1"),
+    ("d28", "measure/exact/parts.py", "triple.d - (q", "-", "+"),
+    ("d29", "measure/regularity.py", 'found["kinematic"].shape[1]', "1", "0"),
+    ("d30", "measure/symplectic.py", "as_vector(q0,", "q0", "q1"),
+    ("d31", "claims/balance.py", "(t[-1] - t[0]) +", "-1", "0"),
+    ("d32", "boundary/kkt/terms.py", "begin + (k - j) * m]", "+", "-"),
+    ("d33", "control/transcription.py", "end, sizes.positions)", "end", "start"),
+    ("d34", "discretize/nodes.py", "reactions(system, c, q0, v0", "q0", "q1"),
+    ("d35", "measure/perturbation.py", "], speeds[0])", "0", "-1"),
+    ("d36", "discretize/scheme.py", "(parts - 1)])", "-", "+"),
+    ("d37", "control/ends.py", "and rows[0][0] else", "0", "-1"),
+    ("d38", "control/batch.py", "self.ready.start.sizes.positions", "start", "end"),
+    ("d39", "measure/invariants.py", "- back * v", "-", "+"),
+)  # fmt: skip
+
+# Mutants that mean the same, or reach only what no result depends on: Mutant.change() and the reason for each.
+EXPLAINED: dict[tuple[str, str, str], str] = {
+    (
+        "boundary/kkt/terms.py",
+        "if last + 1 < len(fixed) and not self.fixed_slots[last + 1 :].all():",
+        "if last - 1 < len(fixed) and not self.fixed_slots[last + 1 :].all():",
+    ): "the slice after the last slot is empty exactly where the first condition is false, and `all` of nothing is True",
+    (
+        "control/given_states.py",
+        "sizes, free = states[0].sizes, np.array([[False], [True]]) & np.ones_like(states[0].free)",
+        "sizes, free = states[-1].sizes, np.array([[False], [True]]) & np.ones_like(states[0].free)",
+    ): "`_states`, which alone makes them for this function, gives both ends the same sizes",
+    (
+        "measure/exact/pair.py",
+        "return (q - q1) / h if np.all(np.isfinite(q)) else np.full_like(q1, 1e100)",
+        "return (q - q1) / h if np.all(np.isfinite(q)) else np.full_like(q0, 1e100)",
+    ): "only the shape of q1 is read, which is that of q0",
+    (
+        "discretize/nodes.py",
+        "rows.append(value(system, c, q + d1, d1, d1, t + h))",
+        "rows.append(value(system, c, q + d1, d1, d0, t + h))",
+    ): "a constraint of order 0 reads q and t alone: `value` passes on neither velocity nor acceleration",
+    (
+        "measure/perturbation.py",
+        "_check_step(step, points[0], speeds[0])",
+        "_check_step(step, points[0], speeds[-1])",
+    ): "the map is traced with shapes, and every point has the same",
+}
 
 
 def sites(path: Path) -> Iterator[tuple[int, str, str]]:
@@ -148,43 +228,46 @@ def drawn(seed: int, count: int) -> list[Mutant]:
         for path in sorted((SOURCE / place).rglob("*.py") if (SOURCE / place).is_dir() else [SOURCE / f"{place}.py"]):
             every += [(str(path.relative_to(SOURCE)), *site) for site in sites(path)]
     chosen = random.Random(seed).sample(every, count)
-    return [Mutant(str(i), *one) for i, one in enumerate(chosen)]
+    return [Mutant(f"s{i:02d}", *one) for i, one in enumerate(chosen)]
 
 
-def lives(mutant: Mutant) -> tuple[bool, str]:
-    """Whether all tests of the room pass with the mutant, and the first that does not."""
+def lives(mutant: Mutant, tests: list[str]) -> tuple[bool, str]:
+    """Whether all tests pass with the mutant, and the first that does not."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "src"
         shutil.copytree(ROOT / "src", copy, ignore=shutil.ignore_patterns("__pycache__"))
         changed = copy / "dalembert" / mutant.path
         changed.write_text(mutant.applied(changed.read_text()))
         environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
-        tests = [test for test in TESTS[mutant.path.split("/")[0]] if (ROOT / test).exists()]
         command = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider", *tests]
         ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     failed = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return ran.returncode == 0, failed[0] if failed else ran.stdout[-300:]
+    if ran.returncode < 0:  # machine code that reads beyond its arrays
+        return False, f"signal {-ran.returncode}"
+    if ran.returncode > 1 and not failed:
+        raise RuntimeError(f"{' '.join(command)} ended with {ran.returncode}:\n{ran.stdout[-3000:]}{ran.stderr[-3000:]}")
+    return ran.returncode == 0, failed[0] if failed else ""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
+    parser.add_argument("--seed", type=int, help="draw other mutants instead of those written here")
+    parser.add_argument("--tests", nargs="+", help="in place of all tests of the part that is changed")
     options = parser.parse_args()
-    mutants = [m for m in known() + drawn(SEED, COUNT) if not options.names or m.name in options.names]
+    every = written(KNOWN + DRAWN) if options.seed is None else drawn(options.seed, COUNT)
+    mutants = [m for m in every if not options.names or m.name in options.names]
     alive = []
     for mutant in mutants:
         print(mutant.told(), flush=True)
-        if options.list:
-            continue
-        began = time.monotonic()
-        survived, what = lives(mutant)
-        if survived and mutant.told() not in EXPLAINED:
-            alive.append(mutant.name)
-        print(
-            f"    {'LIVES' if survived else 'killed'} ({time.monotonic() - began:.0f} s) {'' if survived else what}",
-            flush=True,
-        )
+        if reason := EXPLAINED.get(mutant.change()):
+            print(f"    means the same: {reason}")
+        elif not options.list:
+            began = time.monotonic()
+            survived, what = lives(mutant, options.tests or TESTS[mutant.path.split("/")[0]])
+            alive += [mutant.name] * survived
+            print(f"    {'LIVES' if survived else 'killed'} ({time.monotonic() - began:.0f} s) {what}", flush=True)
     if alive:
         print(f"{len(alive)} of {len(mutants)} mutants live: {', '.join(alive)}")
     return bool(alive)
