@@ -32,10 +32,10 @@ def suggesting(**meant: str) -> Callable[[F], F]:
         @functools.wraps(function)
         def called(*args, **kwargs):
             if not names.issuperset(kwargs):
-                raise TypeError(_unknown(next(name for name in kwargs if name not in names)))
+                raise TypeError(_unknown_argument(next(name for name in kwargs if name not in names)))
             return function(*args, **kwargs)
 
-        def _unknown(name: str) -> str:
+        def _unknown_argument(name: str) -> str:
             near = difflib.get_close_matches(name, names, 1)
             known = f"did you mean {near[0]}=?" if near else f"there are {', '.join(sorted(names))}"
             return f"{name}: {function.__name__} has no such argument; {meant.get(name, known)}"

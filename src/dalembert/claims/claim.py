@@ -61,13 +61,13 @@ class Promise:
 
     def at_most(self, measured: float, tolerance: float, why: str) -> Claim:
         """measured ≤ tolerance; what is not finite is no promise kept."""
-        return self._judged(bool(measured <= tolerance), measured, tolerance, why)
+        return self._judge_claim(bool(measured <= tolerance), measured, tolerance, why)
 
     def at_least(self, measured: float, tolerance: float, why: str) -> Claim:
         """measured ≥ tolerance."""
-        return self._judged(bool(measured >= tolerance), measured, tolerance, why)
+        return self._judge_claim(bool(measured >= tolerance), measured, tolerance, why)
 
-    def _judged(self, holds: bool, measured: float, tolerance: float, why: str) -> Claim:
+    def _judge_claim(self, holds: bool, measured: float, tolerance: float, why: str) -> Claim:
         finding = Finding.HOLDS if holds else Finding.FAILS
         return Claim(self.claim, self.source, self.hypothesis, finding, float(measured), float(tolerance), why)
 

@@ -51,7 +51,7 @@ def orders(subject: Subject) -> Iterator[Claim]:
         if name == "multipliers" and subject.scheme.state_apart(subject.system.constraints):
             yield promise.not_met(APART)  # the first multiplier is that of a jump from D onto the deformed constraint
             continue
-        yield _judged(promise, convergence, declared)
+        yield _judge_order(promise, convergence, declared)
 
 
 def _above_rounding(measure: Callable[[int], dict[str, Convergence]]) -> dict[str, Convergence]:
@@ -107,10 +107,10 @@ def one_step(subject: Subject) -> Iterator[Claim]:
     except ValueError as error:
         yield from (one.not_met(" ".join(str(error).split())[:120]) for one in promises)
         return
-    of_state = [_judged(promises[0], x, declared[0], local=1) for x in (found["q"], found["v"])]
+    of_state = [_judge_order(promises[0], x, declared[0], local=1) for x in (found["q"], found["v"])]
     yield min(of_state, key=lambda one: one.measured if one.measured == one.measured else np.inf)
     if "multipliers" in found:
-        yield _judged(promises[1], found["multipliers"], declared[1], local=1)
+        yield _judge_order(promises[1], found["multipliers"], declared[1], local=1)
 
 
 class FlowData(NamedTuple):
@@ -149,11 +149,11 @@ def flow_orders(problem: VariationalProblem, scheme: WindowMap | None, start: Fl
         return
     done, count = np.array([run.outcome is Outcome.SUCCESS for run in runs]), [run.steps for run in runs]
     for promise, name in zip(promises, names, strict=True):
-        found = [_compared(name, run, times, np.asarray(getattr(truth, name))) for run in runs]
-        yield _judged(promise, converge(steps, count, done, found), declared)
+        found = [_largest_difference(name, run, times, np.asarray(getattr(truth, name))) for run in runs]
+        yield _judge_order(promise, converge(steps, count, done, found), declared)
 
 
-def _compared(name: str, path: Path, times: np.ndarray, truth: np.ndarray) -> Comparison:
+def _largest_difference(name: str, path: Path, times: np.ndarray, truth: np.ndarray) -> Comparison:
     """Largest difference from the flow, at the times of the path's own."""
     wanted = truth[np.searchsorted(times, path.t if name == "q" else path.t_multipliers)]
     size = float(np.max(np.abs(wanted), initial=0.0))
@@ -161,7 +161,7 @@ def _compared(name: str, path: Path, times: np.ndarray, truth: np.ndarray) -> Co
     return Comparison(float(np.max(away, initial=0.0)), size, DOUBT * size)
 
 
-def _judged(promise: Promise, found: Convergence, declared: int, local: int = 0) -> Claim:
+def _judge_order(promise: Promise, found: Convergence, declared: int, local: int = 0) -> Claim:
     """local: 1 for errors of one step, which are smaller by one power."""
     used, slopes = np.flatnonzero(found.fitted), found.orders - local
     if len(used) >= 2:

@@ -125,7 +125,7 @@ def run(
             )
         if file is not None and not streamed:
             store(path, file, force)
-        _told(path, name, (file, picture), streamed, force, as_json)
+        _report_run(path, name, (file, picture), streamed, force, as_json)
 
 
 @app.command("resume", epilog=examples("resume pendulum run.zarr"))
@@ -157,10 +157,12 @@ def resume_run(
             store, with_parameters(named_problem(name).system, parameter), scheme=named_scheme(scheme, composed),
             branch=named_branch(branch), allow_rounding=rounding, throw=False, progress=Bar(SILENT),
         )  # fmt: skip
-        _told(path, name, (store, picture), True, force, as_json)
+        _report_run(path, name, (store, picture), True, force, as_json)
 
 
-def _told(path: Path, name: str, files: tuple[File | None, File | None], streamed: bool, force: bool, as_json: bool) -> None:
+def _report_run(
+    path: Path, name: str, files: tuple[File | None, File | None], streamed: bool, force: bool, as_json: bool
+) -> None:
     """How a run went, its picture, and the exit code. files: with the path and with its picture; streamed: all of the path
     is in the file, and not here."""
     from dalembert.cli.records import run_record
@@ -234,14 +236,14 @@ def solve(
         )  # fmt: skip
         failed = solution.outcome is not Outcome.SUCCESS
         if accuracy is not None and not failed:
-            solution = _refined(entry, solution, named_discretization(entry.problem, scheme), accuracy)
+            solution = _refine_nodes(entry, solution, named_discretization(entry.problem, scheme), accuracy)
             failed = solution.refinement is None or not solution.refinement.reached
         record = solution_record(solution, entry, bool(parameter), [str(x) for x in (file, picture) if x is not None])
         if as_json:
             print_json("solve", record)
         else:
             console(stderr=failed).print(Text(solution.describe()))
-            for line in _compared(record):
+            for line in _comparison_lines(record):
                 console().print(Text(line))
         if file is not None:
             store(solution, file, force)
@@ -251,7 +253,7 @@ def solve(
         raise typer.Exit(1)
 
 
-def _compared(record: dict[str, Any]) -> list[str]:
+def _comparison_lines(record: dict[str, Any]) -> list[str]:
     """The solution beside what is known of it."""
     lines, (error, limit) = [], (record["error"], record["cost_limit"])
     if error is not None:
@@ -262,7 +264,7 @@ def _compared(record: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _refined(entry: Any, solution: Any, scheme: Any, accuracy: float) -> ControlSolution:
+def _refine_nodes(entry: Any, solution: Any, scheme: Any, accuracy: float) -> ControlSolution:
     """On finer nodes."""
     from dalembert.boundary import Free
     from dalembert.control import OptimalControl, refine

@@ -71,12 +71,12 @@ def draw(figure, file: File, force: bool) -> None:
     """The figure in the format of the file's ending."""
     from dalembert.store.atomic import write
 
-    def saved(place: File) -> None:
+    def save_figure(place: File) -> None:
         content = io.BytesIO()
         figure.savefig(content, format=place.suffix[1:])
         write(place, content.getbuffer())
 
-    put(file, "--plot", force, saved)
+    put(file, "--plot", force, save_figure)
 
 
 def put(file: File, option: str, force: bool, writing: Callable[[File], Any]) -> None:

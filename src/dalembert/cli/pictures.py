@@ -49,16 +49,16 @@ def write_page(
     """Run a system, or solve a boundary problem, and write an HTML page with its motion and its diagrams."""
     with one_line_errors():
         _check(name, (q0, v0), scheme, parameter, (h, steps, time))
-        file = _named(file, name, ".html")
+        file = _output_file(file, name, ".html")
         check_target(file, PAGES, "--output", force)
         from dalembert.show.html.report import page_text
         from dalembert.show.results import results_of
 
-        result, own = _computed(name, parameter, (q0, v0), (h, steps, time), scheme)
+        result, own = _compute_result(name, parameter, (q0, v0), (h, steps, time), scheme)
         words = sys.argv[1:] if sys.argv and sys.argv[1:2] == ["page"] else ["page", name, "--output", str(file)]
         text = page_text(results_of(result), title or own, "dalembert " + shlex.join(words))
         put(file, "--output", force, lambda place: place.write_text(text, encoding="utf-8"))
-        _told(result, file)
+        _report_result(result, file)
 
 
 @app.command(
@@ -90,17 +90,17 @@ def write_motion(
     """Run a system, or solve a boundary problem, and write its motion as an animation (.gif, .html, .mp4)."""
     with one_line_errors():
         _check(name, (q0, v0), scheme, parameter, (h, steps, time))
-        file = _named(file, name, ".gif")
+        file = _output_file(file, name, ".gif")
         check_target(file, MOTIONS, "--output", force)
         from dalembert.show import animate as animated
 
-        result, own = _computed(name, parameter, (q0, v0), (h, steps, time), scheme)
+        result, own = _compute_result(name, parameter, (q0, v0), (h, steps, time), scheme)
         motion = animated(result, speed=speed, fps=fps, dark=dark, title=title or own)
         put(file, "--output", force, motion.save)
-        _told(result, file)
+        _report_result(result, file)
 
 
-def _named(file: File | None, name: str, ending: str) -> File:
+def _output_file(file: File | None, name: str, ending: str) -> File:
     """The file that was asked for, or one that has the name of what it shows."""
     return File(name.rpartition(":")[2].replace("-", "_") + ending) if file is None else file
 
@@ -112,7 +112,7 @@ def _check(name: str, start: tuple, scheme: str, parameter: Any, grid: tuple) ->
     parameters_of(parameter)
 
 
-def _computed(name: str, parameter: Any, start: tuple, grid: tuple, scheme: str) -> tuple[Any, str]:
+def _compute_result(name: str, parameter: Any, start: tuple, grid: tuple, scheme: str) -> tuple[Any, str]:
     """The path or the solution, however it ended, and its title."""
     from dalembert.boundary import solve as solved
     from dalembert.cli.arguments import (
@@ -146,7 +146,7 @@ def _computed(name: str, parameter: Any, start: tuple, grid: tuple, scheme: str)
     return path, getattr(found_of(name), "title", name)
 
 
-def _told(result: Any, file: File) -> None:
+def _report_result(result: Any, file: File) -> None:
     """What was written; a run that failed is shown as far as it came, and exits 1."""
     from dalembert.outcome import Outcome
     from dalembert.path import Path

@@ -19,7 +19,7 @@ def run_record(path: Path, name: str, files: list[str]) -> dict[str, Any]:
     failed = Outcome(int(path.code)).failed
     return {
         "name": name,
-        **_ended(path, failed),
+        **_outcome_record(path, failed),
         "h": float(path.h),
         "steps": int(path.steps_done),
         "coordinates": list(path.coordinates),
@@ -37,7 +37,7 @@ def solution_record(solution: CriticalPoint, entry: BoundaryEntry, changed: bool
     exact = None if changed or entry.exact is None else entry.exact(solution.t)
     return {
         "name": entry.name,
-        **_ended(solution, outcome is not Outcome.SUCCESS or not (refined is None or refined.reached)),
+        **_outcome_record(solution, outcome is not Outcome.SUCCESS or not (refined is None or refined.reached)),
         "steps": len(solution.t) - 1,
         "T": float(solution.t[-1] - solution.t[0]),
         "value_of": named,
@@ -93,7 +93,7 @@ def order_record(result: Order, name: str) -> dict[str, Any]:
     }
 
 
-def _ended(result: Any, failed: bool) -> dict[str, Any]:
+def _outcome_record(result: Any, failed: bool) -> dict[str, Any]:
     outcome = Outcome(int(result.code))
     message = getattr(result, "messages", {}).get(outcome, outcome.message)
     return {"outcome": outcome.name.lower(), "message": message, "failed": failed}

@@ -57,17 +57,17 @@ def check_words(given: dict[str, str | None]) -> None:
 def check_system(name: str) -> None:
     if not in_file(name) and _plain(name) in PROBLEMS:
         raise ValueError(f"{name}: is a boundary problem; dalembert solve {name} solves it")
-    _known(name, SYSTEMS, f"{name}: no system of the gallery")
+    _check_known(name, SYSTEMS, f"{name}: no system of the gallery")
 
 
 def check_boundary_problem(name: str) -> None:
     if not in_file(name) and _plain(name) in SYSTEMS:
         raise ValueError(f"{name}: is a system and not a boundary problem; dalembert run {name} runs it")
-    _known(name, PROBLEMS, f"{name}: no boundary problem of the gallery")
+    _check_known(name, PROBLEMS, f"{name}: no boundary problem of the gallery")
 
 
 def check_either(name: str) -> None:
-    _known(name, (*SYSTEMS, *PROBLEMS), f"{name}: neither a system nor a boundary problem of the gallery")
+    _check_known(name, (*SYSTEMS, *PROBLEMS), f"{name}: neither a system nor a boundary problem of the gallery")
 
 
 def is_problem(name: str) -> bool:
@@ -83,26 +83,26 @@ def check_left_out(given: dict[str, Any], why: str) -> None:
 
 
 def check_scheme(name: str) -> None:
-    _known(name, SCHEMES, f"--scheme: found {name}", dashes=True)
+    _check_known(name, SCHEMES, f"--scheme: found {name}", dashes=True)
 
 
 def check_windows(name: str) -> None:
     """Of a boundary problem: its windows, or of optimal control the scheme of the plant."""
-    _known(name, (*WINDOWS, *SCHEMES), f"--scheme: found {name}", dashes=True)
+    _check_known(name, (*WINDOWS, *SCHEMES), f"--scheme: found {name}", dashes=True)
 
 
 def check_starter(name: str) -> None:
-    _listed(name, STARTERS, f"--starter: found {name!r}", "")
+    _check_listed(name, STARTERS, f"--starter: found {name!r}", "")
 
 
 def check_backend(name: str) -> None:
-    _listed(name, BACKENDS, f"--backend: found {name!r}", "; without the option the run chooses")
+    _check_listed(name, BACKENDS, f"--backend: found {name!r}", "; without the option the run chooses")
 
 
 def check_branch(name: str) -> None:
     kind, _, components = name.partition(":")
     if kind not in BRANCHES:
-        _known(name, BRANCHES, f"--branch: found {name}")
+        _check_known(name, BRANCHES, f"--branch: found {name}")
     elif components:
         coordinates_of(name)
 
@@ -208,15 +208,15 @@ def _plain(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _known(word: str, names: tuple[str, ...], found: str, dashes: bool = False) -> None:
+def _check_known(word: str, names: tuple[str, ...], found: str, dashes: bool = False) -> None:
     """A name of the collection, or file.py:name of a file that is there."""
     if in_file(word):
         file_and_name(word)
     else:
-        _listed(word.replace("_", "-") if dashes else _plain(word), names, found, ", or give file.py:name")
+        _check_listed(word.replace("_", "-") if dashes else _plain(word), names, found, ", or give file.py:name")
 
 
-def _listed(word: str, names: tuple[str, ...], found: str, otherwise: str) -> None:
+def _check_listed(word: str, names: tuple[str, ...], found: str, otherwise: str) -> None:
     if word not in names:
         close = difflib.get_close_matches(word, names, 1)
         meant = f". Did you mean {close[0]}?" if close else ""

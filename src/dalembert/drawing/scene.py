@@ -75,7 +75,7 @@ def scene_of(problem: Any, t: Float[np.ndarray, "frames"], q: Float[np.ndarray, 
     draw = getattr(problem, "draw", None)
     if draw is None:
         return None
-    shapes = _drawn(draw, problem, np.asarray(t, dtype=float), np.asarray(q, dtype=float))
+    shapes = _shape_points(draw, problem, np.asarray(t, dtype=float), np.asarray(q, dtype=float))
     outlines = tuple(
         Outline(kind, _still(np.asarray(at)), face, trail)
         for (kind, face, trail), at in zip(shapes.what, shapes.points, strict=True)
@@ -91,7 +91,7 @@ class _Shapes(NamedTuple):
 
 
 @seldom
-def _drawn(draw: Callable, problem: Any, t: Any, q: Any) -> _Shapes:
+def _shape_points(draw: Callable, problem: Any, t: Any, q: Any) -> _Shapes:
     """Points of each shape over all frames; what each shape is stays behind as text."""
     kinds: list[Any] = []
     by_name = inspect.signature(draw).parameters.get("t")

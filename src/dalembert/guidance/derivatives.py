@@ -144,12 +144,12 @@ class _Fixed:
         """By the given ones of the positions and velocities in two blocks."""
         state = np.arange(self.kkt.size)[self.start.data.layout.part("state")]
         slope = self.kkt.raw_gradient(self.z)
-        rows = [self._moved(block, c) if g else np.zeros(self.z.shape)
+        rows = [self._component_derivative(block, c) if g else np.zeros(self.z.shape)
                 for block, row in zip(blocks, given, strict=True) for c, g in zip(state, row, strict=True)]  # fmt: skip
         cost = np.where(given, np.stack([slope[block, state] for block in blocks]), 0.0)
         return self._derivatives(np.stack(rows, axis=-1), cost)
 
-    def _moved(self, block: int, component: int) -> np.ndarray:
+    def _component_derivative(self, block: int, component: int) -> np.ndarray:
         """dz where one fixed component changes by 1."""
         own = np.zeros(self.z.shape)
         own[block, component] = 1.0

@@ -73,7 +73,7 @@ def controllability(problem: OptimalControl, solution: ControlSolution, *, schem
     """
     start = along(problem, solution, scheme)
     lin = linearised(start, np.zeros(start.z.shape, dtype=bool))
-    reached, tangent = _reached(lin)
+    reached, tangent = _end_derivatives(lin)
     n, sizes = lin.layout.n, lin.sizes
     units, order = lin.units[-1][np.r_[2 * n : 3 * n, n : 2 * n], None], np.r_[n : 2 * n, :n]  # (v, q) → (q, v)
     states, permitted = (units * reached)[order], (units * tangent)[order]
@@ -84,7 +84,7 @@ def controllability(problem: OptimalControl, solution: ControlSolution, *, schem
     return Controllability(states @ states.T, values, (basis @ left).T)
 
 
-def _reached(lin: Linearised) -> tuple[np.ndarray, np.ndarray]:
+def _end_derivatives(lin: Linearised) -> tuple[np.ndarray, np.ndarray]:
     """∂(v_N, q_N)/∂(u_i √w_i) of all controls, one after the other, (2n, (N+1)r); and what the constraints permit
     of (v_N, q_N)."""
     n, r, m = lin.layout.n, lin.layout.r, lin.layout.m
@@ -105,10 +105,10 @@ def _reached(lin: Linearised) -> tuple[np.ndarray, np.ndarray]:
             states = np.concatenate([(after - here) / lin.spans[i + 1][:, None], after])
         else:
             states = np.concatenate([after, here])
-    return states, _permitted(lin)
+    return states, _permitted_basis(lin)
 
 
-def _permitted(lin: Linearised) -> np.ndarray:
+def _permitted_basis(lin: Linearised) -> np.ndarray:
     """A basis of the (v_N, q_N) that satisfy the constraints."""
     n, r, m = lin.layout.n, lin.layout.r, lin.layout.m
     velocity = lin.rows[-1][n + r + m + n :][:, np.r_[2 * n : 3 * n, n : 2 * n]]

@@ -179,13 +179,13 @@ def law_along(problem: OptimalControl, solution: ControlSolution, gains: np.ndar
     free = np.full_like(np.asarray(solution.u), np.inf)
     bounds = solution.bounds.get("u")
     lower, upper = (-free, free) if bounds is None else (bounds.lower, bounds.upper)
-    rest = np.clip(np.asarray(_balanced(problem, solution.q[-1], solution.v[-1], t[-1])), lower[-1], upper[-1])
+    rest = np.clip(np.asarray(_balance_forces(problem, solution.q[-1], solution.v[-1], t[-1])), lower[-1], upper[-1])
     q, v, u, lower, upper = (np.asarray(x) for x in (solution.q, solution.v, solution.u, lower, upper))
     return Feedback(problem, t, q, v, u, gains, rest, gains[-1], lower, upper, float(t[last]))
 
 
 @seldom
-def _balanced(problem: OptimalControl, q, v, t):
+def _balance_forces(problem: OptimalControl, q, v, t):
     """u of the least-squares solution of B u + Rᵀν + L_q + f - d/dt L_v = 0 without acceleration."""
     system: Any = problem.system
     lagrangian = lambda x, w, s: system.call(system.lagrangian, x, w, t=s)  # noqa: E731

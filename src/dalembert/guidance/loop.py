@@ -193,11 +193,13 @@ def _pushing(controller: Controller) -> Callable:
         return push
     if not isinstance(problem, OptimalControl):
         raise TypeError(f"controller: found {described(controller)}; give a Feedback, a control law, or what mpc returns")
-    return lambda t, q, v, u: _pushed(problem, q, np.asarray(t, dtype=float), u)  # a number would be a program for each time
+    return lambda t, q, v, u: _control_force(
+        problem, q, np.asarray(t, dtype=float), u
+    )  # a number would be a program for each time
 
 
 @Jitted
-def _pushed(problem: OptimalControl, q, t, u):
+def _control_force(problem: OptimalControl, q, t, u):
     return actuation(problem, q, t) @ u
 
 

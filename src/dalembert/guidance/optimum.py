@@ -130,7 +130,7 @@ def optimum(
     task = _Task(plant, flags, tree, asked, (given_first, given_last), shape)
     numbers = [jnp.asarray(x, dtype=float) for x in leaves], first, last
     if is_traced(numbers):
-        return Optimum(*_solved(task)(numbers))
+        return Optimum(*_differentiable_solution(task)(numbers))
     return Optimum(*map(jnp.asarray, task.values(numbers)))
 
 
@@ -209,7 +209,7 @@ def _is_derivatives(x: Any) -> bool:
     return isinstance(x, Derivatives)
 
 
-def _solved(task: _Task) -> Callable:
+def _differentiable_solution(task: _Task) -> Callable:
     """numbers → t, q, v, u, J and the outcome, with its tangents."""
     shapes = (*task.shape.arrays(), jax.ShapeDtypeStruct((), np.int64))
 

@@ -141,7 +141,7 @@ class PredictiveController:
             n = self._horizon.data.layout.n
             q, v = np.asarray(as_vector(q, "q", n)), np.asarray(as_vector(v, "v", n))
         try:
-            found = self._solved(t, q, v)
+            found = self._solve_from(t, q, v)
             outcome, it = OUTCOMES[found[0].end], found[0]
             message = "" if outcome is Outcome.SUCCESS else CONTROLLED.get(outcome, outcome.message)
         except ValueError as error:  # the first call has found the arguments right: what is wrong is the measured state
@@ -161,7 +161,7 @@ class PredictiveController:
                 plan, self._found = self.plan, None
                 raise SolveError(plan)
 
-    def _solved(self, t: float, q: np.ndarray, v: np.ndarray) -> tuple[Iterate, Activity]:
+    def _solve_from(self, t: float, q: np.ndarray, v: np.ndarray) -> tuple[Iterate, Activity]:
         """The problem from a state, the last plan being the guess."""
         if self._horizon is None or self._found is None or self.problem.system.time_dependent:
             self._horizon = _Horizon(control_search(self.problem, self._asked_from(t, q, v)))

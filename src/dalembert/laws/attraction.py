@@ -91,7 +91,7 @@ def parts_of(design: EnergyShaping, q: np.ndarray) -> Parts:
     return jax.tree.map(np.asarray, _parts(design, q))
 
 
-def _unmoved(parts: Parts) -> tuple[np.ndarray, np.ndarray]:
+def _uncontrolled_directions(parts: Parts) -> tuple[np.ndarray, np.ndarray]:
     """w = M̂⁻¹Mb, where controls do not change V, and M̂w = Mb; NaN where there is no M̂, beyond m = 0."""
     row = np.einsum("bij,bj->bi", parts.M, unactuated(parts.B, np))
     with np.errstate(all="ignore"):
@@ -103,7 +103,7 @@ def _unmoved(parts: Parts) -> tuple[np.ndarray, np.ndarray]:
 
 def matched(parts: Parts) -> np.ndarray:
     """Whether m > 0, and dV/dt = 0 along w at a speed at which both parts of V are of a size."""
-    w, row = _unmoved(parts)
+    w, row = _uncontrolled_directions(parts)
     speed = np.sqrt(np.abs(parts.height) / np.abs((w * row).sum(-1)))
     phi, size = free_rate(parts, speed[:, None] * w, np)
     return parts.positive & (np.abs(phi) <= MATCHED * size)
@@ -120,7 +120,7 @@ def _fall(design: EnergyShaping, parts: Parts, v: np.ndarray) -> tuple[np.ndarra
     p = np.einsum("bij,bj->bi", parts.shaped, v)
     g = np.einsum("bir,bi->br", parts.B, np.linalg.solve(parts.M, p[..., None])[..., 0])
     V, F = 0.5 * (p * v).sum(-1) + parts.height, np.einsum("br,rs,bs->b", g, np.asarray(design.shaped.damping), g)
-    w, row = _unmoved(parts)
+    w, row = _uncontrolled_directions(parts)
     beside = w * ((row * v).sum(-1) / (row * w).sum(-1))[:, None]
     gap = np.abs(free_rate(parts, beside, np)[0]) / (free_rate(parts, v, np)[1] + F)
     return V, F, np.where(np.isfinite(gap), gap, np.inf)

@@ -112,7 +112,7 @@ def matching(
     random = np.random.default_rng(whole_number(seed, "seed", 0))
     x = random.uniform(-1.0, 1.0, (whole_number(samples, "samples"), 2, n))
     starts = centre + widths * x[:, 0], fast * x[:, 1]
-    q, v, phi, size, wrong = (np.asarray(y) for y in _looked(problem, V, F, *starts, fast))
+    q, v, phi, size, wrong = (np.asarray(y) for y in _project_samples(problem, V, F, *starts, fast))
     finite = np.isfinite(phi) & np.isfinite(size)
     if not finite.all():
         _check_finite(problem, V, F, *(y[~finite] for y in starts))
@@ -171,7 +171,7 @@ def terms(problem: OptimalControl, V: Callable, F: Callable, q, v) -> tuple[Arra
 
 
 @seldom
-def _looked(problem: OptimalControl, V: Callable, F: Callable, q, v, speeds):
+def _project_samples(problem: OptimalControl, V: Callable, F: Callable, q, v, speeds):
     """Every sample brought to g = 0 by the shortest way in v/speeds; there φ₀, its size, and how far g is from 0."""
 
     def one(q, v):

@@ -25,7 +25,7 @@ def draw_curve(figure: Any, path: Path, places: Sequence[int], theme: Theme) -> 
     every = names_of(path)
     q, names = np.asarray(path.q)[:, list(places)], [every[i] for i in places]
     t = np.asarray(path.t)
-    kept = _moved(q)
+    kept = _cell_changes(q)
     q, t = q[kept], t[kept]
     if q.shape[1] == 3:
         from mpl_toolkits.mplot3d.art3d import Line3DCollection
@@ -70,7 +70,7 @@ def _length(count: int) -> int:
     return max(1, min(PIECE, count // 250))
 
 
-def _moved(q: np.ndarray) -> np.ndarray:
+def _cell_changes(q: np.ndarray) -> np.ndarray:
     """Indices at which the curve enters another cell of a fine grid over its range, all if they are few."""
     if q.shape[0] <= 4 * PIECE:
         return np.arange(q.shape[0])

@@ -26,7 +26,7 @@ def scene_for(shown: Shown, frames: int = FRAMES) -> Scene:
     if len(t) <= frames:
         return _scene(shown, t, q)
     first = _scene(shown, t[:frames], q[:frames])
-    last = min(len(t) - 1, _resolved(first) * (frames - 1))
+    last = min(len(t) - 1, _nodes_per_frame(first) * (frames - 1))
     nodes = np.unique(np.linspace(0, last, frames).round().astype(int))
     return _scene(shown, t[nodes], q[nodes])
 
@@ -53,7 +53,7 @@ def comparable(extent: np.ndarray) -> bool:
     return bool(np.max(extent) < COMPARABLE * np.min(extent))
 
 
-def _resolved(scene: Scene) -> float:
+def _nodes_per_frame(scene: Scene) -> float:
     """Nodes from one frame to the next in which the median step of what moves stays SEEN."""
     size = float(np.linalg.norm(np.ptp(scene.box, axis=0))) or 1.0
     moving = [np.diff(outline.at, axis=0) for outline in scene.outlines if not outline.fixed]

@@ -59,7 +59,7 @@ class Animation:
 
     def figure(self, frame: int = -1) -> Figure:
         """One frame as a matplotlib Figure; the last one by default."""
-        figure, show = self._made()
+        figure, show = self._make_figure()
         show(range(self.frames)[frame])
         return figure
 
@@ -67,7 +67,7 @@ class Animation:
         """A matplotlib FuncAnimation. Keep a reference to it: without one it stops."""
         from matplotlib.animation import FuncAnimation
 
-        figure, show = self._made()
+        figure, show = self._make_figure()
         return FuncAnimation(figure, lambda frame: (show(frame), ())[1], frames=self.frames, interval=1000.0 / self.fps)
 
     def save(self, file: str | os.PathLike, *, dpi: float = 110) -> None:
@@ -95,7 +95,7 @@ class Animation:
 
     def _film(self, writer: Any, place: File, dpi: float) -> None:
         """All frames; not by FuncAnimation.save, which paints everything anew before each of them."""
-        figure, show = self._made()
+        figure, show = self._make_figure()
         with writer.saving(figure, os.fspath(place), dpi):
             for frame in range(self.frames):
                 show(frame)
@@ -109,7 +109,7 @@ class Animation:
     def _html(self) -> str:
         return drawing_text(self.scenes, self._title, self.speed)
 
-    def _made(self) -> tuple[Figure, Any]:
+    def _make_figure(self) -> tuple[Figure, Any]:
         """A figure, and what shows one frame in it."""
         import matplotlib as mpl
 

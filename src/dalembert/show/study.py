@@ -52,7 +52,7 @@ def chosen_value(study: Study, value: Any) -> tuple[DataArray, str]:
             f"path: the study has {len(axes)} swept axes, {', '.join(axes)}; draw it over one or two of them, such as "
             f"study.sel({study.swept[axes[-1]].label if axes[-1] in study.swept else axes[-1]}=…)"
         )
-    choices = _reduced(study)
+    choices = _reducer_values(study)
     if value is None and len(choices) == 1:
         return next((found, name) for name, found in choices.items())
     named = NAMED if study.of_runs else SOLVED
@@ -75,7 +75,7 @@ def chosen_value(study: Study, value: Any) -> tuple[DataArray, str]:
     )
 
 
-def _reduced(study: Study) -> dict[str, DataArray]:
+def _reducer_values(study: Study) -> dict[str, DataArray]:
     """The numbers of a reducer, by their keys."""
     leaves = jax.tree_util.tree_leaves_with_path(study.reduced)
     named = {"_".join(str(getattr(key, "key", getattr(key, "idx", key))) for key in path): x for path, x in leaves}

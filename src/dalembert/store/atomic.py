@@ -27,19 +27,19 @@ def write(target: str | os.PathLike, *content: bytes | memoryview, flushed: bool
     gives. Another hard link to it keeps the old content. Not flushed, it may be lost with the power until `flush`.
     Errors: OSError with the target as file name (PermissionError, IsADirectoryError, …); then nothing has changed.
     """
-    with _named(target):
+    with _name_target(target):
         place = File(os.path.realpath(target))
-        _write(place, _replaced(place), content, flushed)
+        _write(place, _existing_entry(place), content, flushed)
 
 
 def check(target: str | os.PathLike) -> None:
     """Raises OSError where `write` would refuse to replace what stands at the target: before the content is computed."""
-    with _named(target):
-        _replaced(File(os.path.realpath(target)))
+    with _name_target(target):
+        _existing_entry(File(os.path.realpath(target)))
 
 
 @contextlib.contextmanager
-def _named(target: str | os.PathLike) -> Iterator[None]:
+def _name_target(target: str | os.PathLike) -> Iterator[None]:
     """Errors of the system with the name that was asked for, and not that of the temporary."""
     try:
         yield
@@ -97,7 +97,7 @@ def _flush_file(place: File) -> None:
         os.close(handle)
 
 
-def _replaced(place: File) -> os.stat_result | None:
+def _existing_entry(place: File) -> os.stat_result | None:
     """What stands at the place, None if nothing does; OSError where it must not be replaced."""
     try:
         found = os.stat(place)

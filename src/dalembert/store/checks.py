@@ -47,7 +47,9 @@ def check_variables(data: xarray.Dataset, layout: Mapping[str, tuple[tuple[str, 
     for name, (dimensions, kind) in layout.items():
         found = variable(data, name)
         if found.dims != dimensions:
-            raise ValueError(f"data: {name} has the dimensions {_listed(found.dims)}; {_listed(dimensions)} is right")
+            raise ValueError(
+                f"data: {name} has the dimensions {_dimension_text(found.dims)}; {_dimension_text(dimensions)} is right"
+            )
         if not (found.dtype == np.float64 if kind is REAL else found.dtype.kind in "iu"):
             raise ValueError(f"data: {name} holds {found.dtype}; {kind} are right")
 
@@ -59,5 +61,5 @@ def check_outcomes(data: xarray.Dataset) -> None:
         raise ValueError(f"data: code holds {unknown[0]}; outcomes are numbered from 0 to {int(max(Outcome))}")
 
 
-def _listed(dimensions: tuple) -> str:
+def _dimension_text(dimensions: tuple) -> str:
     return f"({', '.join(map(str, dimensions))})"

@@ -109,10 +109,10 @@ def save(path: Path | CriticalPoint | Study, file: str | os.PathLike) -> None:
         >>> bool((da.load("run.nc").q == path.q).all())
         True
     """
-    target = _named(file)
+    target = _netcdf_file(file)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"file: the folder {target.parent} does not exist; make it first")
-    content = _netcdf(_sound(to_xarray(path)))
+    content = _netcdf(_check_loadable(to_xarray(path)))
     write(target, content, last_line(content))
 
 
@@ -203,14 +203,14 @@ def _as_file(file: str | os.PathLike) -> File:
     return File(file)
 
 
-def _named(file: str | os.PathLike) -> File:
+def _netcdf_file(file: str | os.PathLike) -> File:
     target = _as_file(file)
     if target.suffix not in SUFFIXES:
         raise ValueError(f"file: found '{target}'; a path is stored as NetCDF, give a name that ends in {SUFFIXES[0]}")
     return target
 
 
-def _sound(data: xarray.Dataset) -> xarray.Dataset:
+def _check_loadable(data: xarray.Dataset) -> xarray.Dataset:
     """The same data set, if `load` will take it."""
     try:
         content = data.attrs.get("content")

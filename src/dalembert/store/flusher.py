@@ -21,7 +21,7 @@ class Flusher:
 
     def begin(self, work: Callable[[], None]) -> None:
         """Soon, in a thread."""
-        self._waiting.append(self._pool.submit(self._timed, work))
+        self._waiting.append(self._pool.submit(self._measure_time, work))
 
     def keep_up(self) -> None:
         """Wait where more is left than `SECONDS` of work: the disk is slower than the run."""
@@ -38,7 +38,7 @@ class Flusher:
         self._waiting.clear()
         self._pool.shutdown(cancel_futures=True)
 
-    def _timed(self, work: Callable[[], None]) -> None:
+    def _measure_time(self, work: Callable[[], None]) -> None:
         began = time.monotonic()
         work()
         self._mean = 0.9 * self._mean + 0.1 * (time.monotonic() - began)

@@ -40,7 +40,7 @@ class StudyStore:
     """place: its folder, where `begin` has made it."""
 
     def __init__(self, place: File):
-        self.place, self.attributes = place, _checked(place)
+        self.place, self.attributes = place, _check_attributes(place)
         self._arrays = {name: ChunkedArray.of(place / name) for name in self.attributes["written"]}
         check_sums(place, self.attributes)
 
@@ -172,7 +172,7 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
-def _checked(place: File) -> dict[str, Any]:
+def _check_attributes(place: File) -> dict[str, Any]:
     """The attributes, if they are those of a study, of a format that this version reads."""
     found = metadata(place).get("attributes")
     found = found if isinstance(found, dict) else {}

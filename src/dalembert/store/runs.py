@@ -89,7 +89,7 @@ class StoredRun:
 
     def __init__(self, place: File):
         self.place = place
-        self.attributes = _checked(place, metadata(place).get("attributes"))
+        self.attributes = _check_attributes(place, metadata(place).get("attributes"))
         self.state = checkpoint.read(place)
         self.lead: dict[str, int] = self.attributes["lead"]
         self.arrays = {name: ChunkedArray.of(place / name) for name in self.lead}
@@ -131,7 +131,7 @@ class StoredRun:
         return np.concatenate([array.read(0, lead), array.read(last - 1, last)])
 
 
-def _checked(place: File, found: Any) -> dict[str, Any]:
+def _check_attributes(place: File, found: Any) -> dict[str, Any]:
     """The attributes, if they are those of a run, of a format that this version reads."""
     found = found if isinstance(found, dict) else {}
     version = found.get("dalembert_format")

@@ -97,7 +97,7 @@ def resume(
     functions = {"reduce": reduce, "stop": stop, "domain": domain, "feedback": feedback}
     with contextlib.closing(Lock(place / LOCK, place)) as lock:
         stored = StoredRun(place)
-        options, given = _told(stored, {"scheme": scheme, "branch": branch, **functions}, density)
+        options, given = _restore_arguments(stored, {"scheme": scheme, "branch": branch, **functions}, density)
         check_any_system(system)
         record = options.recorded(system.subject.under(options.scheme), **given._asdict())
         check_record(stored.record, record)
@@ -127,7 +127,7 @@ def _place(store: Any) -> File:
     return place
 
 
-def _told(stored: StoredRun, given: dict[str, Any], density: Callable | None) -> tuple[RunOptions, Given]:
+def _restore_arguments(stored: StoredRun, given: dict[str, Any], density: Callable | None) -> tuple[RunOptions, Given]:
     """The arguments of the call that began the run, and those that are given again."""
     record, fingerprint = stored.record, stored.attributes["fingerprint"]
     try:

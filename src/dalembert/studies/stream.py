@@ -73,7 +73,7 @@ class RunSink(Sink):
         return rows, _state(begun, opening)
 
     def take(self, fields: dict[str, np.ndarray | None], first: int) -> None:
-        with self._explained():
+        with self._explain_errors():
             for name, growing in self._fields.items():
                 values = fields[name]
                 assert values is not None
@@ -107,7 +107,7 @@ class RunSink(Sink):
 
     def _write(self, rows: int, taken: int, scalars: dict[str, np.ndarray]) -> None:
         """rows: that the state comes after; taken: all that may be read."""
-        with self._explained():
+        with self._explain_errors():
             for growing in self._fields.values():
                 self._flusher.begin(growing.flush)
             self._flusher.wait()
@@ -127,7 +127,7 @@ class RunSink(Sink):
         kept = {f"{STATE}{name}": x for name, x in state.items()}
         scalars = scalars_of(path) | {"code": np.asarray(int(Outcome.INTERRUPTED))}
         first = {"rows": np.asarray(0), "taken": np.asarray(0)} | scalars | kept
-        with self._explained(), made(self.place) as new:
+        with self._explain_errors(), made(self.place) as new:
             create(new, specs_of(path, rows, first), attributes_of(path, rows, fingerprint))
             self._lock = Lock(new / LOCK, self.place)
             for name, values in fields_of(path).items():
@@ -140,7 +140,7 @@ class RunSink(Sink):
         self._kept = kept
 
     @contextlib.contextmanager
-    def _explained(self) -> Any:
+    def _explain_errors(self) -> Any:
         try:
             yield
         except (FileExistsError, BlockingIOError):

@@ -43,10 +43,10 @@ def groups_of(shown: Shown) -> list[LineGroup]:
         group = make(shown)
         if group is not None:
             found.append(group)
-    return [part for group in found if group.t.size and group.lines for part in _divided(group)]
+    return [part for group in found if group.t.size and group.lines for part in _split_group(group)]
 
 
-def _divided(group: LineGroup) -> list[LineGroup]:
+def _split_group(group: LineGroup) -> list[LineGroup]:
     """As several where there are too many lines."""
     if len(group.lines) <= MOST_LINES or group.bounds is not None:
         return [group]
@@ -93,7 +93,7 @@ def _own(shown: Shown) -> list[LineGroup]:
 
 def _of_path(shown: Shown, path: Path) -> list[LineGroup]:
     t, law = np.asarray(path.t_multipliers), _law(shown)
-    found = [LineGroup(law or "multipliers λ", t, _numbered("λ", np.asarray(path.multipliers)))]
+    found = [LineGroup(law or "multipliers λ", t, _component_lines("λ", np.asarray(path.multipliers)))]
     acting = [(f"on {name}", column) for name, column in zip(shown.names, np.asarray(path.constraint_forces).T, strict=True)
               if np.any(column != 0.0)]  # fmt: skip
     same = len(acting) == 1 == len(found[0].lines) and np.array_equal(np.abs(acting[0][1]), np.abs(found[0].lines[0][1]))
@@ -118,7 +118,7 @@ def _of_control(shown: Shown, solution: ControlSolution) -> list[LineGroup]:
         LineGroup(
             "control u",
             t,
-            _numbered("u", u),
+            _component_lines("u", u),
             bounds=_columns(bounds["u"], list(range(u.shape[1]))) if "u" in bounds else None,
         )
     ]
@@ -139,9 +139,9 @@ def _of_solution(shown: Shown, solution: Solution) -> list[LineGroup]:
                 for i, name in enumerate(shown.names[:MOST_COORDINATES])
             ]
             found.append(LineGroup(word, t, lines))
-    found.append(LineGroup("multipliers λ", t, _numbered("λ", np.asarray(solution.multipliers))))
+    found.append(LineGroup("multipliers λ", t, _component_lines("λ", np.asarray(solution.multipliers))))
     held = np.asarray(solution.holonomic_multipliers)
-    found.append(LineGroup("multipliers of φ(q)", shown.t, _numbered("μ", np.where(held == 0.0, np.nan, held))))
+    found.append(LineGroup("multipliers of φ(q)", shown.t, _component_lines("μ", np.where(held == 0.0, np.nan, held))))
     return found + _inequalities(solution)
 
 
@@ -154,10 +154,10 @@ def _inequalities(solution: CriticalPoint) -> list[LineGroup]:
     found = solution.bounds.get("inequalities")
     if found is None:
         return []
-    return [LineGroup("inequalities g ≤ 0", np.asarray(found.t), _numbered("g", np.asarray(found.values)))]
+    return [LineGroup("inequalities g ≤ 0", np.asarray(found.t), _component_lines("g", np.asarray(found.values)))]
 
 
-def _numbered(letter: str, values: np.ndarray) -> Lines:
+def _component_lines(letter: str, values: np.ndarray) -> Lines:
     count = values.shape[1]
     return [(letter if count == 1 else f"{letter}{subscript(i + 1)}", values[:, i]) for i in range(count)]
 

@@ -81,16 +81,16 @@ def page(path: Any, file: str | os.PathLike, *, title: str | None = None, system
 def page_text(shown: list[Shown], title: str | None, command: str = "") -> str:
     """The page. command: of the command line, that makes it again."""
     heading = title or f"Motion of {', '.join(shown[0].names[:6])}"
-    return _filled(heading, _summary(shown), content_of(shown, heading, command))
+    return _fill_page(heading, _summary(shown), content_of(shown, heading, command))
 
 
 def drawing_text(scenes: list[Scene], title: str, speed: float) -> str:
     """A page of the drawing alone, for a notebook. speed: units of time per second."""
     empty: dict[str, Any] = {key: [] for key in ("runs", "panels", "phase", "parameters", "reproduce")}
-    return _filled(title, "", {**empty, "title": title, "drawing": drawn(scenes), "speed": speed})
+    return _fill_page(title, "", {**empty, "title": title, "drawing": drawn(scenes), "speed": speed})
 
 
-def _filled(title: str, summary: str, data: dict[str, Any]) -> str:
+def _fill_page(title: str, summary: str, data: dict[str, Any]) -> str:
     style, script = _asset("page.css"), _asset("page.js")
     return PAGE.format(
         title=html.escape(title), summary=html.escape(summary), style=style, script=script,

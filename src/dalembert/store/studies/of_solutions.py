@@ -60,11 +60,11 @@ def row_of(solution: CriticalPoint, reduced: Any, moving: bool) -> SolutionRow:
         variables[f"reduced_{i}"] = (axes, leaf.astype(float), {"long_name": "value of reduce of a solution"})
     if solution.outcome is not Outcome.SUCCESS:
         free = solution.final_time is not None
-        variables = {name: x for name, x in variables.items() if _told(name, free)}
+        variables = {name: x for name, x in variables.items() if _is_known_unsolved(name, free)}
     return SolutionRow(variables, {} if moving else times, json.dumps(tree))
 
 
-def _told(name: str, free: bool) -> bool:
+def _is_known_unsolved(name: str, free: bool) -> bool:
     """Whether it is known of a problem that is not solved."""
     given = name.endswith(("_lower", "_upper")) or name == "T_guess"
     return given or name in (*STATISTICS, "code") or (name.startswith(FOUND) and not free)

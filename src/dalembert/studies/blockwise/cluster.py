@@ -57,7 +57,7 @@ class Cluster:
             while True:
                 room = AHEAD * max(1, sum(client.nthreads().values())) - len(waiting)
                 for i in itertools.islice(left, max(0, room)):
-                    waiting[client.submit(_computed, sent, name, i, key=f"{name}-{i}", pure=False)] = i
+                    waiting[client.submit(_compute_on_worker, sent, name, i, key=f"{name}-{i}", pure=False)] = i
                 if not waiting:
                     return
                 ready: Any = wait(list(waiting), return_when="FIRST_COMPLETED")
@@ -74,7 +74,7 @@ class Cluster:
                 client.cancel([*waiting, sent], force=True)
 
 
-def _computed(sent: bytes, name: str, i: int) -> Any:
+def _compute_on_worker(sent: bytes, name: str, i: int) -> Any:
     """On a worker. A job is unpacked once, so that its code is compiled once."""
     import pickle
 

@@ -70,12 +70,12 @@ class SweepJob(abc.ABC):
         """The i-th block over the axes of the sweep."""
 
     @abc.abstractmethod
-    def _prepared(self) -> Any:
+    def _prepare(self) -> Any:
         """What all blocks need."""
 
     def _once(self) -> Any:
         """It, made once in every process, by whichever thread comes first."""
         with self._making:
             if self._ready is None:
-                self._ready = self._prepared()
+                self._ready = self._prepare()
         return self._ready

@@ -91,7 +91,7 @@ class RunsJob(SweepJob):
 
     def _runs(self, i: int, watch: Watch) -> Path:
         lanes, *_ = self._once()
-        given, axes = self._given(self.blocks.places(i))
+        given, axes = self._data_at(self.blocks.places(i))
         try:
             path = lanes.run(given, axes, Running(self.threads, watch))
         except ValueError as error:
@@ -114,13 +114,13 @@ class RunsJob(SweepJob):
             self._warned = True
             warn(f"{one.message} (this block of runs is the first one where it is so)")
 
-    def _given(self, places: tuple[np.ndarray, ...]) -> tuple[dict, dict]:
+    def _data_at(self, places: tuple[np.ndarray, ...]) -> tuple[dict, dict]:
         data, parameters = self.swept.data(dict(zip(self.swept.shape, places, strict=True)))
         return check_batch(self.system, data, parameters)
 
-    def _prepared(self) -> tuple[Lanes, Path, dict[str, str]]:
+    def _prepare(self) -> tuple[Lanes, Path, dict[str, str]]:
         places = (np.zeros(self.blocks.size, int),) * len(self.swept.shape)
-        lanes = Lanes(self.system, self.options, *self._given(places))
+        lanes = Lanes(self.system, self.options, *self._data_at(places))
         blank, found = lanes.own_code(self.blocks.size)
         return lanes, blank, found | {"versions": self.record.versions}
 

@@ -116,7 +116,7 @@ class SolutionsJob(SweepJob):
         shape = {axis: len(part) for axis, part in ranges.items()}
         return Study(placed(self.block(i, watch), self.swept.labels(ranges), shape), self.subject)
 
-    def _prepared(self) -> xarray.Dataset:
+    def _prepare(self) -> xarray.Dataset:
         """One that can be begun, over the axis `run`. Where something is to be reduced it is one that is solved, if there is
         any."""
         reduce, briefly = self.options.reduce, dataclasses.replace(self.options.settings, max_iterations=1)
@@ -125,7 +125,7 @@ class SolutionsJob(SweepJob):
             # What an iteration comes to may be checked, and be wrong of what has only begun.
             for settings in (self.options.settings,) if reduce else (briefly, self.options.settings):
                 try:
-                    found = self._solved(place, settings)
+                    found = self._solve_at(place, settings)
                     break
                 except tuple(CONTRADICTED) as contradicted:
                     error = error or contradicted
@@ -134,38 +134,38 @@ class SolutionsJob(SweepJob):
         if found is None:
             assert error is not None
             raise error
-        template = template_of(found, self._reduced(found), self.problem.moving)
+        template = template_of(found, self._reduce_solution(found), self.problem.moving)
         return named(template, self.swept.names, provenance_attributes(self.record))
 
     def _row(self, place: tuple[int, ...], template: xarray.Dataset) -> tuple[SolutionRow, str]:
         """Of the problem at a place along the axes, and what is wrong where it cannot be begun."""
         try:
-            solution = self._solved(place, self.options.settings)
+            solution = self._solve_at(place, self.options.settings)
         except tuple(CONTRADICTED) as error:
             outcome = next(found for kind, found in CONTRADICTED.items() if isinstance(error, kind))
-            return unbegun_row(outcome), f"{outcome.name.lower()}, is that with {self._described(place)}: {error}"
-        row = row_of(solution, self._reduced(solution), self.problem.moving)
+            return unbegun_row(outcome), f"{outcome.name.lower()}, is that with {self._describe_place(place)}: {error}"
+        row = row_of(solution, self._reduce_solution(solution), self.problem.moving)
         wanted = {str(name): x.shape[1:] for name, x in template.data_vars.items()}
         same = all(x.shape == wanted.get(name) for name, (_, x, _) in row.variables.items())
         if not same or row.reduced not in (NOTHING, template.attrs["reduced"]):
-            raise ValueError(f"reduce: returns other keys or shapes for {self._described(place)} than for those before")
+            raise ValueError(f"reduce: returns other keys or shapes for {self._describe_place(place)} than for those before")
         return row, ""
 
-    def _solved(self, place: tuple[int, ...], settings: Settings) -> CriticalPoint:
+    def _solve_at(self, place: tuple[int, ...], settings: Settings) -> CriticalPoint:
         problem, arguments = self.problem.one(dict(zip(self.swept.shape, place, strict=True)))
         asked = self.options._replace(settings=settings).asked(**arguments)
         try:
             with own_pivots():
                 return extremal(problem, asked)
         except ValueError as error:
-            error.add_note(f"this is the problem of the sweep with {self._described(place)}")
+            error.add_note(f"this is the problem of the sweep with {self._describe_place(place)}")
             raise
 
-    def _reduced(self, solution: CriticalPoint) -> Any:
+    def _reduce_solution(self, solution: CriticalPoint) -> Any:
         reduce = self.options.reduce if solution.outcome is Outcome.SUCCESS else None
         return None if reduce is None else reduce(solution)
 
-    def _described(self, place: tuple[int, ...]) -> str:
+    def _describe_place(self, place: tuple[int, ...]) -> str:
         return self.problem.described(dict(zip(self.swept.shape, place, strict=True)))
 
     def _warn(self, texts: list[str]) -> None:
@@ -177,25 +177,25 @@ class SolutionsJob(SweepJob):
     def _arguments(self) -> dict[str, Any]:
         """Those of the call, for its record; of swept ones the form."""
         o, problem = self.options, self.problem.problem
-        own = {name: _told(x) for name, x in self.problem.arguments.items() if x is not None}
+        own = {name: _as_json(x) for name, x in self.problem.arguments.items() if x is not None}
         own |= {name: {"shape": list(self.swept.given[name].shape)} for name in self.problem.places}
         given = {
             "steps": o.steps,
             "times": o.times,
             "scales": o.scales,
-            "guess": None if o.guess is None else _told(o.guess),
+            "guess": None if o.guess is None else _as_json(o.guess),
         }
         how = dataclasses.asdict(o.settings) | {"certify": o.certify}
         order = getattr(problem, "derivatives", None)
         return {"problem": type(problem).__name__, "derivatives": order} | own | given | how
 
 
-def _told(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """An argument of `solve` as JSON has it: what is long or a function by a hash."""
     if isinstance(value, Mapping):
-        return {str(key): _told(x) for key, x in value.items()}
+        return {str(key): _as_json(x) for key, x in value.items()}
     if isinstance(value, list | tuple) and not all(isinstance(x, int | float) for x in value):
-        return {str(i): _told(x) for i, x in enumerate(value) if x is not None}
+        return {str(i): _as_json(x) for i, x in enumerate(value) if x is not None}
     if isinstance(value, str | int | float):
         return value
     if isinstance(value, np.ndarray | jax.Array | list | tuple) and np.size(value) <= MOST:

@@ -30,7 +30,7 @@ class Swept(NamedTuple):
     @classmethod
     def of(cls, system, values: Any, fixed: Mapping[str, Any], combine: str) -> Swept:
         """With all checks."""
-        own = _fixed(fixed)
+        own = _check_fixed(fixed)
         given = {name: _numbers(system, name, x, own) for name, x in by_name(values).items()}
         named = {name: _named_parts(system, name, x[0]) for name, x in given.items()}
         return cls(given, own, *axes_of(given, named, combine))
@@ -58,7 +58,7 @@ def by_name(values: Any) -> Mapping[str, Any]:
     return values
 
 
-def _fixed(data: Mapping[str, Any]) -> dict[str, Any]:
+def _check_fixed(data: Mapping[str, Any]) -> dict[str, Any]:
     """Initial data that are the same for all runs: an axis of runs would be taken for one of the combinations."""
     found = {name: None if x is None else as_numbers(x, name) for name, x in data.items()}
     for name, x in found.items():

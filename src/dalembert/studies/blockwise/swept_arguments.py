@@ -31,11 +31,11 @@ class SweptPlace(NamedTuple):
     def put(self, argument: Any, row: np.ndarray) -> Any:
         """The argument with these numbers."""
         if self.pattern is not None:
-            return _filled(self.pattern, row)
+            return _fill_pattern(self.pattern, row)
         if self.argument == "bounds" and self.keys[-1] not in SIDES:
             pair = row.ravel().tolist()
-            return _replaced(argument, self.keys, tuple(pair) if len(pair) > 1 else (-pair[0], pair[0]))
-        return _replaced(argument, self.keys, float(row))
+            return _replace_at(argument, self.keys, tuple(pair) if len(pair) > 1 else (-pair[0], pair[0]))
+        return _replace_at(argument, self.keys, float(row))
 
 
 class SweptProblem(NamedTuple):
@@ -171,7 +171,7 @@ def _wholes(argument: str, values: Any, here: str, names: Any) -> tuple[np.ndarr
         raise ValueError(f"{here}: holds no numbers")
     numbers = np.array([np.concatenate([x.ravel() for x in one]) for one in arrays])
     parts = [
-        _called(argument, keys, place, names)
+        _number_name(argument, keys, place, names)
         for (keys, _), shape in zip(found[0], shapes[0], strict=True)
         for place in np.ndindex(*shape)
     ]
@@ -185,7 +185,7 @@ def _is_numbers(x: Any) -> bool:
     return isinstance(x, list | tuple) and len(x) > 0 and all(isinstance(one, int | float | np.number) for one in x)
 
 
-def _filled(pattern: Any, row: np.ndarray) -> Any:
+def _fill_pattern(pattern: Any, row: np.ndarray) -> Any:
     """A value of the pattern's form, with these numbers."""
     leaves, form = jax.tree.flatten(pattern, is_leaf=_is_numbers)
     ends = np.cumsum([np.size(x) for x in leaves])[:-1]
@@ -195,7 +195,7 @@ def _filled(pattern: Any, row: np.ndarray) -> Any:
     )
 
 
-def _called(argument: str, keys: tuple, place: tuple[int, ...], names: Any) -> str:
+def _number_name(argument: str, keys: tuple, place: tuple[int, ...], names: Any) -> str:
     """Of one number, such as v_x at an end, u_upper of bounds."""
     if argument == "bounds":
         words, sides = [], list(SIDES)
@@ -213,7 +213,7 @@ def _called(argument: str, keys: tuple, place: tuple[int, ...], names: Any) -> s
     return "_".join(str(word) for word in words if word != "")
 
 
-def _replaced(value: Any, keys: tuple[Any, ...], x: Any) -> Any:
+def _replace_at(value: Any, keys: tuple[Any, ...], x: Any) -> Any:
     """The nested value with x in the place of what is there, or is not yet there."""
     if not keys:
         return x
@@ -224,12 +224,12 @@ def _replaced(value: Any, keys: tuple[Any, ...], x: Any) -> Any:
         return tuple(pair)
     if value is None or isinstance(value, Mapping):
         known = dict(value or {})
-        return known | {key: _replaced(known.get(key), rest, x)}
+        return known | {key: _replace_at(known.get(key), rest, x)}
     if not rest:
         array = np.array(value, float)
         array[key] = x
         return array
-    return tuple(_replaced(one, rest, x) if i == key else one for i, one in enumerate(value))
+    return tuple(_replace_at(one, rest, x) if i == key else one for i, one in enumerate(value))
 
 
 def _check_apart(places: Mapping[str, SweptPlace]) -> None:
