@@ -132,3 +132,16 @@ def discrete() -> dict[str, Flow]:
         )
         for name, (formula, system, symmetries) in found.items()
     }  # fmt: skip
+
+
+def integrable(columns: dict[str, Any]) -> dict[str, Flow]:
+    """A constraint on velocities that keeps a function of position. columns: schemes by name."""
+    bead = da.System(
+        lambda q, v: 0.5 * v @ v - q[1], da.Nonholonomic(lambda q, v: v[1] - jnp.cos(q[0]) * v[0]), coordinates=("x", "y")
+    )
+    data = {"q0": np.zeros(2), "v0": np.array([1.2, 1.2])}
+    return {
+        "bead, integrable": Flow(
+            "Bead on y = sin x", "L = ½|v|² - y, v_y = cos x v_x: y - sin x is kept", bead, 0.05, data, columns
+        )
+    }

@@ -150,9 +150,18 @@ def test_high_orders_are_measured(order, h):
     assert all(claim.measured != order and abs(claim.measured - order) < 0.8 for claim in claims)
     free = subject(da.System(lambda q, v: 0.5 * v @ v), [0.0], [1.0], h=h, steps=20, scheme=da.Scheme(order=order))
     for claim in convergence.orders(free):
-        assert claim.finding is NOT_CLAIMED
-        assert "errors are rounding" in claim.reason
+        assert claim.finding is HOLDS
+        assert claim.reason.startswith("exact: errors are rounding at every step")
         assert np.isnan(claim.measured)
+
+
+def test_an_order_is_measured_where_one_longer_step_lifts_all_errors_above_rounding():
+    """At 4h all errors of λ stand above rounding, at 2h all but one are below."""
+    found = {
+        claim.claim: claim
+        for claim in convergence.orders(of_gallery("car_with_trailers", steps=20, scheme=da.Scheme(order=6)))
+    }
+    assert abs(found["multipliers of order 6"].measured - 6.0) < 0.5
 
 
 def test_forces_with_power_and_a_wrong_sign_in_a_reaction_end_the_claim_on_energy():
@@ -300,6 +309,54 @@ def test_one_step_has_the_declared_order_and_a_scheme_that_declares_more_is_seen
     free = subject(da.System(lambda q, v: 0.5 * v @ v), [0.0], [1.0], steps=8)
     monkeypatch.undo()
     assert list(convergence.one_step(free)) == []  # it is about constraints on velocities
+
+
+@pytest.mark.parametrize("name", ["nonholonomic_particle", "curvature_particle", "spherical_pendulum"])
+def test_the_flow_changes_omega_by_what_its_reactions_make_of_it(name, monkeypatch):
+    """Theorem 2.4 by differences of motions, beside one integration of variations; reactions of the wrong sign are seen."""
+    run = of_gallery(name, steps=20)
+    claim = symplectic.flow_evolution(run, existence.motion(run))
+    assert claim.finding is HOLDS
+    assert claim.measured < 1e-9
+    if name == "nonholonomic_particle":
+        exact = da.measure.flow_symplectic_defect(run.system, run.start.q0, run.start.v0, symplectic.SPAN * run.start.h)
+        assert float(exact.relative) < 1e-9
+    turned = lambda system, q, *rest: symplectic._phases(system, q, *rest).at[-len(q) :].multiply(-1.0)  # noqa: E731
+    monkeypatch.setattr(symplectic, "_PHASES", symplectic.SystemFunction(turned))
+    wrong = symplectic.flow_evolution(run, existence.motion(run))
+    assert wrong.finding is (HOLDS if name == "spherical_pendulum" else FAILS)  # where the reactions are ∂φ/∂q, dν = 0
+    none = symplectic.flow_evolution(run, existence.MOTION.at_least(0.0, existence.RANK, "singular"))
+    assert none.finding is NOT_CLAIMED
+
+
+@pytest.mark.parametrize(
+    ("scheme", "order"), [(da.Scheme(), 2), (da.Scheme.jimenez_scheurle(0.0), 1), (da.Scheme(order=6), 6)]
+)
+def test_positions_leave_their_leaf_by_the_order_of_the_scheme(scheme, order, monkeypatch):
+    """A bead on y = sin x: y - sin x of the run itself, against what the claim reads off the forms."""
+    bead = da.System(lambda q, v: 0.5 * v @ v - q[1], da.Nonholonomic(lambda q, v: v[1] - jnp.cos(q[0]) * v[0]))
+    (claim,) = convergence.leaf(subject(bead, [0.0, 0.0], [1.2, 1.2], scheme=scheme, steps=20))
+    assert claim.claim.endswith(f"k = {order}")
+    assert claim.finding is HOLDS
+    assert abs(claim.measured - order) < 0.3
+    if order == 6:
+        return
+    off = []
+    for h in (0.02, 0.01):
+        q = np.asarray(da.simulate(bead, [0.0, 0.0], [1.2, 1.2], h=h, steps=round(0.8 / h), scheme=scheme).q)
+        off.append(abs(q[-1, 1] - np.sin(q[-1, 0])))
+    assert abs(np.log2(off[0] / off[1]) - claim.measured) < 0.1
+    told = dataclasses.replace(scheme.claims(bead), order=order + 1)
+    monkeypatch.setattr(da.Scheme, "claims", lambda *_: told)
+    (claim,) = convergence.leaf(subject(bead, [0.0, 0.0], [1.2, 1.2], scheme=scheme, steps=20))
+    assert claim.finding is FAILS
+
+
+def test_no_leaf_is_claimed_where_none_is(particle):
+    (claim,) = convergence.leaf(particle)
+    assert claim.finding is NOT_CLAIMED
+    assert "no combination of the constraints is integrable" in claim.reason
+    assert list(convergence.leaf(of_gallery("spherical_pendulum", steps=20))) == []  # it is about constraints on velocities
 
 
 def test_a_long_step_of_a_bent_map_is_symplectic():

@@ -33,7 +33,8 @@ class Claim:
         source: the paper, with the number of the theorem or equation.
         hypothesis: the condition under which it is claimed.
         finding: the result, a Finding.
-        measured: the measured number; nan if the hypothesis fails, since nothing was measured.
+        measured: the measured number; nan where nothing was measured: the hypothesis fails, or errors are rounding at every
+            step, so that the scheme is exact here and shows no order.
         tolerance: the largest number with which the claim holds; for an order, the smallest. nan as above.
         reason: why the tolerance has this value; or what contradicts the hypothesis.
     """
@@ -58,6 +59,10 @@ class Promise:
     def not_met(self, why: str) -> Claim:
         """It is not claimed here."""
         return Claim(self.claim, self.source, self.hypothesis, Finding.HYPOTHESIS_FAILS, math.nan, math.nan, why)
+
+    def exact(self, why: str) -> Claim:
+        """It holds without a number."""
+        return Claim(self.claim, self.source, self.hypothesis, Finding.HOLDS, math.nan, math.nan, why)
 
     def at_most(self, measured: float, tolerance: float, why: str) -> Claim:
         """measured ≤ tolerance; what is not finite is no promise kept."""

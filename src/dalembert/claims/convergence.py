@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -16,26 +17,17 @@ from dalembert.measure.order import Comparison, Convergence, converge, order
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step import simulate
-from dalembert.systems import VariationalProblem, ostrogradsky
+from dalembert.systems import VariationalProblem, ostrogradsky, reference
+from dalembert.systems.distribution.leaves import leaf_forms
 
 STEPS = 16  # of the coarsest run
 HALVINGS = 1.0 / np.array([1.0, 2.0, 4.0, 8.0, 16.0])
-CLOSER = 4.0 / np.array(
-    [4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0]
-)  # of high orders, whose errors fall to rounding in few halvings
-COARSER = (
-    1,
-    2,
-    4,
-    8,
-    16,
-    32,
-    64,
-    128,
-    256,
-)  # times the step: where errors are rounding, an order is measured with longer steps
+# Of high orders, whose errors fall to rounding in few halvings.
+CLOSER = 4.0 / np.array([4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0])
+COARSER = tuple(2**k for k in range(9))  # times the step: where errors are rounding, an order is measured with longer steps
 FEWEST = 4  # steps of a run with these; it is longer where there would be less
 TRUTH, DOUBT = 1e-13, 1e-11  # local tolerance of the continuous flow, and what its error is taken for
+LEAF = "positions leave their leaf by O(hᵏ), k ="
 APART = "data on D: the states of this scheme lie on a deformed constraint, and one step from D errs by half of the reaction"
 SETTLED = 0.1  # slopes that differ by more are not those of small steps yet
 SHORT = 0.3  # a slope may be short of the order by so much at steps that are not infinitely small
@@ -65,7 +57,7 @@ def _above_rounding(measure: Callable[[int], dict[str, Convergence]]) -> dict[st
             coarser = measure(factor)
         except (ValueError, RuntimeError):  # no motion, or no reference, so far on
             break
-        found |= {name: coarser[name] for name in hidden if "floor" in coarser[name].use}
+        found |= {name: x for name in hidden if "floor" in (x := coarser[name]).use or x.fitted.sum() > 1}
     return found
 
 
@@ -111,6 +103,40 @@ def one_step(subject: Subject) -> Iterator[Claim]:
     yield min(of_state, key=lambda one: one.measured if one.measured == one.measured else np.inf)
     if "multipliers" in found:
         yield _judge_order(promises[1], found["multipliers"], declared[1], local=1)
+
+
+def leaf(subject: Subject) -> Iterator[Claim]:
+    """How far positions are from the leaf of constraints on velocities of which a part is integrable: |W⁺W(q_N - q(T))|,
+    with W halfway to the motion q, which stays on it; in sizes of the coordinates."""
+    if 1 not in subject.orders:
+        return
+    start, declared, n = subject.start, subject.scheme.claims(subject.system).order, len(subject.start.q0)
+    promise = Promise(f"{LEAF} {declared}", "Frobenius; the scheme's order", "constraints on velocities, a part integrable")
+    scale = np.append(subject.sizes[0], start.h * start.steps)
+    x = np.append(start.q0, start.t0)
+    lower = [dataclasses.replace(subject.system, constraints=tuple(c for c in subject.system.constraints if c.order < k))
+             for k in (1, 2)]  # fmt: skip
+    held, forms = (leaf_forms(system, x, scale) for system in lower)
+    if forms is None or (held is not None and held(x[None]).shape == forms(x[None]).shape):
+        yield promise.not_met(
+            "no leaf within D: no combination of the constraints is integrable, affine in v and closed on D"
+        )
+        return
+
+    def measure(factor: int) -> dict[str, Convergence]:
+        steps, time = start.h * factor * _parts(declared), max(STEPS, FEWEST * factor) * start.h
+        data, count = (subject.system, start.q0, start.v0), [round(time / h) for h in steps]
+        given = {"t0": start.t0, "scheme": subject.scheme, "throw": False, **start.given}
+        runs = [simulate(*data, h=h, steps=k, **given) for h, k in zip(steps, count, strict=True)]
+        end = np.asarray(reference(*data, start.t0 + jnp.array([0.0, time]), tolerance=TRUTH).q[-1])
+        errors = np.array([np.asarray(run.q[-1]) - end for run in runs])
+        rows = forms(np.column_stack([end + 0.5 * errors, np.full(len(runs), start.t0 + time)]))
+        off = np.einsum("kir,krj,kj->ki", np.linalg.pinv(rows), rows[:, :, :n], errors / scale[:-1])
+        size, done = float(np.max(np.abs(end) / scale[:-1], initial=1.0)), [run.outcome is Outcome.SUCCESS for run in runs]
+        table = [Comparison(float(x), size, DOUBT * size) for x in np.linalg.norm(off, axis=1)]
+        return {"leaf": converge(steps, count, np.array(done), table)}
+
+    yield _judged(promise, _above_rounding(measure)["leaf"], declared)
 
 
 class FlowData(NamedTuple):
@@ -173,6 +199,8 @@ def _judge_order(promise: Promise, found: Convergence, declared: int, local: int
     if found.use[-1] == "no decrease":  # above the floor, which is far above rounding
         why = f"the error does not fall: {found.error[-1]:.2g} at h = {found.h[-1]:g}"
         return promise.at_least(float(slopes[-1]), declared - SHORT, why)
+    if set(found.use) == {"floor"}:
+        return promise.exact(f"exact: errors are rounding at every step up to h = {found.h[0]:g}, and show no order")
     if "floor" in found.use:
         return promise.not_met(f"not measurable here: errors are rounding at all but one step up to h = {found.h[0]:g}")
     return promise.not_met(f"too few steps say something: {', '.join(found.use)}")

@@ -40,8 +40,9 @@ def verdict(
 
     One run is simulated. Along it the hypotheses of each claim are checked, and if they hold the claim is measured:
     existence of the motion and of the discrete flow, constraints, D, drift of the energy, momenta, decrease of Lyapunov
-    functions, symplecticity and its evolution under constraints, reversibility, and the orders of q, v and λ that the
-    scheme declares. A claim is confirmed only at the states that were checked: `sampled` says which.
+    functions, symplecticity and its evolution under constraints, of the step and of the motion, reversibility, the orders
+    of q, v and λ that the scheme declares, and that of the distance from the leaf of integrable constraints. A claim is
+    confirmed only at the states that were checked: `sampled` says which.
 
     For a DiscreteSystem: existence of its flow, D_K, the evolution of Ω, and the momenta of `symmetries`. For a
     VariationalProblem: regularity of the flow Υ_d, Υ_d*Ω = Ω, the drift of the energy, momenta, and the order that its
@@ -72,8 +73,8 @@ def verdict(
         InconsistentDataError: the data violate the constraints.
         StepError: the run fails; the error carries the path up to there.
 
-    Source: Borda, Fernández, Grillo, Theorems 5.1 and 5.3; Jiménez, Scheurle, Propositions 2.1 and 5.3; discrete Noether
-    theorem. What differs: every claim is measured, with its hypotheses, and none is taken for granted.
+    Source: Borda, Fernández, Grillo, Theorems 2.4, 5.1 and 5.3; Jiménez, Scheurle, Propositions 2.1 and 5.3; discrete
+    Noether theorem. What differs: every claim is measured, with its hypotheses, and none is taken for granted.
 
     Example:
         >>> found = da.verdict(pendulum, None, [1.0], [0.0], h=0.1, steps=200)
@@ -103,14 +104,8 @@ def verdict(
     q, v = as_state(q0, v0, system.coordinates)
     if is_traced(system, q, v):
         raise TypeError("verdict: works on numbers and not under jit, vmap or grad")
-    start = RunData(
-        np.asarray(q),
-        np.asarray(v),
-        float(begin),
-        float(step),
-        count,
-        {"starter": starter, "branch": branch},
-    )
+    given = {"starter": starter, "branch": branch}
+    start = RunData(np.asarray(q), np.asarray(v), float(begin), float(step), count, given)
     subject = subject_of(system, chosen, start)
     claims = tuple(_claims(subject, _generators(symmetries)))
     return Verdict(
@@ -139,7 +134,8 @@ def subject_of(system: System, scheme: Scheme, start: RunData) -> Subject:
 
 
 def _claims(subject: Subject, symmetries: Mapping[str, Callable]) -> Iterator[Claim]:
-    yield existence.motion(subject)
+    motion = existence.motion(subject)
+    yield motion
     yield existence.flow(subject)
     yield from existence.constraints(subject)
     yield from existence.distribution(subject)
@@ -148,10 +144,12 @@ def _claims(subject: Subject, symmetries: Mapping[str, Callable]) -> Iterator[Cl
     yield from balance.lyapunov(subject)
     yield symplectic.symplectic(subject)
     yield symplectic.evolution(subject)
+    yield symplectic.flow_evolution(subject, motion)
     yield reversal.self_adjoint(subject)
     yield reversal.reversible(subject)
     yield from convergence.orders(subject)
     yield from convergence.one_step(subject)
+    yield from convergence.leaf(subject)
 
 
 def _generators(symmetries: Any) -> dict[str, Callable]:

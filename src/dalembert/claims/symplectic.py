@@ -17,9 +17,11 @@ from dalembert.discretize.nodes import Interval, legendre_plus
 from dalembert.measure.nodes import nodes_of
 from dalembert.measure.symplectic import symplectic_defect
 from dalembert.step import ensemble
-from dalembert.systems import Holonomic, System, momentum
+from dalembert.systems import Holonomic, System, momentum, references
+from dalembert.systems.compiled.along import motion_along
 from dalembert.systems.compiled.function import SystemFunction
 from dalembert.systems.consistency import velocity_residuals
+from dalembert.systems.equations import all_reactions, force
 
 STATES = 3  # of the run at which a step is looked at
 # Of the stencil, in sizes of the coordinates: the first errs where the step bends, the other by rounding.
@@ -27,11 +29,15 @@ WIDTHS = (2e-3, 2.5e-4)
 STENCIL = ((-2.0, 1.0 / 12.0), (-1.0, -2.0 / 3.0), (1.0, 2.0 / 3.0), (2.0, -1.0 / 12.0))  # f' to order 4
 KEPT = 1e-7  # of the form: the error of the better stencil, WIDTH⁴ or the rounding of its points over WIDTH, with room
 IDENTITY = 1e-8  # of the form: derivatives by JAX at a step solved to rounding
+TRUTH = 1e-13  # local tolerance of the continuous flow
+SPAN, NODES = 8, 10  # steps over which the continuous flow is looked at, and nodes of Gauss at which its forces are
 
 SYMPLECTIC = Promise("a step is symplectic on T*Q", "Marsden, West, Sec. 1.3.2; RATTLE: Leimkuhler, Reich",
                      "holonomic or no constraints with reactions ∂φ/∂q, no forces, a variational step")  # fmt: skip
 EVOLUTION = Promise("F*Ω - Ω = dξ of the reactions", "Borda, Fernández, Grillo, Thm. 5.3",
                     "a map of pairs of nodes, or a step of states with dξ = 0")  # fmt: skip
+CONTINUOUS = Promise("(Fᵗ)*Ω - Ω = dν of the reactions", "Borda, Fernández, Grillo, Thm. 2.4",
+                     "a flow: one motion through each state near the first")  # fmt: skip
 
 
 def symplectic(subject: Subject) -> Claim:
@@ -71,6 +77,46 @@ def evolution(subject: Subject) -> Claim:
     )
 
 
+def flow_evolution(subject: Subject, motion: Claim) -> Claim:
+    """(Fᵗ)*Ω - Ω and dν(δ, δ') = ∫₀ᵗ (δq·δ'F - δF·δ'q) ds, F = f + Rᵀλ, of the continuous flow, by differences of motions
+    from neighbouring states. motion: whether there is one, and only one."""
+    if motion.finding is Finding.FAILS:
+        return CONTINUOUS.not_met(f"no flow: {motion.reason}: {motion.measured:.2g}")
+    try:
+        defect, size = min(_evolved(subject, width) for width in WIDTHS)
+    except (ValueError, RuntimeError) as error:
+        return CONTINUOUS.not_met(f"no flow near the first state: {' '.join(str(error).split())[:120]}")
+    why = f"both sides, up to {size:.2g} of Ω after {SPAN} steps, differ by this part of Ω; by differences"
+    return CONTINUOUS.at_most(defect, KEPT, why)
+
+
+def _evolved(subject: Subject, width: float) -> tuple[float, float]:
+    """The largest entry of (Fᵗ)*Ω - Ω - dν over that of Ω, and that of dν over it."""
+    points, t = _neighbours(subject, 0, width)
+    n, (nodes, weights) = points.shape[1] // 2, np.polynomial.legendre.leggauss(NODES)
+    times = t + 0.5 * SPAN * subject.start.h * np.concatenate([[0.0], 1.0 + nodes, [2.0]])
+    found = references(subject.system, points[:, :n], points[:, n:], jnp.asarray(times), tolerance=TRUTH)
+    if not np.all(found.succeeded):
+        raise RuntimeError("a motion from a neighbouring state does not go so far")
+    q, v, s = (np.asarray(x).reshape(-1, *x.shape[2:]) for x in (found.q, found.v, found.t))
+    a, multipliers = motion_along(subject.system, q, v, s)
+    rows = subject.along(_PHASES, q, v, a, multipliers, s).reshape(len(points), len(times), 3 * n)
+    slopes = np.stack([_slopes(rows[:, k]) for k in range(len(times))])  # of (q, p, F)
+    before, after = (_form(slopes[k, :, : 2 * n]) for k in (0, -1))
+    rates = [w * _form(x[:, np.r_[:n, 2 * n : 3 * n]]) for w, x in zip(weights, slopes[1:-1], strict=True)]
+    forces = 0.5 * SPAN * subject.start.h * np.sum(rates, axis=0)
+    size = np.max(np.abs(before))
+    return float(np.max(np.abs(after - before - forces)) / size), float(np.max(np.abs(forces)) / size)
+
+
+def _phases(system: System, q, v, a, multipliers, t):
+    forces = force(system, q, v, t) + all_reactions(system, q, v, a, t).T @ multipliers
+    return jnp.concatenate([q, momentum(system, q, v, t), forces])
+
+
+_PHASES = SystemFunction(_phases)
+
+
 def change(subject: Subject, sample: int) -> float:
     """The largest entry of Φ*ω - ω over that of ω at one state, in sizes of the coordinates: the least with
     two stencils, as what changes the form is seen by both."""
@@ -97,14 +143,18 @@ def _change(subject: Subject, sample: int, width: float) -> float:
 
 def _slopes_of_step(subject: Subject, sample: int, width: float) -> tuple[np.ndarray, np.ndarray]:
     """Derivatives of (x, p) before and after a step along a basis of the tangent vectors, (d, 2n) each."""
+    begin, end = _step(subject, *_neighbours(subject, sample, width))
+    return _slopes(begin), _slopes(end)
+
+
+def _neighbours(subject: Subject, sample: int, width: float) -> tuple[np.ndarray, float]:
+    """States (B, 2n) of the stencil along each tangent vector, on the constraints, and their time."""
     q, v, t = (x[sample] for x in subject.samples)
     sizes = np.concatenate([subject.sizes[0], subject.sizes[1]])
     center = np.concatenate([q, v])
     slopes = _restrictions(subject, center, t)[1] * sizes
     basis = np.linalg.svd(slopes, full_matrices=True)[2][len(slopes) :] * sizes
-    points = np.array([_on_constraints(subject, center + width * at * b, t) for b in basis for at, _ in STENCIL])
-    begin, end = _step(subject, points, float(t))
-    return _slopes(begin), _slopes(end)
+    return np.array([_on_constraints(subject, center + width * at * b, t) for b in basis for at, _ in STENCIL]), float(t)
 
 
 def _on_constraints(subject: Subject, y: np.ndarray, t) -> np.ndarray:
