@@ -124,11 +124,15 @@ def test_wrong_arguments():
 def test_a_speed_limit_holds_alone_and_beside_other_bounds(more):
     point = da.OptimalControl(da.System(lambda q, v: 0.5 * v @ v), cost=lambda q, v, u: u @ u, actuated=0)
     controller = da.mpc(point, final=([1.0], [0.0]), T=1.0, steps=20, bounds={"v": (None, 1.2), **more})
+    tops = []
     for t, q, v in ((0.0, [0.0], [0.0]), (0.05, [0.02], [0.3])):
         controller(t, q, v)
         assert controller.records[-1].outcome is da.Outcome.SUCCESS
         speeds = np.diff(controller.plan.q[:, 0]) / np.diff(controller.plan.t)
         assert speeds.max() == pytest.approx(1.2, abs=1e-6)
+        tops.append(float(np.abs(controller.plan.u).max()))
+    assert tops[0] == pytest.approx(9.0 if more else 9.29, abs=1e-2)  # of the first plan: 9 is less than it takes alone
+    assert not more or max(tops) <= 9.0
 
 
 def test_what_is_measured_is_read_by_name(swing_up):

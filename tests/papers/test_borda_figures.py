@@ -14,7 +14,7 @@ from dalembert.gallery.inertia_wheel_pendulum import PARAMETERS as P
 from dalembert.gallery.inertia_wheel_pendulum import gains, lyapunov
 from dalembert.measure.nodes import node_view
 from papers.borda_fernandez_grillo import one_equation, particle, particle_figures, pendulum, pendulum_figures
-from papers.convergence import ONE_STEP, PRINTED, ErrorsByStep
+from papers.convergence import ONE_STEP, PRINTED
 from papers.drawing import panels
 
 SCHEME = da.Scheme.borda_fernandez_grillo()
@@ -28,6 +28,25 @@ def circle():
 @pytest.fixture(scope="module")
 def swing():
     return pendulum.run(PRINTED, 0.1, 2000.0)
+
+
+def on_the_circle(t):
+    """x of the particle, whose curvature is 1 and whose speed √2."""
+    return np.cos(np.sqrt(2) * t - np.pi / 4) - np.sqrt(2) / 2
+
+
+@pytest.fixture(scope="module")
+def swinging():
+    """(θ, ψ, p₁, p₂) of the pendulum at times of the first 60, by SciPy."""
+    h_c, g_c, _ = gains(P)
+
+    def rate(_, y):
+        speed, torque = (y[2] - y[3]) / P["I"], P["M"] * np.sin(y[0])
+        k = torque * (g_c - P["e"] / P["I"]) / h_c - P["chi"] / (P["I"] * P["J"]) * np.sin(y[1] - P["n"] * y[0])
+        return [speed, y[3] / P["J"] - speed, torque, -P["rho"] * np.tanh(g_c * y[2] + h_c * y[3]) - k]
+
+    begin = [0.5, 0, 0.5 * P["J"], 0.5 * P["J"]]
+    return solve_ivp(rate, (0, 60), begin, "DOP853", rtol=1e-10, atol=1e-10, dense_output=True).sol
 
 
 def drawn(draw, *arguments):
@@ -52,51 +71,56 @@ def test_figure_2(circle):
     np.testing.assert_allclose(np.linalg.norm(sides, axis=1), 0.1 * np.sqrt(2), rtol=1e-11)
     direction = np.unwrap(np.arctan2(sides[:, 1], sides[:, 0]))
     turn = brentq(lambda a: 2 * np.sin(a / 2) - 0.1 * np.sqrt(2) * np.cos(a / 2) ** 2, 0.0, 1.0, xtol=1e-15)
-    np.testing.assert_allclose(np.diff(direction), turn, atol=1e-11)
+    np.testing.assert_allclose(np.diff(direction), turn, rtol=0, atol=1e-11)
     late = np.sqrt(2) * 500.0 - (direction[-1] - direction[0] + turn)
     assert late == pytest.approx(2.919, abs=1e-3)
     for exact, points in (x0, x1):  # the closed form, and the nodes of ten time units
-        np.testing.assert_allclose(exact[:, 1], np.cos(np.sqrt(2) * exact[:, 0] - np.pi / 4) - np.sqrt(2) / 2, atol=1e-12)
+        np.testing.assert_allclose(exact[:, 1], on_the_circle(exact[:, 0]), rtol=0, atol=1e-12)
         assert len(points) >= 100
     (early,), (last,) = (np.abs(np.interp(p[:, 0], e[:, 0], e[:, 1]) - p[:, 1]).max(keepdims=True) for e, p in (x0, x1))
     assert early == pytest.approx(0.155, abs=0.01)
     assert 1.9 < last < 2.1
 
 
-@pytest.mark.parametrize(("figure", "run", "printed"), [
-    (particle_figures.figure_3, particle, "1.6"), (pendulum_figures.figure_6, pendulum, "1.3"),
-])  # fmt: skip
-def test_figures_3_and_6(figure, run, printed):
-    """Every point is an error of the table, on the line that is fitted; test_borda_fernandez_grillo tests the errors."""
-    errors = {
-        particle: (2.1122, 2.0441, 0.77560, 0.14163, 0.041470, 0.013386),
-        pendulum: (1.0685, 0.78425, 0.32871, 0.080440, 0.016646, 0.0082957),
-    }[run]
-    found = ErrorsByStep(PRINTED, run.TIME, np.array(run.STEPS), np.array(errors))
-    name, ((*lines, fitted),), (title,) = drawn(figure, found)
-    assert name in ("figure_3", "figure_6")
-    np.testing.assert_allclose(lines[0], np.column_stack([run.STEPS, errors]))
+def test_figure_3():
+    """Every point is the largest distance from the closed form, and the line is fitted to all of them."""
+    errors = []
+    for h in particle.STEPS:
+        path = particle.run(PRINTED, h, particle.TIME)
+        errors.append(np.abs(path.q[:, 0] - on_the_circle(np.asarray(path.t))).max())
+    slope, title = points_on_their_line(particle_figures.figure_3, particle.convergence(PRINTED, particle.TIME), errors)
+    assert f"{slope:.2f} (printed: 1.6)" in title
+
+
+def test_figure_6(swinging):
+    """The same over the first 60 time units of 2000, against SciPy; test_borda_fernandez_grillo has the errors of all."""
+    times = pendulum.STEPS[-1] * np.arange(4801)
+    exact = SimpleNamespace(t=times, q=swinging(times)[:2].T)
+    paths = [pendulum.run(PRINTED, h, 60.0) for h in pendulum.STEPS]
+    errors = [np.abs(path.q[:, 0] - swinging(np.asarray(path.t))[0]).max() for path in paths]
+    found = pendulum.convergence(PRINTED, 60.0, exact, pendulum.STEPS)[0]
+    slope, title = points_on_their_line(pendulum_figures.figure_6, found, errors)
+    assert f"{slope:.2f} (printed: 1.3)" in title
+
+
+def points_on_their_line(figure, found, errors):
+    """The slope of the drawn line, and the title, of a figure whose points are these errors."""
+    name, ((points, fitted),), (title,) = drawn(figure, found)
+    assert name == figure.__name__
+    np.testing.assert_allclose(points, np.column_stack([found.h, errors]), rtol=1e-8)
     slope = np.ptp(np.log(fitted[:, 1])) / np.ptp(np.log(fitted[:, 0]))
-    assert slope == pytest.approx(np.polyfit(np.log(run.STEPS), np.log(errors), 1)[0], rel=1e-6)
-    assert f"{slope:.2f} (printed: {printed})" in title
+    assert slope == pytest.approx(np.polyfit(np.log(found.h), np.log(errors), 1)[0], rel=1e-6)
+    return slope, title
 
 
-def test_figure_5(swing):
+def test_figure_5(swing, swinging):
     """θ dies out, ψ stops and V falls, by the motion of (p₁, p₂) integrated by SciPy over the first 60 time units."""
     name, panels, _ = drawn(pendulum_figures.figure_5, SimpleNamespace(path=swing))
     theta, psi, value = (lines[0] for lines in panels)
     assert name == "figure_5"
     assert np.abs(theta[theta[:, 0] > 1000.0, 1]).max() == pytest.approx(0.01066, abs=1e-5)
     assert [value[round(10 * t) - 1, 1] for t in (500, 1000)] == pytest.approx([262.2, 200.1], abs=0.1)
-    h_c, g_c, _ = gains(P)
-
-    def rate(_, y):
-        speed, torque = (y[2] - y[3]) / P["I"], P["M"] * np.sin(y[0])
-        k = torque * (g_c - P["e"] / P["I"]) / h_c - P["chi"] / (P["I"] * P["J"]) * np.sin(y[1] - P["n"] * y[0])
-        return [speed, y[3] / P["J"] - speed, torque, -P["rho"] * np.tanh(g_c * y[2] + h_c * y[3]) - k]
-
-    exact = solve_ivp(rate, (0, 60), [0.5, 0, 0.5 * P["J"], 0.5 * P["J"]], "DOP853", rtol=1e-10, atol=1e-10,
-                      t_eval=theta[:599, 0]).y  # fmt: skip
+    exact = swinging(theta[:599, 0])
     speeds = np.stack([(exact[2] - exact[3]) / P["I"], exact[3] / P["J"] - (exact[2] - exact[3]) / P["I"]])
     values = [float(lyapunov(q, v, P)) for q, v in zip(exact[:2].T[::50], speeds.T[::50], strict=True)]
     assert np.abs(theta[:599, 1] - exact[0]).max() < 0.15  # of the printed start

@@ -64,10 +64,15 @@ def test_rows_whose_velocities_all_vanish(v0, unit):
 
 
 def test_rounding_is_no_excuse_where_rows_are_nearly_parallel():
-    """v₀ = 0 and v₀ = 1e-6 v₁: what is left of v₁ would be noise of 1e-4 of it."""
-    edge = da.System(lambda q, v: 0.5 * v @ v, da.Nonholonomic(lambda q, v: jnp.array([v[0], v[0] - 1e-6 * v[1]])))
+    """v₀ = 0 and v₀ = ε v₁: what is left of v₁ would be noise of 1e-4 of it at ε = 1e-6; at 1e-2 it is zero."""
+    edge = lambda lean: da.System(  # noqa: E731
+        lambda q, v: 0.5 * v @ v, da.Nonholonomic(lambda q, v: jnp.array([v[0], v[0] - lean * v[1]]))
+    )
+    np.testing.assert_allclose(
+        da.project(edge(1e-2), [0.0, 0.0, 0.0], [1e-7, 0.1, 1.0]).v, [0.0, 0.0, 1.0], rtol=0, atol=1e-9
+    )
     with contextlib.suppress(da.InconsistentDataError):
-        assert abs(da.project(edge, [0.0, 0.0, 0.0], [1e-7, 0.1, 1.0]).v[1]) < 1e-9
+        assert abs(da.project(edge(1e-6), [0.0, 0.0, 0.0], [1e-7, 0.1, 1.0]).v[1]) < 1e-9
 
 
 def test_nothing_to_do_for_constraints_on_accelerations():
