@@ -35,7 +35,7 @@ def test_guesses_for_a_knife_edge_do_not_slip_and_all_lead_somewhere(monkeypatch
     found, t, paths = guesses_of(monkeypatch, lambda: da.multistart(knife_edge(), 12, **SIDEWAYS))
     assert np.max(np.abs(slip(paths, t))) < 1e-5
     ends = np.broadcast_to([REST, (0.0, 1.0, 0.0)], (12, 2, 3))
-    np.testing.assert_allclose(paths[:, [0, -1]], ends, atol=1e-14)
+    np.testing.assert_allclose(paths[:, [0, -1]], ends, rtol=0, atol=1e-14)
     assert np.ptp(paths[:, 20], axis=0).min() > 0.1  # and are as different as before
     assert found.failed == 0
     monkeypatch.setattr(multistart, "onto_path_constraints", lambda rows, paths, *_: paths)
@@ -105,7 +105,7 @@ def test_draws_for_a_constraint_on_accelerations_keep_it_and_lead_to_elastica(mo
     speeds = [np.linalg.norm(CubicSpline(t, x, axis=1)(t, 1), axis=2) for x in (paths, plain)]
     changes = [np.median(np.ptp(x, axis=1)) for x in speeds]
     assert changes[0] < 0.05 * changes[1]
-    np.testing.assert_allclose(paths[:, [0, -1]], np.broadcast_to([[0.0, 0.0], [0.6, 0.0]], (60, 2, 2)), atol=1e-12)
+    np.testing.assert_allclose(paths[:, [0, -1]], np.broadcast_to([[0.0, 0.0], [0.6, 0.0]], (60, 2, 2)), rtol=0, atol=1e-12)
     actions = np.array([float(s.action) for s in found.solutions])
     different = actions[np.append(True, np.diff(actions) > 1e-6 * actions[1:])]
     assert len(actions) >= 4

@@ -56,7 +56,7 @@ def test_a_string_around_a_disc_has_the_length_of_two_tangents_and_an_arc(string
 def test_what_reads_positions_holds_at_the_nodes(strings):
     found = strings[1].bounds["inequalities"]
     np.testing.assert_array_equal(found.t, strings[1].t)
-    np.testing.assert_allclose(found.values[:, 0], [disc(q, None, {"r": RADIUS}) for q in strings[1].q], atol=1e-9)
+    np.testing.assert_allclose(found.values[:, 0], [disc(q, None, {"r": RADIUS}) for q in strings[1].q], rtol=0, atol=1e-9)
     assert found.values.max() <= 1e-9
     assert np.all(found.multipliers[found.active == 0] < 1e-3)
     assert np.all(found.multipliers >= -1e-9)
@@ -80,7 +80,7 @@ def test_positions_counted_from_afar_give_the_same(strings):
         "inequalities": lambda q, v, p: disc(q - shift, v, p),
     }
     far = strung(20, shift=shift, **ends)
-    np.testing.assert_allclose(far.q - shift, near.q, atol=1e-7)
+    np.testing.assert_allclose(far.q - shift, near.q, rtol=0, atol=1e-7)
     assert float(far.action) == pytest.approx(float(near.action), rel=1e-9)
 
 
@@ -96,11 +96,11 @@ def test_a_beam_with_a_bounded_velocity():
     fine, bounds = found[2], found[2].bounds["v"]
     assert fine.kind == "minimum"
     np.testing.assert_allclose(bounds.t[1:-1], 0.5 * (fine.t[1:] + fine.t[:-1]))
-    np.testing.assert_allclose(bounds.values[1:-1, 0], np.diff(fine.q[:, 0]) * 160, atol=1e-9)
-    np.testing.assert_allclose(fine.switches("v")[0], [ramp, 1.0 - ramp], atol=0.02)
+    np.testing.assert_allclose(bounds.values[1:-1, 0], np.diff(fine.q[:, 0]) * 160, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(fine.switches("v")[0], [ramp, 1.0 - ramp], rtol=0, atol=0.02)
     same = da.solve(BEAM, **REST_TO_REST, steps=40, inequalities=lambda q, v: v - limit)
-    np.testing.assert_allclose(same.q, found[0].q, atol=1e-8)
-    np.testing.assert_allclose(same.bounds["inequalities"].multipliers, found[0].bounds["v"].multipliers, atol=1e-4)
+    np.testing.assert_allclose(same.q, found[0].q, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(same.bounds["inequalities"].multipliers, found[0].bounds["v"].multipliers, rtol=0, atol=1e-4)
 
 
 def test_multipliers_of_velocities_do_not_alternate():
@@ -155,7 +155,7 @@ def test_batches_and_multistarts_keep_the_inequalities(strings):
     given = {"T": 1.0, "steps": 20, "inequalities": disc, "bounds": {"q": {1: (None, 1.0)}}}
     ends = {"initial": (np.zeros((2, 2)),), "final": (np.array([[1.0, 0.0]] * 2),)}
     for found in da.solve_batch(STRING, **ends, **given, guess=guesses):
-        np.testing.assert_allclose(found.q, strings[0].q, atol=1e-6)
+        np.testing.assert_allclose(found.q, strings[0].q, rtol=0, atol=1e-6)
         assert found.bounds.keys() == {"inequalities", "q"}
     several = da.multistart(STRING, guesses, initial=([0.0, 0.0],), final=([1.0, 0.0],), T=1.0, steps=20, inequalities=disc)
     assert several.hits == [2]
@@ -168,7 +168,7 @@ def test_batches_and_multistarts_keep_the_inequalities(strings):
 def test_a_solution_under_inequalities_is_a_warm_start(strings):
     again = strung(20, guess=strings[0])
     assert int(again.statistics.iterations) <= 5
-    np.testing.assert_allclose(again.q, strings[0].q, atol=1e-8)
+    np.testing.assert_allclose(again.q, strings[0].q, rtol=0, atol=1e-8)
     refined = strung(40, guess=strings[0])
     assert float(refined.action) == pytest.approx(float(strings[1].action), rel=1e-9)
 

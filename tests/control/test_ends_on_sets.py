@@ -53,7 +53,9 @@ def test_least_effort_to_a_line_and_to_a_circle_of_the_phase_plane(psi, least, n
         errors.append(float(found.cost) - least)
         q, v = found.q[-1, 0], found.v[-1, 0]
         across = np.array(normal(q, v))
-        np.testing.assert_allclose(found.costates_final[0, 0] * across[1], found.costates_final[1, 0] * across[0], atol=1e-9)
+        np.testing.assert_allclose(
+            found.costates_final[0, 0] * across[1], found.costates_final[1, 0] * across[0], rtol=0, atol=1e-9
+        )
         assert abs(float(jnp.squeeze(psi(found.q[-1], found.v[-1])))) < 1e-9
     assert np.log2(errors[0] / errors[1]) == pytest.approx(2.0, abs=0.002)
     assert (4.0 * errors[1] - errors[0]) / 3.0 == pytest.approx(0.0, abs=1e-8)
@@ -73,7 +75,7 @@ def test_the_cost_is_stationary_on_the_set(rotation):
         costs.append(float(fixed.cost))
         if not apart:
             assert fixed.kind == found.kind == "minimum"
-            np.testing.assert_allclose(found.costates_final, fixed.costates_final, atol=1e-8)
+            np.testing.assert_allclose(found.costates_final, fixed.costates_final, rtol=0, atol=1e-8)
     steep = np.abs(found.costates_final[0, 0])
     assert steep > 0.1
     assert costs[1] == pytest.approx(float(found.cost), rel=1e-10)
@@ -90,7 +92,7 @@ def test_a_first_end_on_a_set_and_bounds():
     assert (found.bounds["u"].active != 0).any()
     p = found.costates_initial[:, 0]
     assert p[0] * found.v[0, 0] == pytest.approx(p[1] * found.q[0, 0], abs=1e-8)
-    np.testing.assert_allclose(p, 2.0 * found.end_multipliers_initial * [found.q[0, 0], found.v[0, 0]], atol=1e-8)
+    np.testing.assert_allclose(p, 2.0 * found.end_multipliers_initial * [found.q[0, 0], found.v[0, 0]], rtol=0, atol=1e-8)
     assert found.end_multipliers_final is None
 
 
@@ -117,7 +119,7 @@ def test_a_pendulum_that_turns_periodically(rotation, turning):
     fixed = da.solve(rotation[0], **ends, T=2 * np.pi, steps=40, guess=guess)
     assert float(fixed.cost) == pytest.approx(float(turning.cost), rel=1e-10)
     np.testing.assert_allclose(fixed.costates_initial + fixed.costates_final, 0.0, atol=1e-8)
-    np.testing.assert_allclose(turning.costates_initial, fixed.costates_initial, atol=1e-8)
+    np.testing.assert_allclose(turning.costates_initial, fixed.costates_initial, rtol=0, atol=1e-8)
     assert np.abs(turning.costates_initial).max() > 0.1
 
 
@@ -128,8 +130,8 @@ def test_periodic_ends_on_a_holonomic_plant(rotation, turning):
     found = da.solve(rotation[1], final=da.Periodic(), T=2 * np.pi, steps=20, guess=guess)
     assert found.kind == "minimum"
     assert float(found.cost) == pytest.approx(float(turning.cost), rel=0.01)
-    np.testing.assert_allclose(found.costates_initial, -found.costates_final, atol=1e-9)
-    np.testing.assert_allclose(found.u[0], found.u[-1], atol=1e-9)
+    np.testing.assert_allclose(found.costates_initial, -found.costates_final, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(found.u[0], found.u[-1], rtol=0, atol=1e-9)
     assert found.q[0] @ found.v[0] == pytest.approx(0.0, abs=1e-10)
     assert np.arctan2(found.q[0, 0], -found.q[0, 1]) == pytest.approx(turning.q[0, 0], abs=0.05)
 

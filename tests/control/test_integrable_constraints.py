@@ -45,7 +45,7 @@ def test_a_bead_on_a_curve_costs_what_holonomic_costs():
     exact = 4.0 * (a * a + a * b + b * b)
     costs = [float(da.solve(control(BEAD), **ENDS, steps=steps).cost) for steps in (20, 40, 80)]
     errors = np.abs(np.array(costs) - exact)
-    np.testing.assert_allclose(np.log2(errors[:-1] / errors[1:]), 2.0, atol=0.1)
+    np.testing.assert_allclose(np.log2(errors[:-1] / errors[1:]), 2.0, rtol=0, atol=0.1)
     held = float(da.solve(control(HELD), **ENDS, steps=80).cost)
     assert costs[2] == pytest.approx(held, rel=1e-4)
     found = da.solve(control(BEAD), **ENDS, steps=80)
@@ -189,7 +189,7 @@ def test_the_time_may_be_what_is_free():
     ends = {"initial": ([0.5, 0.0], None), "final": ([1.0, 1.3], None), "steps": 40}
     found = da.solve(task, **ends, T=da.Free(1.2))
     assert float(found.t[-1]) == pytest.approx(1.3, abs=2e-3)
-    np.testing.assert_allclose(found.q[-1], [1.0, 1.3], atol=1e-9)
+    np.testing.assert_allclose(found.q[-1], [1.0, 1.3], rtol=0, atol=1e-9)
     fixed = da.solve(task, **ends, T=1.3)
     assert fixed.kind == "minimum"
     assert abs(fixed.q[-1, 1] - 1.3) + abs(fixed.q[-1, 0] - 1.0) < 2e-3
@@ -241,14 +241,14 @@ def test_a_part_that_is_integrable():
 def test_leaves_by_closed_forms():
     points = np.array([[0.1, 0.2, 0.3, 0.4, 0.0], [0.5, 0.1, -0.3, 0.2, 0.7]])
     rows = leaf_forms(MIXED, points[0], np.ones(5))(points)
-    np.testing.assert_allclose(rows / rows[:, :, 3:4], [[[-x, 0.0, 0.0, 1.0, 0.0]] for x in (0.1, 0.5)], atol=1e-7)
+    np.testing.assert_allclose(rows / rows[:, :, 3:4], [[[-x, 0.0, 0.0, 1.0, 0.0]] for x in (0.1, 0.5)], rtol=0, atol=1e-7)
     moving = da.System(
         lambda q, v, t: 0.5 * v @ v,
         da.Nonholonomic(lambda q, v, t: v[1] - t * v[0] - q[0] + 3 * jnp.cos(t)),
         time_dependent=True,
     )  # d(y - t x + 3 sin t)
     rows = leaf_forms(moving, np.array([0.4, 0.1, 0.2]), np.ones(3))(np.array([[0.7, 0.3, 0.9]]))
-    np.testing.assert_allclose(rows, [[[-0.9, 1.0, 3 * np.cos(0.9) - 0.7]]], atol=1e-9)
+    np.testing.assert_allclose(rows, [[[-0.9, 1.0, 3 * np.cos(0.9) - 0.7]]], rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("system", [

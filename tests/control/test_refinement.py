@@ -57,7 +57,7 @@ H = 0.1 * 0.5 ** np.arange(4)
 def test_what_four_costs_tell(costs, orders, within):
     """The finest first. J = 1."""
     found = limit_of(costs[::-1].tolist(), 1e-10)
-    np.testing.assert_allclose([found.order, found.limit_order], orders, atol=0.1)
+    np.testing.assert_allclose([found.order, found.limit_order], orders, rtol=0, atol=0.1)
     assert abs(found.cost - 1.0) < found.error <= within * abs(found.cost - 1.0)
     three = limit_of(costs[:0:-1].tolist(), 1e-10)
     assert np.isnan(three.limit_order)
@@ -69,7 +69,7 @@ def test_bounds_to_six_digits_with_fewer_steps_than_equal_ones_need():
     exact, bounds = 12.090055512642, {"u": (-5.0, 5.0)}
     found = solved_and_refined(MOVE, 24, 1.0, 1e-7, bounds=bounds, **REST)
     check(found, exact, 1e-7 * exact)
-    np.testing.assert_allclose(found.switches("u")[0], 0.5 + np.array([-1.0, 1.0]) * np.sqrt(0.15), atol=1e-3)
+    np.testing.assert_allclose(found.switches("u")[0], 0.5 + np.array([-1.0, 1.0]) * np.sqrt(0.15), rtol=0, atol=1e-3)
     assert len(found.t) <= 210
     equal = [[float(da.solve(MOVE, T=1.0, steps=n, bounds=bounds, certify=False, **REST).cost) for n in (m, 2 * m)]
              for m in (100, 102, 104)]  # fmt: skip

@@ -42,10 +42,10 @@ def test_least_time_and_effort_has_the_derivatives_of_its_scaling():
     assert pytest.approx((36.0 * SHARE) ** 0.25, rel=1e-9) == T
     for change in (found.parameters["m"], found.final):
         at = (0, 0) if change is found.final else ()
-        np.testing.assert_allclose(change.t[(slice(None), *at)], 0.5 * plan.t, atol=1e-9)
+        np.testing.assert_allclose(change.t[(slice(None), *at)], 0.5 * plan.t, rtol=0, atol=1e-9)
         assert change.cost[at] == pytest.approx(0.5 * J, rel=1e-9)
-    np.testing.assert_allclose(found.final.q[:, 0, 0, 0], plan.q[:, 0], atol=1e-9)
-    np.testing.assert_allclose(found.final.v[:, 0, 0, 0], 0.5 * plan.v[:, 0], atol=1e-9)
+    np.testing.assert_allclose(found.final.q[:, 0, 0, 0], plan.q[:, 0], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(found.final.v[:, 0, 0, 0], 0.5 * plan.v[:, 0], rtol=0, atol=1e-9)
 
     def last(m, d):
         return da.optimum(BRISK.replace(m=m), initial=ENDS["initial"], final=([d], [0.0]), **FREE).t[-1]
@@ -74,7 +74,7 @@ def test_derivatives_with_a_free_time_and_active_inequalities_are_those_of_solvi
             every = (own.t, own.q, own.v, own.u, own.cost)
             errors.append([np.abs(c - d[(..., *at)]).max() for c, d in zip(changes, every, strict=True)])
             assert all(error < 2e-3 * (1.0 + np.abs(c).max()) for error, c in zip(errors[-1], changes, strict=True))
-        np.testing.assert_allclose(np.log2(np.divide(*errors)), 2.0, atol=0.1)
+        np.testing.assert_allclose(np.log2(np.divide(*errors)), 2.0, rtol=0, atol=0.1)
 
 
 def test_gains_keep_what_is_active_as_neighbours_that_are_solved_again_do(lifted):

@@ -73,7 +73,7 @@ def test_a_regulator_along_a_motion_tends_to_riccati_s_equation_with_order_2():
     for steps in (16, 32):
         plan = da.solve(PENDULUM, **LIFT, steps=steps, certify=False)
         errors.append(np.abs(da.feedback(PENDULUM, plan, Q=Q, R=R, Q_T=Q_T).K[0, 0] - exact).max())
-    np.testing.assert_allclose(np.log2(np.divide(errors[:-1], errors[1:])), 2.0, atol=0.15)
+    np.testing.assert_allclose(np.log2(np.divide(errors[:-1], errors[1:])), 2.0, rtol=0, atol=0.15)
 
 
 def circle(angle, speed):
@@ -140,7 +140,7 @@ def test_gains_of_a_plant_with_constraints_are_those_of_its_own_coordinate():
         gains = da.feedback(problem, plane, final=ends["final"]).K[k, 0]
         found = gains[:2] @ along + gains[2:] @ turned, gains[2:] @ along
         errors.append(np.abs(np.array(found) - own[k]).max())
-    np.testing.assert_allclose(np.log2(np.divide(errors[:-1], errors[1:])), 2.0, atol=0.2)
+    np.testing.assert_allclose(np.log2(np.divide(errors[:-1], errors[1:])), 2.0, rtol=0, atol=0.2)
 
 
 def test_a_control_at_its_bound_stays_there():
@@ -194,8 +194,8 @@ def test_both_back_ends_and_the_law_itself_agree(swing_up, regulated):
     np.testing.assert_allclose(runs[0].q, runs[1].q, rtol=1e-9, atol=1e-9)
     k = 30
     own = regulated(plan.t[k], runs[0].q[k], runs[0].v[k]) + 0.5 * (plan.u[k + 1] - plan.u[k])
-    np.testing.assert_allclose(runs[0].feedback[k], [own[0], 0.0], atol=1e-9)
-    np.testing.assert_allclose(runs[0].feedback[-1, 0], regulated(2.3, runs[0].q[-2], runs[0].v[-2])[0], atol=1e-9)
+    np.testing.assert_allclose(runs[0].feedback[k], [own[0], 0.0], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(runs[0].feedback[-1, 0], regulated(2.3, runs[0].q[-2], runs[0].v[-2])[0], rtol=0, atol=1e-9)
 
 
 def deaf(law):

@@ -64,7 +64,7 @@ def test_the_sign_of_the_error_density():
     """For μ = ρ = 1 on paper: g = -(1-3t+3t²)/72, and for the mean of three points -(1-5t+5t²)/24, zero at t(1-t) = 1/5."""
     t = free_steps.GRID
     for scheme, g in ((free_steps.Interpolated(), -(1 - 3 * t + 3 * t**2) / 72), (Averaged(), -(1 - 5 * t + 5 * t**2) / 24)):
-        np.testing.assert_allclose(free_steps.error_density(free_steps.UNIFORM, scheme), g, atol=1e-9)
+        np.testing.assert_allclose(free_steps.error_density(free_steps.UNIFORM, scheme), g, rtol=0, atol=1e-9)
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_the_polygon_of_the_heisenberg_system():
         assert float(solution.action) == pytest.approx(heisenberg.discrete_action(n), rel=1e-13)
     assert heisenberg.discrete_action(10**4) == pytest.approx(heisenberg.least_action(), rel=1e-6)
     line = np.asarray(heisenberg.straight(8).q)
-    np.testing.assert_allclose(line[:, 1:], line[:, :1] * [0.5, 0.0], atol=1e-14)
+    np.testing.assert_allclose(line[:, 1:], line[:, :1] * [0.5, 0.0], rtol=0, atol=1e-14)
 
 
 def test_an_arc_is_found_to_second_order():

@@ -140,7 +140,7 @@ def test_prediction_is_exact_on_quadratics():
     square = lambda t: 1.0 - 2.0 * t + 3.0 * t * t  # noqa: E731
     for stage, row in enumerate(extrapolation(Weights())[:, HISTORY]):  # type: ignore[arg-type]
         past = [ends[(stage - j) % 13] + (stage - j) // 13 for j in range(1, HISTORY + 1)]
-        np.testing.assert_allclose(row @ square(np.array(past)), square(ends[stage]), atol=1e-10)
+        np.testing.assert_allclose(row @ square(np.array(past)), square(ends[stage]), rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("backend", ["native", "jax"])
@@ -153,8 +153,8 @@ def test_constraint_and_reversibility(order, backend):
     assert np.abs(distance).max() < 1e-13
     if backend == "native":
         back = da.simulate(system, there.q[-1], -there.v[-1], h=0.2, steps=100, scheme=da.Scheme(order=order))
-        np.testing.assert_allclose(back.q[-1], q0, atol=1e-11)
-        np.testing.assert_allclose(back.v[-1], -np.array(v0), atol=1e-11)
+        np.testing.assert_allclose(back.q[-1], q0, rtol=0, atol=1e-11)
+        np.testing.assert_allclose(back.v[-1], -np.array(v0), rtol=0, atol=1e-11)
 
 
 def pulled() -> da.System:
@@ -187,7 +187,7 @@ def test_both_back_ends_go_through_stages_alike(name):
     assert int(native.steps_done) == int(jax.steps_done)
     assert int(native.statistics.failed_step) == int(jax.statistics.failed_step)
     for field in ("t", "q", "v", "t_multipliers", "multipliers", "constraint_forces"):
-        np.testing.assert_allclose(getattr(native, field), getattr(jax, field), atol=1e-12, err_msg=field)
+        np.testing.assert_allclose(getattr(native, field), getattr(jax, field), rtol=0, atol=1e-12, err_msg=field)
     if failing:
         assert 0 < int(native.steps_done) < 40
         assert float(native.t[-1]) == pytest.approx(0.06 * int(native.steps_done), abs=1e-12)
@@ -196,9 +196,9 @@ def test_both_back_ends_go_through_stages_alike(name):
             **{**options, "steps": int(native.steps_done), "save_every": 1},
         )  # fmt: skip
         for field in ("q", "v", "multipliers"):
-            np.testing.assert_allclose(getattr(native, field)[-1], getattr(again, field)[-1], atol=1e-12)
+            np.testing.assert_allclose(getattr(native, field)[-1], getattr(again, field)[-1], rtol=0, atol=1e-12)
     if "reduced" in name:
-        np.testing.assert_allclose(native.reduced, jax.reduced, atol=1e-12)
+        np.testing.assert_allclose(native.reduced, jax.reduced, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("backend", ["native", "jax"])
@@ -218,7 +218,7 @@ def test_the_last_row_of_a_failed_run_has_the_force_of_the_step_that_was_made(or
     if backend == "native":
         lanes = da.ensemble(PULLED, [[0.0, 1.0, 0.0]] * 9, [1.0, 0.5, 1.0], save_every=2, **{**options, "backend": None})
         for i in range(9):
-            np.testing.assert_allclose(lanes.lane(i).feedback, thin.feedback, atol=1e-12)
+            np.testing.assert_allclose(lanes.lane(i).feedback, thin.feedback, rtol=0, atol=1e-12)
 
 
 def test_lanes_run_stages_as_single_runs_do():
@@ -234,8 +234,8 @@ def test_lanes_run_stages_as_single_runs_do():
     for i in range(19):
         single, lane = da.simulate(PULLED, q0[i], v0[i], throw=False, **options), batch.lane(i)
         assert int(single.steps_done) == int(lane.steps_done)
-        np.testing.assert_allclose(single.q, lane.q, atol=1e-11)
-        np.testing.assert_allclose(single.multipliers, lane.multipliers, atol=1e-9)
+        np.testing.assert_allclose(single.q, lane.q, rtol=0, atol=1e-11)
+        np.testing.assert_allclose(single.multipliers, lane.multipliers, rtol=0, atol=1e-9)
 
 
 def test_derivative_and_jit():
@@ -248,7 +248,7 @@ def test_derivative_and_jit():
 
     slope, run = jax.jit(jax.jacfwd(end))(1.0), jax.jit(end)
     difference = (np.asarray(run(1.0 + 1e-5)) - np.asarray(run(1.0 - 1e-5))) / 2e-5
-    np.testing.assert_allclose(slope, difference, atol=1e-8)
+    np.testing.assert_allclose(slope, difference, rtol=0, atol=1e-8)
 
 
 class Shifted(da.PairMap):

@@ -85,7 +85,7 @@ def test_reactions_from_virtual_displacements_keep_their_orientation(backend):
     )
     path = da.simulate(helix, [0.0, 0.0, 0.0], [3.0, 0.0, 1.0], h=0.02, steps=400, backend=backend)
     np.testing.assert_allclose(path.q[:, 2], path.t, rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(path.q[:, 0], 3 * np.sin(path.t), atol=1e-3)
+    np.testing.assert_allclose(path.q[:, 0], 3 * np.sin(path.t), rtol=0, atol=1e-3)
 
 
 PENDULUM = da.System(lambda q, v: 0.5 * v @ v + jnp.cos(q[0]))
