@@ -14,7 +14,6 @@ import pytest
 
 from dalembert.gallery.inertia_wheel_pendulum import PARAMETERS as P
 from dalembert.gallery.inertia_wheel_pendulum import gains, lyapunov
-from papers import PAPERS
 from papers.borda_fernandez_grillo import branches, particle, pendulum, sketches
 from papers.convergence import EXACT, ONE_STEP, PRINTED
 from papers.drawing import saving
@@ -121,10 +120,6 @@ def test_v_creeps_with_the_time_constant_of_the_phase(wheel):
     t, q, v = pendulum.state(path)
     values = np.asarray(pendulum.lyapunov(q, v))
     assert values == pytest.approx(pendulum.creeping(np.asarray(t), values[0]), rel=5e-3)
-
-
-def test_the_paper_is_listed():
-    assert PAPERS["borda-fernandez-grillo"].name == "borda-fernandez-grillo"
 
 
 def test_the_sketches_are_drawn(tmp_path):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dalembert.discretize import Averaged
-from papers import PAPERS, correction
+from papers import correction
 from papers.colombo_martin_de_diego_zuccalli import (
     beam,
     checks,
@@ -26,10 +26,6 @@ from papers.colombo_martin_de_diego_zuccalli import (
 )
 from papers.colombo_martin_de_diego_zuccalli import corrections as found
 from papers.correction import numbers
-
-
-def test_the_paper_is_listed():
-    assert PAPERS["colombo-martin-de-diego-zuccalli"].name == "colombo-martin-de-diego-zuccalli"
 
 
 def test_the_quadrature_gives_the_closed_form():
