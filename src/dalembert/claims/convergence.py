@@ -136,7 +136,7 @@ def leaf(subject: Subject) -> Iterator[Claim]:
         table = [Comparison(float(x), size, DOUBT * size) for x in np.linalg.norm(off, axis=1)]
         return {"leaf": converge(steps, count, np.array(done), table)}
 
-    yield _judged(promise, _above_rounding(measure)["leaf"], declared)
+    yield _judge_order(promise, _above_rounding(measure)["leaf"], declared)
 
 
 class FlowData(NamedTuple):
