@@ -61,6 +61,15 @@ def test_the_flow_of_the_control_problem_is_symplectic():
     assert float(defect.relative) < 1e-12
 
 
+def test_the_flow_of_an_underactuated_control_problem_is_symplectic(both):
+    """At nodes and multipliers of a solution: the motion of the mass without a motor leaves eight of ten dimensions."""
+    _, found = both
+    near = {"nodes": found.q[4:8], "multipliers": found.multipliers[4:6]}
+    defect = da.measure.symplectic_defect(da.eliminate(PULL, step=0.1), **near, h=0.1, scheme=da.Points())
+    assert np.linalg.matrix_rank(defect.omega) == len(defect.omega) == 8
+    assert float(defect.relative) < 1e-12
+
+
 MOVED = da.OptimalControl(
     da.System(
         lambda q, v, t: 0.5 * (1 + 0.5 * jnp.sin(3 * t)) * v @ v - (2 + t) * (q[1] - q[0]) ** 2,

@@ -130,7 +130,7 @@ def test_many_references_are_broken_off_in_all_threads(monkeypatch):
     entry, calls, lanes = ENTRIES["spherical_pendulum"], [], importlib.import_module("dalembert.native.many.lanes")
 
     def pressed():
-        calls.append(time.monotonic())
+        calls.append(time.process_time())  # of this process, whatever else the machine does
         if len(calls) == 6:
             os.kill(os.getpid(), signal.SIGINT)  # not by this thread, which is not the first
         interrupts.leave_if_wanted()
@@ -139,7 +139,7 @@ def test_many_references_are_broken_off_in_all_threads(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         da.references(entry.system, [entry.q0] * 20, entry.v0, [0.0, 1e9], tolerance=1e-6, threads=2)
     assert len(calls) >= 6
-    assert time.monotonic() - calls[5] < 5.0
+    assert time.process_time() - calls[5] < 5.0
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
