@@ -178,17 +178,13 @@ def _jax(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: G
     """
     devices, size = jax.local_devices(), len(carry.k)
     rows = np.minimum(np.arange(shared_size(size)), size - 1)
-    arrays, static = eqx.partition((prepared.program, carry), eqx.is_array)
-    program, carry = eqx.combine(jax.tree.map(lambda x: np.asarray(x)[rows], arrays), static)
     number = math.gcd(len(devices), len(rows))
-    if number > 1:
-        mesh = Mesh(np.array(devices[:number]), (RUNS,))
-        over = NamedSharding(mesh, PartitionSpec(RUNS))
-        arrays, static = eqx.partition((program, carry), eqx.is_array)
-        program, carry = eqx.combine(jax.device_put(arrays, over), static)
-        found = _divided(program, step_options, carry, grid, mesh)
-    else:
-        found = _traced(program, step_options, jax.device_put(carry), grid)
+    mesh = Mesh(np.array(devices[:number]), (RUNS,)) if number > 1 else None
+    place = NamedSharding(mesh, PartitionSpec(RUNS)) if mesh else None
+    arrays, static = eqx.partition((prepared.program, carry), eqx.is_array)
+    arrays = jax.device_put(jax.tree.map(lambda x: np.asarray(x)[rows], arrays), place)
+    program, carry = eqx.combine(arrays, static)
+    found = _divided(program, step_options, carry, grid, mesh) if mesh else _traced(program, step_options, carry, grid)
     carry, rows = jax.tree.map(lambda x: np.asarray(x)[:size], found)
     return carry, lambda: vars(path_of(np, jax.tree.map(np.asarray, prepared), carry, rows, grid, step_options))
 
