@@ -148,9 +148,7 @@ def solvability(system: System, q0, v0, t0: float = 0.0) -> Solvability:
     center = (np.asarray(q), np.asarray(v), z[: len(q)])
     near = (jnp.asarray(x + NEARBY * (1 + np.abs(x)) * r) for x, r in zip(center, random, strict=True))
     terms = jax.tree.map(np.asarray, _look(systems, _At(q, v, jnp.asarray(z), t), *near))
-    forms = leaf_forms(systems.lower, np.append(q, t), np.append(1 + np.abs(center[0]), 1 + abs(float(t))))
-    kept = 0 if forms is None else forms(np.append(q, t)[None]).shape[1]
-    return _judge(systems, terms, q.shape[0], found is not None, kept)
+    return _judge(systems, terms, np.append(q, t), found is not None)
 
 
 def _root(system: System, q, v, t: float) -> np.ndarray | None:
@@ -161,7 +159,8 @@ def _root(system: System, q, v, t: float) -> np.ndarray | None:
     return z if np.all(np.isfinite(z)) else None
 
 
-def _judge(systems: _Systems, found: Any, n: int, root: bool, kept: int) -> Solvability:
+def _judge(systems: _Systems, found: Any, x: np.ndarray, root: bool) -> Solvability:
+    """x = (q, t): where."""
     if not (np.all(np.isfinite(found.mass)) and np.all(np.isfinite(found.rows)) and np.isfinite(found.residual)):
         raise ValueError("q0, v0: the Lagrangian, a constraint or one of their derivatives is not finite there")
     m, second = len(found.rows), any(c.order == 2 for c in systems.whole.constraints)
@@ -179,8 +178,9 @@ def _judge(systems: _Systems, found: Any, n: int, root: bool, kept: int) -> Solv
     finite = np.all(np.isfinite(found.slopes), axis=(1, 2, 3))
     lower = found.omega.shape[1]
     affine = lower > 0 and here.rank == m and bool(found.affinity <= AFFINE) and bool(finite[0])
+    frobenius = judge(found.omega[finite], found.slopes[finite]) if affine else None
     return Solvability(
-        coordinates=n,
+        coordinates=len(x) - 1,
         wanted=m,
         second_order=second,
         root=root or not second,
@@ -196,9 +196,15 @@ def _judge(systems: _Systems, found: Any, n: int, root: bool, kept: int) -> Solv
         condition=condition,
         chetaev=not any(isinstance(c, WithForces) and (c.reactions or c.virtual) for c in systems.moving.constraints),
         holonomic=all(c.order == 0 for c in systems.lower.constraints),
-        frobenius=judge(found.omega[finite], found.slopes[finite]) if affine else None,
-        first_integrals=kept,
+        frobenius=frobenius,
+        first_integrals=0 if frobenius and frobenius.reached == len(x) else _first_integrals(systems.lower, x),
     )
+
+
+def _first_integrals(system: System, x: np.ndarray) -> int:
+    """The number of independent functions of x = (q, t) that constraints keep. Where D + [D, D] is everything it is zero."""
+    forms = leaf_forms(system, x, 1 + np.abs(x))
+    return 0 if forms is None else forms(x[None]).shape[1]
 
 
 def _kernel(matrix: np.ndarray, rank: int) -> np.ndarray:
