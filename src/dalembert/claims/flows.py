@@ -59,7 +59,7 @@ def discrete_claims(system: DiscreteSystem, path: Path, symmetries: Mapping[str,
     view = node_view(system, None, path.h, path.q.shape[1])
     for name, generator in symmetries.items():
         promise = Promise(f"momentum of {name} is kept", NOETHER, "L_d and the reactions do not change along the symmetry")
-        yield _symmetry_changes(
+        yield _judge_momentum(
             promise, system, path, generator, np.asarray(_along_pairs(view, path.q, path.t, generator)), path.steps
         )
 
@@ -103,7 +103,7 @@ def _along_pairs(view: NodeView, q, t, generator: Callable):
     return jax.vmap(one)(nodes[:-2], nodes[1:-1], nodes[2:], times[:-2])
 
 
-def _symmetry_changes(
+def _judge_momentum(
     promise: Promise, system, path: Path, generator: Callable, changes: np.ndarray, steps: int, **given
 ) -> Claim:
     """changes: (K, 2), what the symmetry changes, and the terms of that."""
@@ -157,7 +157,7 @@ def higher_claims(
         source = "Colombo, Martín de Diego, Zuccalli, Rem. 3.5"
         promise = Promise(f"momentum of {name} is kept", source, "L_d and Φ_d do not change along the symmetry")
         changes = [_change(problem, one, generator, x, s, h) for one, x, s in zip(forms, nodes, begin, strict=True)]
-        yield _symmetry_changes(promise, problem, path, generator, np.array(changes), path.steps, scheme=scheme)
+        yield _judge_momentum(promise, problem, path, generator, np.array(changes), path.steps, scheme=scheme)
     yield from flow_orders(problem, scheme, start)
 
 

@@ -168,17 +168,17 @@ def _on_constraints(subject: Subject, y: np.ndarray, t) -> np.ndarray:
 
 
 def _restrictions(subject: Subject, y: np.ndarray, t) -> tuple[np.ndarray, np.ndarray]:
-    rows = subject.along(_RESTRICTED, y[None], np.asarray(t)[None])
+    rows = subject.along(_VIOLATIONS, y[None], np.asarray(t)[None])
     return rows[0][0], rows[1][0]
 
 
-def _restrict_form(system: System, y, t):
+def _violations(system: System, y, t):
     n = y.shape[0] // 2
     of = lambda x: jnp.concatenate([jnp.zeros(0), *velocity_residuals(system, x[:n], x[n:], t).values()])  # noqa: E731
     return of(y), jax.jacfwd(of)(y)
 
 
-_RESTRICTED = SystemFunction(_restrict_form)
+_VIOLATIONS = SystemFunction(_violations)
 
 
 def _step(subject: Subject, points: Float[np.ndarray, "B two_n"], t: float) -> tuple[np.ndarray, np.ndarray]:
