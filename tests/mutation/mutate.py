@@ -66,15 +66,18 @@ class Mutant(NamedTuple):
         return text[: self.at] + self.new + text[self.at + len(self.old) :]
 
     def told(self) -> str:
-        text = (SOURCE / self.path).read_text()
-        line = text.count("\n", 0, self.at)
-        return f"{self.name} {self.path}:{line + 1}: {self.old!r} → {self.new!r} in {text.splitlines()[line].strip()}"
+        number, _, line, _ = self._line()
+        return f"{self.name} {self.path}:{number}: {self.old!r} → {self.new!r} in {line}"
 
     def change(self) -> tuple[str, str, str]:
         """The module, its line, and what the line becomes: they stay when other lines move."""
+        return self._line()[1:]
+
+    def _line(self) -> tuple[int, str, str, str]:
+        """The number of the line, the module, the line, and what it becomes."""
         text = (SOURCE / self.path).read_text()
-        line = text.count("\n", 0, self.at)
-        return self.path, text.splitlines()[line].strip(), self.applied(text).splitlines()[line].strip()
+        i = text.count("\n", 0, self.at)
+        return i + 1, self.path, text.splitlines()[i].strip(), self.applied(text).splitlines()[i].strip()
 
 
 def written(table: tuple[tuple[str, str, str, str, str], ...]) -> list[Mutant]:

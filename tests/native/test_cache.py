@@ -25,6 +25,7 @@ from dalembert.native import (
     compile_step,
 )
 from dalembert.native.llvm import folder, jit
+from dalembert.native.llvm.compilation import object_file
 from dalembert.native.xla import handles
 from dalembert.step.run import native as native_run
 from dalembert.tracing import jitted
@@ -148,7 +149,7 @@ def test_the_run_is_generated_for_arm():
     compile_step(step, Sample(np.ones(2), np.ones(2), 0.0, 0.1, np.ones(1)), cache)
     assert ["@run(" in text for text, _ in cache.texts].count(True) == 1
     for text, plain in cache.texts:
-        data = jit.compile_object(text, plain, "aarch64-linux-gnu", "generic", "")
+        data = object_file(text, plain, "aarch64-linux-gnu", "generic", "")
         assert data[:4] == b"\x7fELF"
         assert int.from_bytes(data[18:20], "little") == 183  # EM_AARCH64
 

@@ -13,13 +13,9 @@ from typing import Any
 
 GALLERY = File(__file__).parents[1] / "gallery"
 
-
-def names_of(kind: str) -> tuple[str, ...]:
-    """The names of the gallery's files that define an entry of a kind, Entry or BoundaryEntry: read, not run."""
-    return tuple(file.stem for file in sorted(GALLERY.glob("*.py")) if f"\nentry = {kind}(" in file.read_text("utf-8"))
-
-
-SYSTEMS, PROBLEMS = names_of("Entry"), names_of("BoundaryEntry")
+_TEXTS = {file.stem: file.read_text("utf-8") for file in sorted(GALLERY.glob("*.py"))}  # read, not run
+SYSTEMS = tuple(name for name, text in _TEXTS.items() if "\nentry = Entry(" in text)
+PROBLEMS = tuple(name for name, text in _TEXTS.items() if "\nentry = BoundaryEntry(" in text)
 SCHEMES = (
     "default", "borda-fernandez-grillo", "jimenez-scheurle-explicit", "jimenez-scheurle-implicit", "nodes",
     "drift-kick-drift", "kick-drift-kick",

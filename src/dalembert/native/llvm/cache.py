@@ -10,9 +10,9 @@ import weakref
 from pathlib import Path
 
 from dalembert.messages import warn
-from dalembert.native.llvm.compilation import LONG, OPTIMIZATION
+from dalembert.native.llvm.compilation import LONG, OPTIMIZATION, object_file
 from dalembert.native.llvm.folder import PrivateFolder
-from dalembert.native.llvm.jit import Loaded, binding, compile_object, host
+from dalembert.native.llvm.jit import Loaded, binding, host
 from dalembert.tracing import Remembered
 
 MAGIC = b"dalembert object 1\n"
@@ -49,7 +49,7 @@ class Cache:
         self._lock = threading.Lock()
 
     def load(self, text: str, plain: bool) -> Loaded:
-        """The machine code of an LLVM module, in memory. plain: as in compile_object."""
+        """The machine code of an LLVM module, in memory. plain: as in `object_file`."""
         key = self.key(text, plain)
         with self._lock:
             found = self._loaded.get(key)
@@ -68,7 +68,7 @@ class Cache:
         if data is not None:
             self.reads += 1
             return Loaded(data)
-        data = compile_object(text, plain)
+        data = object_file(text, plain, *host())
         self.compilations += 1
         self._write(key, data)
         return Loaded(data)

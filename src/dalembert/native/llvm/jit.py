@@ -9,7 +9,7 @@ from typing import Any
 
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm import lapack
-from dalembert.native.llvm.compilation import object_file, target
+from dalembert.native.llvm.compilation import target
 
 VECTOR_LIBRARY = "libmvec.so.1"  # of the GNU C library on x86-64; errors of at most 4 units in the last place
 
@@ -37,14 +37,6 @@ def host() -> tuple[str, str, str]:
     """Triple, processor and features code is made for."""
     llvm = binding()
     return llvm.get_default_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-
-
-def compile_object(text: str, plain: bool, triple: str | None = None, cpu: str = "", features: str = "") -> bytes:
-    """Assembly text → an object file, for this machine or for the given triple. plain: as in `object_file`."""
-    binding()
-    if triple is None:
-        triple, cpu, features = host()
-    return object_file(text, plain, triple, cpu, features)
 
 
 class Loaded:
