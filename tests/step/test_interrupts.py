@@ -127,7 +127,7 @@ def test_an_interrupted_solution_is_none(monkeypatch):
 
 
 def test_many_references_are_broken_off_in_all_threads(monkeypatch):
-    entry, calls, lanes = ENTRIES["spherical_pendulum"], [], importlib.import_module("dalembert.native.many.lanes")
+    entry, calls, flow = ENTRIES["spherical_pendulum"], [], importlib.import_module("dalembert.native.flow.integration")
 
     def pressed():
         calls.append(time.process_time())  # of this process, whatever else the machine does
@@ -135,7 +135,7 @@ def test_many_references_are_broken_off_in_all_threads(monkeypatch):
             os.kill(os.getpid(), signal.SIGINT)  # not by this thread, which is not the first
         interrupts.leave_if_wanted()
 
-    monkeypatch.setattr(lanes, "leave_if_wanted", pressed)
+    monkeypatch.setattr(flow, "leave_if_wanted", pressed)
     with pytest.raises(KeyboardInterrupt):
         da.references(entry.system, [entry.q0] * 20, entry.v0, [0.0, 1e9], tolerance=1e-6, threads=2)
     assert len(calls) >= 6

@@ -159,7 +159,7 @@ def test_an_update_is_the_least_one_in_the_metric(name, unit):
         return scaled, rows / scale, jnp.atleast_1d(rows[0] @ x - 0.4), jnp.stack([rows[0] @ u, rows[1] @ u + x[0]])
 
     x, u = np.array([0.3, -0.2, 0.9]), np.array([1.0, 0.5, -0.7])
-    code = compile_projection(restricted, np.zeros(6), (metric, scale)).code
+    code = compile_projection(restricted, np.zeros(6), (metric, scale))
     moved, (before, after, rest) = code(np.r_[x * scale, u * scale], 0.0, metric, scale)
     weight = metric if name == "definite" else np.diag([abs(m) or 2.0 for m in np.diag(metric)])
     inverse = np.linalg.inv(weight)
@@ -187,7 +187,7 @@ def test_where_there_is_nothing_to_project_onto_the_integration_ends(monkeypatch
     slope, residual = NOWHERE[name]
     flow = compile_flow(FlowFunctions(lambda y, t: -y, lambda y, t: y), np.ones(1))
     restricted = lambda y, t: (jnp.eye(1), jnp.atleast_2d(slope(y)), residual(y, t))  # noqa: E731
-    flow = flow.projected(compile_projection(restricted, np.ones(1), ()))
+    flow = flow.project_onto(compile_projection(restricted, np.ones(1), ()))
     for method in ("Taylor series", "Runge-Kutta"):
         monkeypatch.setattr(TaylorMethod, "pays", lambda *_, method=method: method == "Taylor series")
         found = flow.run(np.ones(1), np.array([0.0, 0.5, 1.0]), flow.over(()), Accuracy(1e-8, 1000))

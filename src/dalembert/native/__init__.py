@@ -18,14 +18,16 @@ from dalembert.native.flow.flow import (
     CompiledFlow,
     FlowArrays,
     FlowFunctions,
+    FlowRuns,
     ImplicitPart,
     compile_flow,
+    outputs_along,
+    travel,
 )
 from dalembert.native.flow.integration import Accuracy, Integration, Solved, Travelled
-from dalembert.native.flow.projection import CompiledProjection, compile_projection
+from dalembert.native.flow.projection import compile_projection
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
-from dalembert.native.many.travel import FlowRuns, outputs_along, travel
 from dalembert.native.root.iteration_code import CONVERGED as ROOT_FOUND
 from dalembert.native.root.root import CompiledRoot, compile_root
 from dalembert.native.stepper.arrays import COUNTED, COUNTS, counts
@@ -52,7 +54,6 @@ __all__ = [
     "Chosen",
     "CompiledFlow",
     "CompiledFunction",
-    "CompiledProjection",
     "CompiledRoot",
     "CompiledStep",
     "ElementSum",

@@ -41,7 +41,7 @@ def on_threads(
     return found
 
 
-def dealt(begin: Callable[[], Callable[[int], None]], number: int, threads: int) -> None:
+def share(begin: Callable[[], Callable[[int], None]], number: int, threads: int) -> None:
     """one(i) for all i below number, where one = begin() is made once in each thread; for pieces so short that to hand each
     of them to a thread would take longer. Ctrl-C as in `on_threads`."""
     places = itertools.count()

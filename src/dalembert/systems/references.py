@@ -45,10 +45,9 @@ def references(
 ) -> Reference:
     """q̇ = v, v̇ = a(q, v, t) as in `reference`, for B sets of initial data and parameters.
 
-    Several runs go by the method of order 8, side by side in the vectors of the processor, each with steps of its own. A
-    run is the same to the last bit whatever the others are. Where `reference` takes a series its error is often smaller
-    at the same tolerance, up to 1000 times. No error is raised if an integration fails. Arguments are numbers; in a traced
-    program take jax.vmap of `reference`.
+    The runs are shared out over threads, each with steps of its own. A run is the same to the last bit whatever the others
+    are. No error is raised if an integration fails. Arguments are numbers; in a traced program take jax.vmap of
+    `reference`.
 
     Args:
         system: a System.

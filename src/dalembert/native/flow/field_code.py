@@ -62,7 +62,7 @@ def field() -> str:
     c.label("done")
     c.line("ret i64 0")
     one = c.function("define i64 @field(ptr %told, double %s, ptr %y, ptr %out) nounwind")
-    return module(one, _along(), _project(), _project_along(), declared=c.declared)
+    return module(one, _along(), _project(), declared=c.declared)
 
 
 def _along() -> str:
@@ -115,21 +115,6 @@ def _project() -> str:
         c.label(on)
     c.line("ret i64 1")
     return c.function("define i64 @project(ptr %told, double %s, ptr %y) nounwind")
-
-
-def _project_along() -> str:
-    """i64 @project_along(ptr told, ptr times, ptr rows, i64 count, i64 size): every row, until one has no projection."""
-    c = Code()
-    with c.loop(0, "%count") as i:
-        row, t = c.at("%rows", c.let(f"mul i64 {i}, %size")), c.load(c.at("%times", i))
-        code = c.let(f"call i64 @project(ptr %told, double {t}, ptr {row})")
-        lost, on = c.name("lost"), c.name("on")
-        c.fork(c.let(f"icmp eq i64 {code}, 0"), on, lost, True)
-        c.label(lost)
-        c.line("ret i64 1")
-        c.label(on)
-    c.line("ret i64 0")
-    return c.function("define i64 @project_along(ptr %told, ptr %times, ptr %rows, i64 %count, i64 %size) nounwind")
 
 
 def _solve(c: Code, word: dict[str, str], pointer: dict[str, str], t: str) -> None:

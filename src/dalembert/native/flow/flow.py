@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -12,10 +12,9 @@ from jaxtyping import Float
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native.assembly.function import CompiledFunction, GraphFunction, compile_function, translated
 from dalembert.native.flow.field_code import FIELD, PROJECTION, field
-from dalembert.native.flow.integration import Accuracy, FlowCodes, Integration, Travelled
+from dalembert.native.flow.integration import Accuracy, FlowCodes, Integration, Solved, Travelled
 from dalembert.native.flow.loop_code import loop, work_size
-from dalembert.native.flow.projection import CompiledProjection
-from dalembert.native.flow.step_loop import NO_SERIES, NUMBERS, REACHED, TOO_MANY, WATCHED
+from dalembert.native.flow.step_loop import COUNTED, NO_SERIES, NUMBERS, REACHED, TOO_MANY, WATCHED
 from dalembert.native.flow.taylor import SeriesArrays, TaylorMethod, taylor_method
 from dalembert.native.flow.written import written
 from dalembert.native.graph.graph import Unsupported
@@ -23,9 +22,9 @@ from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.llvm.dense import pivoted_solver
 from dalembert.native.llvm.jit import Loaded
 from dalembert.native.llvm.packing import Held, bits
-from dalembert.native.many.lanes import LaneMethod
 from dalembert.native.root.iteration_code import iteration
 from dalembert.native.root.root import REPORT
+from dalembert.native.threads import share
 from dalembert.native.trace.place import refusing
 from dalembert.native.trace.proof import Equations
 
@@ -96,19 +95,17 @@ class CompiledFlow:
     equations: _Equations | None
     codes: FlowCodes
     taylor: TaylorMethod | None
-    lanes: LaneMethod | None = None
     positions: int = 0
-    projection: CompiledProjection | None = None
+    projection: CompiledFunction | None = None
 
     @property
     def without_pivots(self) -> bool:
         """Whether unknowns that enter linearly are not eliminated: at the numbers given no pivots served."""
         return self.equations is not None and self.equations.affine and not self.equations.written
 
-    def projected(self, projection: CompiledProjection) -> CompiledFlow:
+    def project_onto(self, projection: CompiledFunction) -> CompiledFlow:
         """The same flow, kept on constraints. projection: (y, t, *given) → as of `compile_projection`."""
-        lanes = self.lanes and dataclasses.replace(self.lanes, onto=projection.made)
-        return dataclasses.replace(self, projection=projection, lanes=lanes)
+        return dataclasses.replace(self, projection=projection)
 
     def over(self, given: Sequence[Any], clock: float = 1.0, start: np.ndarray | None = None) -> FlowArrays:
         """The arrays of one run at a time. clock: -1.0 where time decreases; start: of z, if it is another one."""
@@ -156,7 +153,7 @@ class CompiledFlow:
     def _beside(self, arrays: FlowArrays) -> tuple[int, ...]:
         """The watch and the projection, with what they are told, by address; 0 where there is none."""
         watch = (self.codes.address, arrays.told("watch")) if self.watch is not None else (0, 0)
-        return *watch, *((self.codes.project, arrays.projection(self.projection.code)) if self.projection else (0, 0))
+        return *watch, *((self.codes.project, arrays.projection(self.projection)) if self.projection else (0, 0))
 
     def _by_runge_kutta(
         self, at: Integration, beside: Sequence[int], told: int, accuracy: Accuracy, steps: int | None = None
@@ -271,8 +268,8 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
     equations, plain = (None, None) if unknowns is None else _equations(functions, unknowns, known, cache)
     plain = translated(functions.field, *examples) if unknowns is None else plain
     codes = FlowCodes(*(cache.load(text, plain=True) for text in (field(), loop())))
-    methods = (None, None) if plain is None else (taylor_method(plain, cache), None if watch else LaneMethod(plain, cache))
-    return CompiledFlow(np.size(y), *code, watch, equations, codes, *methods, functions.positions)
+    series = None if plain is None else taylor_method(plain, cache)
+    return CompiledFlow(np.size(y), *code, watch, equations, codes, series, functions.positions)
 
 
 def _equations(
@@ -297,3 +294,85 @@ def _equations(
     plain = written(wanted, unknowns.equations, len(value), examples) if affine else []
     found = {name: x.compiled(cache) for name, x in zip(("field", "outputs"), plain, strict=False)}
     return _Equations(made.compiled(cache), unknowns, affine, found, loop_, solver), plain[0] if plain else None
+
+
+class FlowRuns(NamedTuple):
+    """Initial data of B integrations. times, tolerance, given: of length B, or 1 where they are the same for all; given: the
+    arrays of the functions, flat."""
+
+    y: Float[np.ndarray, "B N"]
+    times: Float[np.ndarray, "some T"]
+    tolerance: Float[np.ndarray, "some"]
+    given: Float[np.ndarray, "some G"]
+
+    @property
+    def clocks(self) -> Float[np.ndarray, "some"]:
+        """-1.0 where time decreases."""
+        return np.where(self.times[:, -1] > self.times[:, 0], 1.0, -1.0)
+
+    def increasing_times(self) -> Float[np.ndarray, "some T"]:
+        """The times multiplied by the clocks."""
+        return np.ascontiguousarray(self.times * self.clocks[:, None])
+
+
+class _Worker:
+    """The arrays of one thread, for either direction of time."""
+
+    def __init__(self, flow: CompiledFlow, runs: FlowRuns):
+        self.flow, self.runs, self._clocks = flow, runs, runs.clocks
+        self._arrays: dict[float, FlowArrays] = {}
+
+    def arrays(self, i: int) -> FlowArrays:
+        """Filled with the numbers of run i."""
+        clock, given = float(_of(self._clocks, i)), _of(self.runs.given, i)
+        found = self._arrays.get(clock)
+        if found is None:
+            found = self._arrays[clock] = self.flow.over([given], clock)
+        elif len(self.runs.given) > 1:
+            found.refill(given)
+        return found
+
+
+def travel(flow: CompiledFlow, runs: FlowRuns, steps: int, threads: int) -> Solved:
+    """All of them, one after the other in each thread; no run depends on another. steps: of each, at most."""
+    together = Integration.many(runs.y, runs.increasing_times(), runs.tolerance, steps)
+    reached, methods = np.zeros(len(runs.y), bool), set[str]()
+
+    def begin() -> Callable[[int], None]:
+        worker = _Worker(flow, runs)
+
+        def one(i: int) -> None:
+            accuracy = Accuracy(float(_of(runs.tolerance, i)), steps)
+            code, names = flow.advanced(together.one(i), worker.arrays(i), accuracy)
+            reached[i] = code == REACHED
+            methods.update(names)
+
+        return one
+
+    share(begin, len(reached), threads)
+    saved, taken = (together.counts[:, COUNTED.offset(name)] for name in ("saved", "steps"))
+    for i in np.flatnonzero(saved < together.rows.shape[1]):
+        together.rows[i, saved[i] :] = np.inf
+    return Solved(together.rows, saved, reached, taken, tuple(sorted(methods, reverse=True)))  # the series first, as in one
+
+
+def outputs_along(flow: CompiledFlow, runs: FlowRuns, solved: Solved, threads: int) -> Float[np.ndarray, "B T r"]:
+    """The outputs at the rows that are there, NaN at the others."""
+    found, times = np.full((*solved.rows.shape[:2], flow.outputs.result_size), np.nan), runs.increasing_times()
+
+    def begin() -> Callable[[int], None]:
+        worker = _Worker(flow, runs)
+
+        def one(i: int) -> None:
+            end = solved.saved[i]
+            found[i, :end] = flow.outputs_at(worker.arrays(i), _of(times, i)[:end], solved.rows[i, :end])
+
+        return one
+
+    share(begin, len(found), threads)
+    return found
+
+
+def _of(values: np.ndarray, i: int) -> np.ndarray:
+    """Those of run i."""
+    return values[i if len(values) > 1 else 0]

@@ -152,11 +152,6 @@ class FlowCodes:
         return self.field.address("project")
 
     @functools.cached_property
-    def project_along(self) -> Callable[..., int]:
-        kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 2)
-        return kind(self.field.address("project_along"))
-
-    @functools.cached_property
     def along(self) -> Callable[..., None]:
         return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 3)(self.field.address("along"))
 

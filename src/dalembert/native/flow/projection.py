@@ -11,7 +11,7 @@ The terms of a residual are Σ_j |∂r_i/∂y_j| |y_j|, of which rounding of y m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -28,15 +28,8 @@ DEFINITE = 1e-10  # of |W_jj|: a pivot of W that is less may be rounding
 LEAST = 1e-300
 
 
-class CompiledProjection(NamedTuple):
-    """The function as a graph, and as machine code."""
-
-    made: GraphFunction
-    code: CompiledFunction
-
-
 @refusing
-def compile_projection(function: Callable, y: np.ndarray, given: Sequence[Any], cache: Cache = CACHE) -> CompiledProjection:
+def compile_projection(function: Callable, y: np.ndarray, given: Sequence[Any], cache: Cache = CACHE) -> CompiledFunction:
     """(y, t, *given) → y after the update, the largest residual before and after it, each as a part of its terms, and the
     one after it as a part of terms in which |y_j| + 1 is in place of |y_j|.
 
@@ -58,8 +51,7 @@ def compile_projection(function: Callable, y: np.ndarray, given: Sequence[Any], 
             parts = [g.apply("div", *_absolute(g, [r]), x) for r, x in ((before, terms), (after, terms), (after, whole))]
             sizes = [g.apply("max", *pair) for pair in zip(sizes, parts, strict=True)]
     results = np.array([moved.get(x, x) for x in state]), np.array(sizes)
-    found = GraphFunction(g, made.tracer, made.sizes, results)
-    return CompiledProjection(found, found.compiled(cache))
+    return GraphFunction(g, made.tracer, made.sizes, results).compiled(cache)
 
 
 def _terms(g: Graph, slope: Nodes, state: list[int]) -> int:

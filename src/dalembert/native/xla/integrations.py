@@ -16,9 +16,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.native.flow.flow import CompiledFlow
+from dalembert.native.flow.flow import CompiledFlow, FlowRuns, outputs_along, travel
 from dalembert.native.llvm.packing import Packing
-from dalembert.native.many.travel import FlowRuns, outputs_along, travel
 from dalembert.native.stepper.arrays import COUNTED
 from dalembert.native.stepper.batch import TABLE
 from dalembert.native.stepper.compiled import processors

@@ -127,7 +127,7 @@ def compiled_flow(
                 _COMPILED.put(key, found)
         if projection is not None:
             free, onto = found, projection(parts.rebuilt)
-            found = _made(_PROJECTED, key, lambda: free.projected(compile_projection(onto, *like)))
+            found = _made(_PROJECTED, key, lambda: free.project_onto(compile_projection(onto, *like)))
     except Unsupported as reason:
         _name_role(reason, system)
         raise
