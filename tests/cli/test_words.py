@@ -10,7 +10,7 @@ import pytest
 
 from dalembert.cli import words
 from dalembert.cli.listing import gallery_record
-from dalembert.discretize.window_maps import MAPS
+from dalembert.discretize.windows import MAPS
 from dalembert.gallery import ENTRIES, PROBLEMS, Entry
 from dalembert.step.start.second_node import STARTERS
 

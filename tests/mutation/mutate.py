@@ -111,7 +111,7 @@ KNOWN = (
 # What random.Random(2026).sample took from the 2600 sites of PLACES when they were first drawn. They stand here, so that
 # they stay those that were run.
 DRAWN = (
-    ("d00", "discretize/window_maps.py", "product[j - 1] for j in range(1, k + 1))]", "+", "-"),
+    ("d00", "discretize/windows.py", "product[j - 1] for j in range(1, k + 1))]", "+", "-"),
     ("d01", "measure/nodes.py", "return incoming(self.scheme, self.system, Interval(q0, q1", "q1", "q0"),
     ("d02", "boundary/kkt/pivots.py", "place = kkt.lower + columns", "+", "-"),
     ("d03", "boundary/kkt/terms.py", "if last + 1 < len(fixed)", "+", "-"),
@@ -127,7 +127,7 @@ DRAWN = (
     ("d13", "control/mesh/extrapolation.py", "abs(costs[0] - costs[1]))", "1", "0"),
     ("d14", "boundary/kkt/assembly.py", "fixed.shape[1]", "1", "0"),
     ("d15", "measure/exact/pair.py", "np.full_like(q1, 1e100)", "q1", "q0"),
-    ("d16", "discretize/composition.py", "phi(q, -d1, -d0, -0.1)", "-d0", "d0"),
+    ("d16", "discretize/scheme.py", "phi(q, -d1, -d0, -0.1)", "-d0", "d0"),
     ("d17", "control/solve.py", "data = start.data", "start", "end"),
     ("d18", "discretize/nodes.py", "d1, t + h))", "d1", "d0"),
     ("d19", "discretize/time.py", "product[j - 1] if j else 0.0) for j in range(k + 1)]", "+", "-"),

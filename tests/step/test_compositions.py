@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.discretize.composition import composition
+from dalembert.discretize.scheme import composition
 from dalembert.gallery import ENTRIES
 from dalembert.native.stepper.arrays import HISTORY
 from dalembert.step.run.stages import extrapolation

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.discretize import composition
+from dalembert.discretize import scheme
 from dalembert.native import CACHE
 from dalembert.step import known_run
 from dalembert.step.run import native
@@ -63,7 +63,7 @@ def test_a_composed_scheme_is_judged_once(monkeypatch):
     """Schemes are written where they are used: their maps are compared with their adjoints once, not in every call."""
     da.Scheme(order=4)
     calls = []
-    monkeypatch.setattr(composition, "_asymmetry", lambda *x: calls.append(x))
+    monkeypatch.setattr(scheme, "_asymmetry", lambda *x: calls.append(x))
     da.Scheme(order=4)
     da.Scheme("kick_drift_kick", order=6, distribution=da.Beta(0.5))
     assert not calls

@@ -12,7 +12,7 @@ from benchmarks.peers.measure import Method
 from benchmarks.peers.problems import SAMPLES, Problem
 
 import dalembert as da
-from dalembert.discretize.composition import composition
+from dalembert.discretize.scheme import composition
 from dalembert.native import Accuracy
 from dalembert.systems.frame.run import along_constraints
 from dalembert.systems.initial.proven import proven_start

@@ -36,8 +36,7 @@ from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, Watc
 from dalembert.boundary.newton.iterate import Settings, Termination
 from dalembert.boundary.result import Ended, EndLimits, ended, solutions_of
 from dalembert.boundary.warm import guess_nodes, guess_path, known_forces, warm_multipliers
-from dalembert.discretize.window_maps import Interpolated, Points, WindowMap, as_windows, check_stretchable
-from dalembert.discretize.windows import Windows, windows
+from dalembert.discretize.windows import Interpolated, Points, WindowMap, Windows, as_windows, check_stretchable, windows
 from dalembert.interrupts import keep
 from dalembert.native.threads import on_threads
 from dalembert.solution import Solution

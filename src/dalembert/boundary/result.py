@@ -18,8 +18,7 @@ from dalembert.boundary.kkt.path_terms import velocities
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.kkt.transcription import Transcription
 from dalembert.boundary.newton.iterate import Iterate, Termination
-from dalembert.discretize.window_maps import WindowMap
-from dalembert.discretize.windows import Windows
+from dalembert.discretize.windows import WindowMap, Windows
 from dalembert.interrupts import wanted
 from dalembert.outcome import Outcome
 from dalembert.solution import FAR, ActiveBounds, BoundaryStatistics, FinalTime, Solution

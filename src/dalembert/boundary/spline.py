@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.boundary.solve import solve
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.discretize.windows import WindowMap
 from dalembert.numbers import MOST_NODES, as_flag, as_number, as_numbers, called, described, whole_number
 from dalembert.solution import Solution
 from dalembert.systems.checks import check_x64

@@ -11,7 +11,7 @@ import numpy as np
 
 from dalembert.claims.claim import Claim, Promise
 from dalembert.claims.subject import Subject
-from dalembert.discretize.window_maps import Interpolated, WindowMap
+from dalembert.discretize.windows import Interpolated, WindowMap
 from dalembert.measure import consistency
 from dalembert.measure.order import Comparison, Convergence, converge, order
 from dalembert.outcome import Outcome

@@ -16,7 +16,7 @@ from dalembert.claims.convergence import FlowData, flow_orders
 from dalembert.claims.existence import FLOW, RANK, WINDOWS
 from dalembert.claims.symplectic import EVOLUTION, IDENTITY
 from dalembert.discretize import DiscreteSystem
-from dalembert.discretize.window_maps import Interpolated
+from dalembert.discretize.windows import Interpolated
 from dalembert.measure import energy, momentum, poincare_cartan, regularity, symplectic_defect
 from dalembert.measure.higher_path import PathData, path_windows
 from dalembert.measure.nodes import NodeView, node_view

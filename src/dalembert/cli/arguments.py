@@ -14,7 +14,7 @@ import numpy as np
 from dalembert.cli import words
 from dalembert.control import OptimalControl
 from dalembert.discretize import Scheme
-from dalembert.discretize.window_maps import MAPS, WindowMap
+from dalembert.discretize.windows import MAPS, WindowMap
 from dalembert.gallery import ENTRIES, PROBLEMS, BoundaryEntry
 from dalembert.numbers import MOST_NODES, as_positive, whole_number
 from dalembert.step import Avoid, Branch, Nearest, Varying

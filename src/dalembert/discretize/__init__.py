@@ -1,13 +1,10 @@
 """From continuous to discrete: difference maps, schemes, discrete systems, and the equations at a node."""
 
-from dalembert.discretize.declared import SchemeClaims
 from dalembert.discretize.discrete import DiscreteSystem
-from dalembert.discretize.maps import Beta, Central, PairMap, TripleMap
-from dalembert.discretize.redefine import Redefined, redefined
-from dalembert.discretize.scheme import Scheme
+from dalembert.discretize.nodes import Redefined, redefined
+from dalembert.discretize.scheme import Beta, Central, PairMap, Scheme, SchemeClaims, TripleMap
 from dalembert.discretize.time import energies, with_time
-from dalembert.discretize.window_maps import Averaged, Hermite, Interpolated, Points, WindowMap
-from dalembert.discretize.windows import Windows, windows
+from dalembert.discretize.windows import Averaged, Hermite, Interpolated, Points, WindowMap, Windows, windows
 
 __all__ = [
     "Averaged",

@@ -1,7 +1,14 @@
-"""Scheme: which maps discretize the action, the kinematic and the variational constraints, and in which form to step."""
+"""Scheme: which maps discretize the action, the kinematic and the variational constraints, and in which form to step.
+
+Difference maps lead from neighbouring points to (q, v) or (q, v, a). They are written in increments d = q₁ - q₀ and not in
+points, so that a difference of large positions is never formed. To add one, subclass PairMap or TripleMap; a scheme takes any
+instance. Orders above two are symmetric compositions of the step, which has to be self-adjoint.
+"""
 
 from __future__ import annotations
 
+import abc
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -9,16 +16,225 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from dalembert.algebra import numerical_rank
-from dalembert.discretize.composition import ORDERS, composition, not_self_adjoint
-from dalembert.discretize.declared import SchemeClaims
-from dalembert.discretize.maps import Beta, Central, PairMap, TripleMap
 from dalembert.numbers import as_choice, as_flag, as_number, described, is_traced, outside, whole_number
 from dalembert.systems import Lyapunov, System
 from dalembert.systems.constraints import Constraint
 from dalembert.systems.shapes import output_shape, traced
-from dalembert.tracing import seldom
+from dalembert.tracing import remembered, seldom
+
+
+@dataclasses.dataclass(frozen=True)
+class SchemeClaims:
+    """The orders and the structure that a scheme declares for a system; `verdict` measures each of them.
+
+    Attributes:
+        order: order of q and v at their own times.
+        multipliers: order of the multipliers at their own times.
+        not_self_adjoint: why the step is not self-adjoint; None if it is.
+        keeps_distribution: whether constraints on velocities hold at the states of the run.
+        symplectic: whether the step is symplectic on T*Q, for a system without forces and with no other constraints
+            than holonomic ones.
+        source: the paper, with the number of the theorem or equation.
+        consistency: the orders (p, s) of one step from exact data on D: p of (q, v), s of λ at the end of the step.
+            None if there are constraints other than those on velocities, or if the step is not a map of (q, v).
+
+    Example:
+        >>> da.Scheme(order=4).claims(pendulum).order
+        4
+    """
+
+    order: int
+    multipliers: int
+    not_self_adjoint: str | None
+    keeps_distribution: bool
+    symplectic: bool
+    source: str
+    consistency: tuple[int, int] | None = None
+
+
+Vector = Float[Array, "n"]
+
+
+class PairMap(eqx.Module):
+    """ρ: Q×Q → TQ near the diagonal, ρ(q, q) = (q, 0). The base class of difference maps of two points.
+
+    Attributes:
+        weight: w; the time of the point is t0 + w h.
+        __call__: (q0, d, h) → (q, v): q0 (n,), d = q1 - q0 (n,), step h.
+
+    Source: Jiménez, Scheurle, Definition 5.5.
+
+    Example:
+        >>> class Later(da.PairMap):  # (q₁, (q₁-q₀)/h)
+        ...     weight: float = 1.0
+        ...     def __call__(self, q0, d, h):
+        ...         return q0 + d, d / h
+        >>> q, v = Later()(jnp.array([1.0]), jnp.array([0.5]), 0.1)
+        >>> q.tolist(), v.tolist()
+        ([1.5], [5.0])
+    """
+
+    weight: eqx.AbstractVar[float]
+
+    @abc.abstractmethod
+    def __call__(self, q0: Vector, d: Vector, h) -> tuple[Vector, Vector]:
+        """ρ(q₀, q₀ + d)."""
+
+
+class Beta(PairMap):
+    """ρ_β(q₀, q₁) = ((1-β) q₀ + β q₁, (q₁-q₀)/h): second order for β = ½, first order otherwise.
+
+    Args:
+        beta: β, from 0 to 1.
+
+    Raises:
+        ValueError: beta is not between 0 and 1.
+
+    Source: Jiménez, Scheurle, eq. (74). β = 0 is the φ_L of Borda, Fernández, Grillo, Section 4.1.2.
+
+    Example:
+        >>> q, v = da.Beta(0.5)(jnp.array([1.0]), jnp.array([0.5]), 0.25)
+        >>> q.tolist(), v.tolist()
+        ([1.25], [2.0])
+    """
+
+    weight: float = eqx.field(static=True)
+
+    def __init__(self, beta: float = 0.5):
+        self.weight = as_number(beta, "beta", "a number from 0 to 1", lambda x: 0.0 <= x <= 1.0)
+
+    def __call__(self, q0, d, h):
+        return q0 + self.weight * d, d / h
+
+    def inverse(self, q: Vector, v: Vector, h) -> tuple[Vector, Vector]:
+        """ρ_β⁻¹(q̃, v) = (q̃ - βhv, q̃ + (1-β)hv), the two nodes (n,) that belong to a point of TQ.
+
+        A point on D gives nodes exactly in D_d = {φ∘ρ_β = 0}: use them as the first nodes of a DiscreteSystem that is
+        made with ρ_β.
+        """
+        return q - self.weight * h * v, q + (1.0 - self.weight) * h * v
+
+
+class TripleMap(eqx.Module):
+    """φ⁻¹: Q³ → T⁽²⁾Q near the diagonal, at the time of the middle point. The base class of difference maps of three
+    points.
+
+    Attributes:
+        __call__: (q1, d0, d1, h) → (q, v, a): q1 (n,), d0 = q1 - q0, d1 = q2 - q1 (n,), step h.
+
+    Example:
+        >>> isinstance(da.Central(), da.TripleMap)
+        True
+    """
+
+    @abc.abstractmethod
+    def __call__(self, q1: Vector, d0: Vector, d1: Vector, h) -> tuple[Vector, Vector, Vector]:
+        """φ⁻¹(q₁ - d₀, q₁, q₁ + d₁)."""
+
+
+class Central(TripleMap):
+    """(q₀, q₁, q₂) → (q₁, (q₂-q₀)/2h, (q₂-2q₁+q₀)/h²): second order.
+
+    Attributes:
+        __call__: (q1, d0, d1, h) → (q, v, a), as for a TripleMap.
+
+    Source: Borda, Fernández, Grillo, Section 4.1.2.
+
+    Example:
+        >>> q, v, a = da.Central()(jnp.array([1.0]), jnp.array([1.0]), jnp.array([2.0]), 1.0)
+        >>> v.tolist(), a.tolist()
+        ([1.5], [1.0])
+    """
+
+    def __call__(self, q1, d0, d1, h):
+        return q1, (d0 + d1) / (2 * h), (d1 - d0) / (h * h)
+
+
+ORDERS = (2, 4, 6, 8, 10)
+
+# The first half of each palindrome; the middle weight is 1 - 2·(their sum).
+_HALF = {
+    2: (),
+    4: (0.414490771794375737142354062861, 0.414490771794375737142354062861),
+    6: (
+        0.131210471763326394868399564162, 0.133788046391470717921589313462, 0.135833997380519320117908351949,
+        0.137688104840642888122737407570, -0.350886392417913674673296270517, 0.112337189169936526946704300815,
+    ),
+    8: (
+        0.130202483088890080878817632097, 0.561162981775108384561964407700, -0.389474962644847286408078598235,
+        0.158841906555155600896210745707, -0.395903894133237577336231539348, 0.184539640978315707091832541533,
+        0.258374387686322047293979109995, 0.295011723609310298870966240218,
+    ),
+    10: (
+        0.078795722521686417294723304044, 0.313096103415108547739673052134, 0.027918383235078096156594934450,
+        -0.229592841593907079447786477455, 0.130962061077164822829611839291, -0.269733405654510736282937541915,
+        0.074973343155891443191697130520, 0.111993423999810202153341261598, 0.366133449546226733045952037304,
+        -0.399105630136035895917720719068, 0.103087398527471139073967899383, 0.411430873955890233324698091584,
+        -0.004866360583135268942917091660, -0.392033353708639893993368706833, 0.051942502962447197131167067829,
+        0.050665090759928711311191933656, 0.049674370639731457923302276424,
+    ),
+}  # fmt: skip
+
+
+def composition(order: int) -> tuple[float, ...]:
+    """γ₁, …, γ_s with Φ_h = φ_{γ_s h} ∘ … ∘ φ_{γ₁ h} of this order, for every self-adjoint φ of order 2.
+
+    Order 4: Suzuki's five stages; 8: seventeen of Kahan and Li (Hairer, Lubich, Wanner, Geometric Numerical Integration,
+    Section V.3.2); 10: thirty-five of Sofroniou and Spaletta (Optim. Methods Softw. 20, 2005), solved again to 50 digits.
+    Order 6: thirteen stages whose leading error has the least norm found by a search of ours: a quarter less work than nine
+    stages of Kahan and Li (benchmarks/compositions.py). The conditions of the order hold to round-off.
+    """
+    half = _HALF[order]
+    return (*half, 1.0 - 2.0 * sum(half), *half[::-1])
+
+
+@remembered(64)
+def not_self_adjoint(
+    action: Sequence[PairMap] | None, kinematic: TripleMap, variational: TripleMap, distribution: PairMap, state: PairMap
+) -> str | None:
+    """Why the step with these maps is not its own adjoint; None if it is, to round-off on a few random points.
+
+    Adjoint of ρ: ρ*(q₀, q₁; h) = ρ(q₁, q₀; -h), of φ likewise; the list of the action is reversed as well. The state has to
+    be that of its own adjoint too, or the step would end at another point of the interval than it begins at.
+    """
+    with jax.ensure_compile_time_eval():  # a scheme may be made inside a traced function
+        return _asymmetry(action, kinematic, variational, distribution, state)
+
+
+def _asymmetry(action, kinematic, variational, distribution, state) -> str | None:
+    pairs = [("action", rho, sigma) for rho, sigma in zip(action or (), (action or ())[::-1], strict=True)]
+    pairs += [("distribution", distribution, distribution), ("state", state, state)]
+    for name, rho, sigma in pairs:
+        if not _same(_pair(rho, False), _pair(sigma, True)):
+            return f"{name}: {rho!r} is not symmetric, ρ(q₁, q₀; -h) ≠ ρ(q₀, q₁; h)"
+    for name, phi in (("kinematic", kinematic), ("variational", variational)):
+        if not _same(_triple(phi, False), _triple(phi, True)):
+            return f"{name}: {phi!r} is not symmetric, φ(q₂, q₁, q₀; -h) ≠ φ(q₀, q₁, q₂; h)"
+    return None
+
+
+_POINTS = np.random.default_rng(0).standard_normal((3, 4))
+
+
+def _pair(rho: PairMap, reverse: bool) -> list:
+    q, d, h = _POINTS[0], 0.1 * _POINTS[1], 0.1
+    weight = 1.0 - rho.weight if reverse else rho.weight
+    return [*(rho(jnp.asarray(q + d), jnp.asarray(-d), -h) if reverse else rho(jnp.asarray(q), jnp.asarray(d), h)), weight]
+
+
+def _triple(phi: TripleMap, reverse: bool) -> list:
+    q, d0, d1 = (jnp.asarray(x) for x in (_POINTS[0], 0.1 * _POINTS[1], 0.1 * _POINTS[2]))
+    return list(phi(q, -d1, -d0, -0.1) if reverse else phi(q, d0, d1, 0.1))
+
+
+def _same(one: list, other: list) -> bool:
+    if is_traced(one, other):  # maps with parameters of their own, which are not known yet
+        return True
+    return all(np.allclose(a, b, rtol=1e-9, atol=1e-9) for a, b in zip(one, other, strict=True))
+
 
 Form = Literal["drift_kick_drift", "kick_drift_kick", "nodes"]
 AT_REST = 1e-10  # rounding of q + d - q, over h or h²

@@ -3,24 +3,203 @@
 A path is a row of slots: one per node, and at an end whose derivatives are given the node repeated, so that a slot holds
 q⁽ʲ⁾. Every window is the same formula, divided differences on knots that may coincide; the weights (t_{i+k} - t_i)/k then
 add up to T.
+
+A constraint of lower order than L belongs on windows that see its highest derivative and nothing more: j+1 nodes, on which
+its principal part is the j-th difference (z-1)ʲ. On the k+1 nodes of L it would be (z-1)ʲ a(z), and the roots of a, such as
+-1 of (q₂-q₀)/2h, are motions that the constraint does not see and multipliers that do no work. On L's windows between two
+nodes with derivatives it holds at the nodes with its first d-1 rates, d = k-j, and at j points between them: the zeros of the
+j-th derivative of [s(1-s)]ᵏ. By Rodrigues' formula the d-th derivative of what vanishes there vanishes at L's Gauss points,
+to leading order: the constraint is integrated, and given ends satisfy it to the last digit.
 """
 
 from __future__ import annotations
 
+import abc
 import functools
 from fractions import Fraction
 from math import factorial
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from dalembert.discretize.window_maps import MAPS, WindowMap
-from dalembert.numbers import first_line
+from dalembert.numbers import described, first_line
 from dalembert.systems.higher.variational import VariationalProblem, constraints_of_order, density
 from dalembert.tracing import remembered
+
+
+class WindowMap(eqx.Module):
+    """Q^{k+1} → T⁽ᵏ⁾Q near the diagonal: how a window of k+1 nodes gives (q, q̇, …, q⁽ᵏ⁾). The base class of the window
+    maps.
+
+    Attributes:
+        name: the name that a Solution stores.
+        differenced: whether q⁽ᵏ⁾ is a k-th difference.
+        order: k → the order of the solutions, with ends given by derivatives.
+
+    Example:
+        >>> da.Interpolated().order(2), da.Averaged().order(2), da.Hermite().order(2)
+        (2, 2, 4)
+    """
+
+    name: ClassVar[str]
+    differenced: ClassVar[bool] = True
+
+    @abc.abstractmethod
+    def order(self, k: int) -> int:
+        """p of the error O(hᵖ) of the solutions."""
+
+    def repeats(self, k: int) -> int:
+        """Number of unknown vectors at a node."""
+        return 1
+
+    def points(self, positions: list) -> list[tuple[Any, Any]]:
+        """(time from the first knot, weight) of each point at which the jet is evaluated."""
+        k = len(positions) - 1
+        return [(sum(positions) / len(positions), (positions[-1] - positions[0]) / k)]
+
+    def jet(self, table: list, positions: list, point, k: int) -> list:
+        """The rows of q, q̇, …, q⁽ᵏ⁾ at a point, from the table of divided differences."""
+        return _interpolant(table, positions, point, k)
+
+
+class Interpolated(WindowMap):
+    """The jet of the polynomial through the k+1 points, at the mean of their times: second order, on any grid.
+
+    k = 2, equal steps: (q₁, (q₂-q₀)/2h, (q₂-2q₁+q₀)/h²).
+
+    Attributes:
+        name: "interpolated".
+
+    Example:
+        >>> da.solve(beam, initial=([0.0],), final=([1.0],), T=1.0, steps=10, scheme=da.Interpolated()).scheme
+        'interpolated'
+    """
+
+    name: ClassVar[str] = "interpolated"
+
+    def order(self, k: int) -> int:
+        return 2
+
+
+class Averaged(WindowMap):
+    """q⁽ʲ⁾ = the mean of the k+1-j divided differences of order j, times j!: second order.
+
+    k = 2: (mean of three points, (q₂-q₀)/(t₂-t₀), second difference).
+
+    Attributes:
+        name: "averaged".
+
+    Source: Colombo, Martín de Diego, Zuccalli, section 4.2, whose second difference, divided by t₂-t₁, is consistent for
+    equal steps only; here it is divided by (t₂-t₀)/2.
+
+    Example:
+        >>> da.Averaged().name
+        'averaged'
+    """
+
+    name: ClassVar[str] = "averaged"
+
+    def order(self, k: int) -> int:
+        return 2
+
+    def jet(self, table, positions, point, k):
+        return [factorial(j) * sum(table[j]) / len(table[j]) for j in range(k + 1)]
+
+
+class Hermite(WindowMap):
+    """The polynomial of degree 2k-1 through the jets of two nodes, evaluated at k Gauss points: order 2k.
+
+    The unknowns of a node are q, q̇, …, q⁽ᵏ⁻¹⁾.
+
+    Attributes:
+        name: "hermite".
+
+    Source: not in the paper of Colombo, Martín de Diego, Zuccalli: its L_d on Q^{k+1} is replaced by one on (T⁽ᵏ⁻¹⁾Q)².
+
+    Example:
+        >>> cubic = da.solve(beam, initial=([0.0], [0.0]), final=([1.0], [0.0]), T=1.0, steps=2, scheme=da.Hermite())
+        >>> round(float(cubic.action), 9)  # ½∫q̈², exact
+        6.0
+    """
+
+    name: ClassVar[str] = "hermite"
+
+    def order(self, k: int) -> int:
+        return 2 * k
+
+    def repeats(self, k: int) -> int:
+        return k
+
+    def points(self, positions):
+        places, weights = np.polynomial.legendre.leggauss(len(positions) // 2)
+        half = positions[-1] / 2
+        return [(half * (1 + x), half * w) for x, w in zip(places.tolist(), weights.tolist(), strict=True)]
+
+
+class Points(WindowMap):
+    """L_d(q₀, …, q_k) and Φ_d(q₀, …, q_k) are the functions of the problem themselves, with weight 1 and the time of q₀: no
+    jet.
+
+    The discrete variational principle itself, on equal steps or without any step; ends are given by nodes.
+
+    Attributes:
+        name: "points".
+        differenced: False.
+
+    Source: Colombo, Martín de Diego, Zuccalli, section 3.1.
+
+    Example:
+        >>> discrete = da.VariationalProblem(lambda q0, q1: 0.5 * (q1 - q0) @ (q1 - q0))
+        >>> first, last = da.Nodes([[0.0]]), da.Nodes([[1.0]])
+        >>> da.solve(discrete, initial=first, final=last, T=4, steps=4, scheme=da.Points()).q[:, 0].round(9).tolist()
+        [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
+
+    name: ClassVar[str] = "points"
+    differenced: ClassVar[bool] = False
+
+    def order(self, k: int) -> int:
+        raise ValueError("scheme: a discrete Lagrangian given directly has no order of its own")
+
+    def points(self, positions):
+        return [(0 * positions[0], 1)]
+
+    def jet(self, table, positions, point, k):
+        return table[0]
+
+
+def as_windows(scheme: Any) -> WindowMap:
+    """TypeError for anything but windows."""
+    if not isinstance(scheme, WindowMap):
+        raise TypeError(f"scheme: found {described(scheme)}; give Interpolated(), Averaged() or Hermite()")
+    return scheme
+
+
+def check_stretchable(scheme: WindowMap) -> None:
+    """ValueError for windows that do not depend on the steps."""
+    if not scheme.differenced:
+        raise ValueError(
+            f"T: found Free together with scheme={type(scheme).__name__}(), whose discrete Lagrangian has no time step that "
+            "could change; give T as a number"
+        )
+
+
+MAPS = {cls.name: cls for cls in (Interpolated, Averaged, Hermite, Points)}
+
+
+def _interpolant(table: list, positions: list, point, k: int) -> list:
+    """Derivatives 0 … k at a point of Newton's Σ_m q[t_0 … t_m] (t - t_0) … (t - t_{m-1})."""
+    jet = [0 * table[0][0]] * (k + 1)
+    product = [1] + [0] * k  # Taylor coefficients of the product at the point
+    for m, row in enumerate(table):
+        jet = [have + factorial(j) * product[j] * row[0] for j, have in enumerate(jet)]
+        distance = point - positions[m]
+        product = [distance * product[0], *(distance * product[j] + product[j - 1] for j in range(1, k + 1))]
+    return jet
 
 
 class Windows(NamedTuple):
@@ -205,3 +384,47 @@ def _summed(row: list, orders: tuple[int, ...]) -> list[float]:
         float(sum(row[l] for l in range(s, len(row)) if orders[l] == 0) if order == 0 else row[s])
         for s, order in enumerate(orders)
     ]
+
+
+class Between(Hermite):
+    """Hermite's windows at j = k-d points: exact for Σ_s w_s f(s), d-fold zeros at the nodes given, up to degree 2k-1.
+
+    multiplicity: d.
+    """
+
+    name: ClassVar[str] = "between"
+    multiplicity: int = 1
+
+    def points(self, positions):
+        places, weights = inner_points(len(positions) // 2, self.multiplicity)
+        return [(positions[-1] * x, positions[-1] * w) for x, w in zip(places.tolist(), weights.tolist(), strict=True)]
+
+
+def inner_points(k: int, d: int) -> tuple[Float[np.ndarray, "j"], Float[np.ndarray, "j"]]:
+    """Zeros of P_k⁽ᵈ⁾ on [0, 1], P_k Legendre's polynomial, and the weights of f(s) in the quadrature with d-fold ends.
+
+    d = 0: Gauss; d = 1: Lobatto. The weight of f at an end is (1 - Σ w)/2.
+    """
+    polynomial = np.polynomial.legendre.Legendre.basis(k).deriv(d) if d else np.polynomial.legendre.Legendre.basis(k)
+    x = np.sort(polynomial.roots().real)
+    gauss, w = np.polynomial.legendre.leggauss(2 * k)
+    lagrange = [np.prod([(gauss - b) / (a - b) for b in x if b != a], axis=0) for a in x]
+    bubble = [((1 - gauss**2) / (1 - a**2)) ** d for a in x]
+    return 0.5 * (1 + x), np.array([0.5 * np.sum(w * l * b) for l, b in zip(lagrange, bubble, strict=True)])
+
+
+def constraint_windows(w: Windows, k: int, order: int) -> Windows:
+    """The windows at which a constraint of this order is taken, order < k, from those of L.
+
+    Node windows: those of a problem of this order on the same nodes; its slots are those of L but the first and last k -
+    order where the ends hold derivatives. Windows between nodes with derivatives: the same, at the inner points.
+    """
+    if w.stride > 1:
+        found = windows(Between(k - order), k, w.t)
+        return found._replace(rows=found.rows[:, :, : order + 1])
+    return windows(w.scheme, order, w.t, ends_with_derivatives(w))
+
+
+def ends_with_derivatives(w: Windows) -> tuple[bool, bool]:
+    """Whether the slots of the first and of the last node hold derivatives."""
+    return int(w.nodes[0]) > 0, int(w.nodes[-1]) + 1 < len(w.orders)

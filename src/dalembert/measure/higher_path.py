@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 from dalembert.discretize import Scheme
 from dalembert.discretize.higher import forward_differences, momenta_of_nodes
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.discretize.windows import WindowMap
 from dalembert.measure.condition import Condition, condition
 from dalembert.measure.higher import HigherFlow, chosen_windows, node_action, with_orders
 from dalembert.measure.invariant import Invariant

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.discretize.windows import WindowMap
 from dalembert.measure.higher_path import higher_energy, higher_momentum
 from dalembert.measure.invariant import Invariant
 from dalembert.measure.nodes import NodeView, check_neighbours, form_of, node_view, states_of

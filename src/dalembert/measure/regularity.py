@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.discretize.windows import WindowMap
 from dalembert.measure.condition import Condition, condition
 from dalembert.measure.higher_path import FlowRegularity, higher_regularity
 from dalembert.measure.nodes import NodeView, node_view, nodes_of

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from dalembert.algebra import numerical_rank
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.discretize.windows import WindowMap
 from dalembert.measure.higher import HigherFlow, higher_flow
 from dalembert.measure.nodes import NodeView, node_view
 from dalembert.notebook import Described

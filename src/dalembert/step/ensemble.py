@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.discretize.windows import WindowMap
 from dalembert.interrupts import Interrupted
 from dalembert.lazy import as_left, fields_as_left
 from dalembert.numbers import MOST_THREADS, described, whole_number

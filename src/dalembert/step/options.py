@@ -10,7 +10,7 @@ import jax
 
 from dalembert.algebra import Newton
 from dalembert.discretize import Scheme
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.discretize.windows import WindowMap
 from dalembert.drawing.subject import Depicted
 from dalembert.numbers import (
     MOST_NODES,

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import jax.numpy as jnp
 
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.discretize.windows import WindowMap
 from dalembert.interrupts import Interrupted
 from dalembert.lazy import as_left
 from dalembert.messages import suggesting

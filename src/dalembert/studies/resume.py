@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.discretize.windows import WindowMap
 from dalembert.numbers import as_flag, described
 from dalembert.outcome import Outcome
 from dalembert.path import Path

@@ -11,7 +11,7 @@ from dalembert.boundary import Free, Nodes
 from dalembert.boundary.solve import check_seek, settings, with_method
 from dalembert.control import Lobatto, OptimalControl
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.discretize.windows import WindowMap
 from dalembert.numbers import as_choice, as_flag, as_function, as_numbers, described, whole_number
 from dalembert.path import Study
 from dalembert.step import Branch, SampledFeedback, Varying

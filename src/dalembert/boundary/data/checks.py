@@ -10,7 +10,7 @@ from jaxtyping import Bool
 from dalembert.algebra import numerical_rank
 from dalembert.boundary.data.boundary_data import EndData
 from dalembert.boundary.data.sizes import Densities, Sizes
-from dalembert.discretize.curves import holonomic_derivatives
+from dalembert.discretize.higher import holonomic_derivatives
 from dalembert.systems import InconsistentDataError, RankDeficientError
 from dalembert.systems.higher.euler_lagrange import constraint_rates
 from dalembert.systems.higher.variational import (

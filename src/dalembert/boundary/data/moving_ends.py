@@ -19,7 +19,7 @@ from dalembert.boundary.data.end_sets import (
     equations_of,
     onto_set,
 )
-from dalembert.discretize.curves import holonomic_derivatives
+from dalembert.discretize.higher import holonomic_derivatives
 from dalembert.discretize.windows import Windows
 from dalembert.systems.higher.variational import VariationalProblem, with_parameters
 

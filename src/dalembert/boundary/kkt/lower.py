@@ -15,8 +15,7 @@ import numpy as np
 
 from dalembert.boundary.data.sizes import Sizes
 from dalembert.boundary.kkt.free_time import ROWS, TIME
-from dalembert.discretize.constraint_windows import constraint_windows, ends_with_derivatives, inner_points
-from dalembert.discretize.windows import Windows, window_jets
+from dalembert.discretize.windows import Windows, constraint_windows, ends_with_derivatives, inner_points, window_jets
 from dalembert.systems import InconsistentDataError
 from dalembert.systems.higher.variational import VariationalProblem, constraints_of_order, with_parameters
 

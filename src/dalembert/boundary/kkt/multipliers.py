@@ -11,7 +11,7 @@ from jaxtyping import Float
 from dalembert.boundary.kkt.alternation import ROUNDING, Sequence, alternation, lagrange_weights
 from dalembert.boundary.kkt.transcription import Transcription
 from dalembert.boundary.newton.iterate import Iterate, Termination
-from dalembert.discretize.constraint_windows import ends_with_derivatives
+from dalembert.discretize.windows import ends_with_derivatives
 
 REFINEMENTS = 2
 

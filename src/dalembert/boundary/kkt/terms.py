@@ -12,9 +12,8 @@ from dalembert.boundary.kkt.assembly import Term
 from dalembert.boundary.kkt.free_time import ROWS, TIME, TIMED
 from dalembert.boundary.kkt.lower import Group, LowerTerm, node_weights
 from dalembert.boundary.kkt.path_terms import WatchedPaths, path_blocks
-from dalembert.discretize.constraint_windows import ends_with_derivatives
-from dalembert.discretize.curves import constraint_derivatives, holonomic_derivatives
-from dalembert.discretize.windows import Windows, window_action, window_jets
+from dalembert.discretize.higher import constraint_derivatives, holonomic_derivatives
+from dalembert.discretize.windows import Windows, ends_with_derivatives, window_action, window_jets
 from dalembert.systems.higher.variational import (
     VariationalProblem,
     with_parameters,

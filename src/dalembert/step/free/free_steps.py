@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from dalembert.algebra import Newton
 from dalembert.discretize import Hermite, Interpolated, Points, WindowMap, with_time
 from dalembert.discretize.higher import forward_differences
-from dalembert.discretize.window_maps import as_windows
+from dalembert.discretize.windows import as_windows
 from dalembert.numbers import as_flag, as_numbers
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Statistics, StepError

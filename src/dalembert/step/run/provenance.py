@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.window_maps import Interpolated, WindowMap
+from dalembert.discretize.windows import Interpolated, WindowMap
 from dalembert.drawing.subject import Depicted
 from dalembert.path import Provenance
 from dalembert.step.run.branch import Branch

@@ -22,7 +22,7 @@ from dalembert.discretize.higher import (
     starting_windows,
     window_equations,
 )
-from dalembert.discretize.window_maps import Hermite, Interpolated, as_windows
+from dalembert.discretize.windows import Hermite, Interpolated, as_windows
 from dalembert.step.programs.base import joined
 from dalembert.step.programs.higher import HigherProgram
 from dalembert.step.programs.scaled import in_units, units_for

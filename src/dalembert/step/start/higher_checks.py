@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import numerical_rank
 from dalembert.discretize.higher import node_defects
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.discretize.windows import WindowMap
 from dalembert.numbers import as_array
 from dalembert.step.programs.higher import HigherProgram
 from dalembert.systems import VariationalProblem

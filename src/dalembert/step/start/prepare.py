@@ -15,7 +15,7 @@ from jaxtyping import Float
 from dalembert.algebra import numerical_rank
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.scheme import check_maps
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.discretize.windows import WindowMap
 from dalembert.numbers import as_state, described
 from dalembert.step.programs.composition import Composed
 from dalembert.step.programs.node import DiscreteProgram, KickDriftKick, NodeProgram
