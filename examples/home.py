@@ -15,7 +15,7 @@ from PIL import Image
 
 import dalembert as da
 from dalembert.gallery import ENTRIES, PROBLEMS
-from dalembert.show.frames import at_times, scene_for
+from dalembert.show.motion import at_times, scene_for
 from dalembert.show.results import results_of
 from dalembert.show.stage import Scenery
 from dalembert.show.style import Theme, theme_of

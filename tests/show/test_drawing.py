@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.drawing.scene import scene_of
+from dalembert.drawing import scene_of
 from dalembert.gallery import ENTRIES, PROBLEMS
-from dalembert.show.frames import at_times, scene_for
-from dalembert.show.results import results_of
+from dalembert.show.results import at_times, results_of, scene_for
 
 PENDULUM = ENTRIES["pendulum"]
 

@@ -11,8 +11,7 @@ from PIL import Image
 
 import dalembert as da
 from dalembert.gallery import ENTRIES
-from dalembert.show.html.content import content_of
-from dalembert.show.html.encode import as_json
+from dalembert.show.html.content import as_json, content_of
 from dalembert.show.results import results_of
 
 PENDULUM = ENTRIES["pendulum"]

@@ -19,7 +19,7 @@ from dalembert.boundary.data.redundant import linearised
 from dalembert.boundary.interior.ipopt import check_ipopt
 from dalembert.boundary.newton.iterate import Settings
 from dalembert.boundary.prepare import PathLimits, PreparedProblem, Request, extremals, prepare_problem
-from dalembert.drawing.subject import Depicted
+from dalembert.drawing import Depicted
 from dalembert.interrupts import Interrupted, held_back
 from dalembert.messages import suggesting
 from dalembert.numbers import as_choice, as_flag, as_tolerance, whole_number

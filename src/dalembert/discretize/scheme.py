@@ -1,16 +1,14 @@
 """Scheme: which maps discretize the action, the kinematic and the variational constraints, and in which form to step.
 
 Difference maps lead from neighbouring points to (q, v) or (q, v, a). They are written in increments d = q₁ - q₀ and not in
-points, so that a difference of large positions is never formed. To add one, subclass PairMap or TripleMap; a scheme takes any
-instance. Orders above two are symmetric compositions of the step, which has to be self-adjoint.
+points, so that a difference of large positions is never formed. To add one, subclass PairMap or TripleMap; a scheme takes
+any instance. Orders above two are symmetric compositions of the step, which has to be self-adjoint.
 """
-
-from __future__ import annotations
 
 import abc
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import equinox as eqx
 import jax
@@ -337,12 +335,12 @@ class Scheme(eqx.Module):
         return composition(self.order)
 
     @classmethod
-    def borda_fernandez_grillo(cls) -> Scheme:
+    def borda_fernandez_grillo(cls) -> Self:
         """The paper's choice: φ_L⁻¹ = (q₀, (q₁-q₀)/h), φ_K⁻¹ = φ_V⁻¹ central, on nodes. Section 4.1.2."""
         return cls("nodes", action=Beta(0.0))
 
     @classmethod
-    def jimenez_scheurle(cls, beta: float = 0.5, *, redefined: bool = True) -> Scheme:
+    def jimenez_scheurle(cls, beta: float = 0.5, *, redefined: bool = True) -> Self:
         """L_d = h L∘ρ_β, D_d: μ∘ρ_β = 0, on (q̃, v) = ρ_β(q_{k-1}, q_k), Definition 5.6.
 
         β = 0: the (1,0) integrator, linearly explicit for constant mass, eqs. (81, 82); β = ½: the (2,0) integrator, eq.

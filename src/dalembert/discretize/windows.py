@@ -7,9 +7,9 @@ add up to T.
 A constraint of lower order than L belongs on windows that see its highest derivative and nothing more: j+1 nodes, on which
 its principal part is the j-th difference (z-1)ʲ. On the k+1 nodes of L it would be (z-1)ʲ a(z), and the roots of a, such as
 -1 of (q₂-q₀)/2h, are motions that the constraint does not see and multipliers that do no work. On L's windows between two
-nodes with derivatives it holds at the nodes with its first d-1 rates, d = k-j, and at j points between them: the zeros of the
-j-th derivative of [s(1-s)]ᵏ. By Rodrigues' formula the d-th derivative of what vanishes there vanishes at L's Gauss points,
-to leading order: the constraint is integrated, and given ends satisfy it to the last digit.
+nodes with derivatives it holds at the nodes with its first d-1 rates, d = k-j, and at j points between them: the zeros of
+the j-th derivative of [s(1-s)]ᵏ. By Rodrigues' formula the d-th derivative of what vanishes there vanishes at L's Gauss
+points, to leading order: the constraint is integrated, and given ends satisfy it to the last digit.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """What a run returns: arrays and statistics, and nothing that knows mechanics. `path` is the one to read."""
 
-from dalembert.path.error import StepError
-from dalembert.path.path import Path
+from dalembert.path.path import Path, Provenance, Statistics, StepError
 from dalembert.path.path import check_path as check_path  # for other rooms
-from dalembert.path.provenance import Provenance
-from dalembert.path.statistics import Statistics
 from dalembert.path.study import Study
 from dalembert.path.study import tree_of_values as tree_of_values
 

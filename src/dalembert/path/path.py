@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, overload
+import functools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, overload
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
@@ -16,12 +18,204 @@ from dalembert.lazy import Lazy, as_left, front_door
 from dalembert.notebook import Described
 from dalembert.numbers import as_array, described, place_of, whole_number
 from dalembert.outcome import Outcome
-from dalembert.path.interpolation import MOST, nodes_for, several_nodes, two_nodes
-from dalembert.path.provenance import Provenance
-from dalembert.path.statistics import Statistics
 
 if TYPE_CHECKING:
     import xarray
+
+
+class StepError(RuntimeError):
+    """F(z) = 0 was not solved: a step of a run failed.
+
+    Attributes:
+        path: the Path up to the failed step.
+
+    Example:
+        >>> try:
+        ...     da.simulate(pendulum, [1.0], [0.0], h=5.0, steps=20)  # too long a step
+        ... except da.StepError as error:
+        ...     error.path.outcome.name
+        'NO_SOLUTION'
+    """
+
+    def __init__(self, path: Path):
+        super().__init__(path)
+
+    @property
+    def path(self) -> Path:
+        return self.args[0]
+
+    def __str__(self) -> str:
+        return self.path.describe()
+
+
+class Statistics(Lazy):
+    """What the solver did, over the whole run, including steps that were not saved.
+
+    Attributes:
+        iterations: total number of Newton iterations.
+        max_iterations: largest number of Newton iterations in one step.
+        residual: largest residual over all steps, each at the last evaluation in that step, with scaled rows; in the
+            native run, of those equations that are iterated.
+        crossings: number of times that two roots of a step crossed: the factor u, or, under a rule that chooses among
+            roots, the Jacobian determinant, changed sign.
+        turns: number of steps in which the velocity turned by more than a right angle; an oscillation of one coordinate
+            has two per period.
+        leaps: number of steps over which the determinant of the equations changed in size by more than a factor of
+            three; -1 if not counted. For steps that vary in length: number of steps at whose end, or in whose middle, their
+            density was off the wanted one by a quarter.
+        failed_step: index of the step that could not be solved; -1 if there is none.
+        failed_time: the time of that step; nan if there is none.
+        failed_residual: the residual of that step; nan if there is none.
+
+    Example:
+        >>> int(path.statistics.failed_step)
+        -1
+    """
+
+    iterations: Int[Array, ""]
+    max_iterations: Int[Array, ""]
+    residual: Float[Array, ""]
+    crossings: Int[Array, ""]
+    turns: Int[Array, ""]
+    leaps: Int[Array, ""]
+    failed_step: Int[Array, ""]
+    failed_time: Float[Array, ""]
+    failed_residual: Float[Array, ""]
+
+
+@dataclasses.dataclass(frozen=True)
+class Provenance:
+    """The record of a run, with everything needed to repeat it: plain text, so that it can be stored. A traced run has
+    none.
+
+    Attributes:
+        system: the functions of the system, by module and name.
+        source: source text of these functions.
+        source_hash: SHA-256 of the source text, which `matches` compares.
+        parameters: names and values, as JSON.
+        coordinates: the names of q; () if there are none.
+        scheme: maps and form of the Scheme; "" for a DiscreteSystem.
+        starter: the starter of a two-step form.
+        branch: the rule that chooses among roots; "" if there is none.
+        run: the other arguments of the call, as JSON.
+        versions: versions of Python, dalembert and the packages that it computes with, as JSON.
+
+    Example:
+        >>> type(path.provenance.source_hash)
+        <class 'str'>
+    """
+
+    system: str
+    source: str
+    source_hash: str
+    parameters: str
+    coordinates: tuple[str, ...]
+    scheme: str
+    starter: str
+    branch: str
+    run: str
+    versions: str
+
+    @classmethod
+    def later(cls, texts: Callable[[], dict[str, Any]], subject: Any = None) -> Provenance:
+        """A record whose text is written when it is first read. texts: returns the fields, from values of the call;
+        subject: see `subject`."""
+        record = object.__new__(cls)
+        object.__setattr__(record, "_texts", texts)
+        object.__setattr__(record, "_subject", subject)
+        return record
+
+    @property
+    def subject(self) -> Any:
+        """The system that was run, for pictures: a `drawing.Depicted`, or None. It exists only in the process that ran
+        it; it is never stored, and not compared."""
+        return self.__dict__.get("_subject")
+
+    def of(self, subject: Any) -> Provenance:
+        """The same record with this subject."""
+        record = type(self)(*(getattr(self, field.name) for field in dataclasses.fields(self)))
+        object.__setattr__(record, "_subject", subject)
+        return record
+
+    def __getattr__(self, name: str) -> Any:
+        texts = self.__dict__.get("_texts")
+        if name in self.__dataclass_fields__ and texts is not None:
+            self.__dict__.update(texts())
+            self.__dict__.pop("_texts", None)
+        if name in self.__dict__:  # now, or by another thread
+            return self.__dict__[name]
+        raise AttributeError(f"a Provenance has no attribute {name}")
+
+    def __reduce__(self):
+        return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self))
+
+
+MOST = 11  # order, of six nodes
+SHORT = 0.2  # of the step before: a last step that is shorter leaves its polynomial no digits, and is not taken into it
+
+
+def nodes_for(order: int) -> int:
+    """2m nodes give q the order 4m and v the order 4m - 1: the fewest for both."""
+    return 2 * -(-(order + 1) // 4)
+
+
+@jax.jit
+def two_nodes(t: Float[Array, "nodes"], q, v, times: Float[Array, "..."]):
+    """(q, v) at times, from q and v (nodes, n) at t; without v from the slopes of q. One program for its many operations."""
+    v = _slopes(t, q) if v is None else v
+    k = _cells(t, times)
+    width = t[k + 1] - t[k]
+    s = ((times - t[k]) / width)[..., None]
+    q0, q1, d0, d1 = q[k], q[k + 1], v[k] * width[..., None], v[k + 1] * width[..., None]
+    jump = q1 - q0
+    at = q0 + s * (d0 + s * (3 * jump - 2 * d0 - d1 + s * (d0 + d1 - 2 * jump)))
+    return at, (d0 + s * (2 * (3 * jump - 2 * d0 - d1) + 3 * s * (d0 + d1 - 2 * jump))) / width[..., None]
+
+
+@functools.partial(jax.jit, static_argnames="number")
+def several_nodes(t: Float[Array, "nodes"], q, v, times: Float[Array, "..."], number: int):
+    """(q, v) at times, by the polynomials through q and v at so many nodes around each; near the ends through the last ones.
+
+    p(t) = q_k + Σ_j l_j² ((1 - 2 (t - t_j) l_j′(t_j)) (q_j - q_k) + (t - t_j) v_j), l_j of Lagrange, and its derivative.
+    """
+    widths, count = jnp.abs(jnp.diff(t)), t.shape[0]
+    last = jnp.where(widths[-1] < SHORT * widths[-2], count - 1, count) if count > number else count
+    k = _cells(t, times)
+    first = jnp.clip(k - (number // 2 - 1), 0, last - number)
+    others = jnp.array([[i for i in range(number) if i != j] for j in range(number)])
+
+    def one(time, k, first):
+        at = first + jnp.arange(number)
+        x, jumps, slopes = t[at] - t[k], q[at] - q[k], v[at]
+        apart = x[:, None] - x[others]
+
+        def polynomial(time):
+            base = jnp.prod((time - x[others]) / apart, axis=1) ** 2
+            ahead = time - x
+            return (base * (1.0 - 2.0 * ahead * jnp.sum(1.0 / apart, axis=1))) @ jumps + (base * ahead) @ slopes
+
+        found, rate = jax.jvp(polynomial, (time - t[k],), (jnp.ones_like(time),))
+        return q[k] + found, rate
+
+    at, rate = jax.vmap(one)(*map(jnp.ravel, (times, k, first)))
+    end = (jnp.ravel(times) == t[-1])[:, None]
+    shape = (*times.shape, q.shape[1])
+    return jnp.where(end, q[-1], at).reshape(shape), jnp.where(end, v[-1], rate).reshape(shape)
+
+
+def _cells(t: Float[Array, "nodes"], times):
+    """The number of the node before each time; backwards in time the nodes decrease."""
+    clock = jnp.sign(t[-1] - t[0])
+    return jnp.clip(jnp.searchsorted(clock * t, clock * times, side="right") - 1, 0, t.shape[0] - 2)
+
+
+def _slopes(t: Float[Array, "nodes"], q: Float[Array, "nodes n"]) -> Float[Array, "nodes n"]:
+    """Derivatives at the nodes of the parabolas through three neighbouring nodes: second order, at both ends too."""
+    width = jnp.diff(t)[:, None]
+    chord = jnp.diff(q, axis=0) / width
+    bend = jnp.diff(chord, axis=0) / (width[:-1] + width[1:])
+    inner = chord[:-1] + width[:-1] * bend
+    return jnp.concatenate([(chord[0] - width[0] * bend[0])[None], inner, (chord[-1] + width[-1] * bend[-1])[None]])
 
 
 class Path(Described, Lazy):

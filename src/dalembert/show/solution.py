@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dalembert.drawing.scene import Scene
+from dalembert.drawing import Scene
 from dalembert.numbers import called, real_numbers
-from dalembert.show.frames import scene_for
-from dalembert.show.inline import new_figure
 from dalembert.show.panels import names_of, subscript
-from dalembert.show.results import results_of
+from dalembert.show.results import results_of, scene_for
 from dalembert.show.stage import Scenery
-from dalembert.show.style import Theme
+from dalembert.show.style import Theme, new_figure
 from dalembert.solution import ActiveBounds, ControlSolution, CriticalPoint, Solution
 from dalembert.systems import is_traced
 

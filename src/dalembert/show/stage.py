@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dalembert.drawing.scene import Outline, Scene
+from dalembert.drawing import Outline, Scene
 from dalembert.show.style import Theme
 
 TURN = np.linspace(0.0, 2.0 * np.pi, 65)

@@ -10,8 +10,7 @@ import numpy as np
 from dalembert.numbers import described
 from dalembert.outcome import Outcome
 from dalembert.path import Study
-from dalembert.show.inline import new_figure
-from dalembert.show.style import Theme
+from dalembert.show.style import Theme, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

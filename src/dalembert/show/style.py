@@ -1,9 +1,76 @@
-"""Colours and lines of figures, light and dark. The colours are told apart by colour-blind readers, and stand out by 3:1."""
+"""Colours and lines of figures, light and dark; figures where the user sees them; files that are written whole.
+
+The colours are told apart by colour-blind readers, and stand out by 3:1.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import io
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path as File
+from typing import TYPE_CHECKING, Any
+
+from dalembert.numbers import described
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def new_figure(size: tuple[float, float]) -> Figure:
+    """A figure. pyplot knows it where the user has imported pyplot for a window, so that plt.show() shows it.
+
+    It is made without pyplot everywhere else: there the user's back-end stays as it is, and a thousand figures that are
+    saved need no closing. A notebook shows it as the value of a cell, with or without pyplot.
+    """
+    from matplotlib.figure import Figure
+
+    class Picture(Figure):
+        """A Figure that a notebook can show by itself."""
+
+        def _repr_png_(self) -> bytes:
+            content = io.BytesIO()
+            self.savefig(content, format="png", dpi=110)
+            return content.getvalue()
+
+    plt: Any = sys.modules.get("matplotlib.pyplot")
+    if plt is not None and _has_windows(plt.get_backend()):
+        return plt.figure(FigureClass=Picture, figsize=size, layout="constrained")
+    return Picture(figsize=size, layout="constrained")
+
+
+def _has_windows(backend: str) -> bool:
+    """Whether figures of pyplot come up in windows. Inline back-ends would show them twice: with the value of the cell."""
+    from matplotlib.backends.registry import BackendFilter, backend_registry
+
+    name = backend.lower()
+    return name not in backend_registry.list_builtin(BackendFilter.NON_INTERACTIVE) and "inline" not in name
+
+
+def check_new(file: Any, endings: tuple[str, ...], what: str) -> File:
+    """The file, if its ending and its folder are right."""
+    if not isinstance(file, str | os.PathLike):
+        raise TypeError(f"file: found {described(file)}; give the name of a file")
+    target = File(file)
+    if target.suffix not in endings:
+        raise ValueError(f"file: found '{target}'; {what}, give a name that ends in {', '.join(endings)}")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"file: the folder {target.parent} does not exist; make it first")
+    if target.is_dir():
+        raise IsADirectoryError(f"file: {target} is a folder; give the name of a file")
+    return target
+
+
+def written(target: File, writing: Callable[[File], Any]) -> None:
+    """The file that `writing` makes at another place of the same folder, put where it belongs when it is complete."""
+    with tempfile.TemporaryDirectory(prefix=".dalembert-", dir=target.parent) as folder:
+        place = File(folder) / target.name
+        writing(place)
+        os.replace(place, target)
+
 
 STYLE: dict[Any, Any] = {
     "font.size": 9,

@@ -11,7 +11,7 @@ import jax
 from dalembert.algebra import Newton
 from dalembert.discretize import Scheme
 from dalembert.discretize.windows import WindowMap
-from dalembert.drawing.subject import Depicted
+from dalembert.drawing import Depicted
 from dalembert.numbers import (
     MOST_NODES,
     MOST_ROWS,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dalembert.drawing.scene import KINDS, Outline, Scene, scene_of
-from dalembert.drawing.subject import Depicted
+from dalembert.drawing import KINDS, Depicted, Outline, Scene, scene_of
 from dalembert.store.checks import attribute
 
 if TYPE_CHECKING:

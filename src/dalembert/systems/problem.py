@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from dalembert.drawing.subject import Depicted
+from dalembert.drawing import Depicted
 from dalembert.notebook import card
 from dalembert.numbers import as_array, described
 from dalembert.systems.pickling import reduced

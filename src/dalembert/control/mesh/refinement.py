@@ -27,7 +27,7 @@ from dalembert.control.mesh.local_errors import StepSums, local_errors
 from dalembert.control.mesh.switching import switch_times, with_switches
 from dalembert.control.problem import Lobatto, OptimalControl, check_solution_of
 from dalembert.control.solve import control_search
-from dalembert.drawing.subject import Depicted
+from dalembert.drawing import Depicted
 from dalembert.numbers import as_tolerance, described, whole_number
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution, Refinement

@@ -10,13 +10,12 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from dalembert.drawing.scene import Scene
+from dalembert.drawing import Scene
 from dalembert.numbers import described
 from dalembert.path import Path
-from dalembert.show.html.content import content_of, drawn
-from dalembert.show.html.encode import as_json, shared
+from dalembert.show.html.content import as_json, content_of, drawn, shared
 from dalembert.show.results import Shown, results_of
-from dalembert.show.written import check_new, written
+from dalembert.show.style import check_new, written
 
 ENDINGS = (".html", ".htm")
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.windows import Interpolated, WindowMap
-from dalembert.drawing.subject import Depicted
+from dalembert.drawing import Depicted
 from dalembert.path import Provenance
 from dalembert.step.run.branch import Branch
 from dalembert.systems import System

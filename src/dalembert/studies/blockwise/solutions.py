@@ -17,7 +17,7 @@ from dalembert.boundary.kkt.pivots import own_pivots
 from dalembert.boundary.newton.iterate import Settings
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, extremal
-from dalembert.drawing.subject import Depicted
+from dalembert.drawing import Depicted
 from dalembert.messages import warn
 from dalembert.native.threads import as_threads, on_threads
 from dalembert.outcome import Outcome

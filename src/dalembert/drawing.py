@@ -1,4 +1,4 @@
-"""Shapes in the plane or in space: what `draw=` of a system returns for one state.
+"""What a system looks like, as data: shapes that `draw=` returns for one state, and a drawing of them over time.
 
 A shape becomes points (k, d): those of an outline that does not move in the shape itself. Over a path they are one array
 (frames, k, d), so that matplotlib, the page and a stored file need to know nothing else.
@@ -7,14 +7,63 @@ A shape becomes points (k, d): those of an outline that does not move in the sha
 from __future__ import annotations
 
 import abc
-from typing import Any
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.numbers import as_array, as_flag, as_number
+from dalembert.numbers import as_array, as_flag, as_number, described
+from dalembert.tracing import seldom
+
+__all__ = ["Ball", "Body", "Dots", "Rod", "Wheel"]
+
+
+class Depicted:
+    """The problem of a path or a solution, as long as it lives; all subjects are equal, and
+    equal to none, as they are no part of a result.
+
+    Never stored or pickled: what is loaded has the drawing that the file keeps, and no problem.
+
+    Attributes:
+        problem: a System, a DiscreteSystem or a VariationalProblem, or None.
+        parameters: those of each run of an ensemble, {name: (B, …)}, in the place of the problem's.
+        scheme: as given to the call.
+        scene: the drawing that a file kept, or None.
+    """
+
+    __slots__ = ("parameters", "problem", "scene", "scheme")
+
+    def __init__(
+        self, problem: Any = None, parameters: Mapping[str, Any] | None = None, scheme: Any = None, scene: Any = None
+    ):
+        self.problem, self.parameters, self.scheme, self.scene = problem, parameters, scheme, scene
+
+    def under(self, scheme: Any, each: Mapping[str, Any] | None = None) -> Depicted:
+        """The same with a scheme, and with the parameters of many runs."""
+        return Depicted(self.problem, each, scheme, self.scene)
+
+    def __eq__(self, other: object) -> bool:
+        return other is None or isinstance(other, Depicted)
+
+    def __hash__(self) -> int:
+        return hash(None)
+
+    def __reduce__(self):
+        return Depicted, (None, None, None, self.scene)
+
+    def lane(self, i: int) -> Any:
+        """The problem of the i-th run, None where it is not known."""
+        if self.problem is None or not self.parameters:
+            return self.problem
+        return self.problem.replace(**{name: values[i] for name, values in self.parameters.items()})
+
 
 Points = Float[Array, "k d"]
 
@@ -234,3 +283,133 @@ def _points(value: Any, name: str, least: int) -> Points:
     if found.ndim != 2 or found.shape[1] not in (2, 3) or found.shape[0] < least:
         raise ValueError(f"{name}: found shape {found.shape}; give points (k, 2) or (k, 3), k at least {least}")
     return found
+
+
+KINDS = ("dots", "rod", "body", "wheel", "ball")
+
+
+class Outline(NamedTuple):
+    """One shape over all frames.
+
+    Attributes:
+        kind: one of KINDS.
+        at: (frames, k, d) points, see `Drawn.points`; (1, k, d) of what does not move.
+        face: corners of one face of a body.
+        trail: whether the way of the points is drawn.
+    """
+
+    kind: str
+    at: Float[np.ndarray, "frames k d"]
+    face: int = 0
+    trail: bool = False
+
+    @property
+    def fixed(self) -> bool:
+        return len(self.at) == 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Scene:
+    """A drawing at times t. Read-only arrays.
+
+    Attributes:
+        t: (frames,) times.
+        outlines: the shapes.
+        axes: names of what is along x, y and z, "" where there is no name.
+        equal: whether one unit has the same length along all axes.
+    """
+
+    t: Float[np.ndarray, "frames"]
+    outlines: tuple[Outline, ...]
+    axes: tuple[str, ...] = ("x", "y", "z")
+    equal: bool = True
+
+    @property
+    def dimension(self) -> int:
+        return self.outlines[0].at.shape[2]
+
+    @property
+    def box(self) -> Float[np.ndarray, "2 d"]:
+        """The least and the largest coordinates of everything in it."""
+        lows, highs = zip(*(_extent(outline) for outline in self.outlines), strict=True)
+        return np.stack([np.min(lows, axis=0), np.max(highs, axis=0)])
+
+
+def scene_of(problem: Any, t: Float[np.ndarray, "frames"], q: Float[np.ndarray, "frames n"]) -> Scene | None:
+    """The drawing of a problem at states q; None where it has no `draw=`.
+
+    ValueError where draw returns anything but shapes, or shapes in the plane beside shapes in space.
+    """
+    draw = getattr(problem, "draw", None)
+    if draw is None:
+        return None
+    shapes = _shape_points(draw, problem, np.asarray(t, dtype=float), np.asarray(q, dtype=float))
+    outlines = tuple(
+        Outline(kind, _still(np.asarray(at)), face, trail)
+        for (kind, face, trail), at in zip(shapes.what, shapes.points, strict=True)
+    )
+    return Scene(np.asarray(t, dtype=float), outlines)
+
+
+class _Shapes(NamedTuple):
+    """Shapes at all frames: the points of each, and what it is."""
+
+    points: tuple
+    what: tuple
+
+
+@seldom
+def _shape_points(draw: Callable, problem: Any, t: Any, q: Any) -> _Shapes:
+    """Points of each shape over all frames; what each shape is stays behind as text."""
+    kinds: list[Any] = []
+    by_name = inspect.signature(draw).parameters.get("t")
+    timed = by_name is not None and by_name.kind is inspect.Parameter.KEYWORD_ONLY
+
+    def one(s, x) -> tuple:
+        shapes = as_shapes(problem.called(functools.partial(draw, t=s) if timed else draw, x, t=s))
+        kinds[:] = [(type(shape).__name__.lower(), shape.face, shape.leaves_trail) for shape in shapes]
+        return tuple(shape.points() for shape in shapes)
+
+    points = jax.vmap(one)(jnp.asarray(t), jnp.asarray(q))
+    return _Shapes(points, tuple(kinds))
+
+
+def as_shapes(found: Any) -> list[Drawn]:
+    """What draw returned: one shape or several, all in the plane or all in space."""
+    shapes = [found] if isinstance(found, Drawn) else found
+    if not isinstance(shapes, Sequence) or isinstance(shapes, str) or not shapes:
+        raise TypeError(
+            f"draw: returns {described(found)}; shapes are needed: Dots, Rod, Body, Wheel, Ball, or a list of them"
+        )
+    for i, shape in enumerate(shapes):
+        if not isinstance(shape, Drawn):
+            raise TypeError(f"draw: item {i} is {described(shape)}; give Dots, Rod, Body, Wheel or Ball")
+    if len({shape.points().shape[1] for shape in shapes}) > 1:
+        raise ValueError("draw: found shapes in the plane and shapes in space; give all points (x, y), or all (x, y, z)")
+    return list(shapes)
+
+
+def curve_scene(
+    t: Float[np.ndarray, "frames"], at: Float[np.ndarray, "frames d"], axes: Sequence[str], equal: bool
+) -> Scene:
+    """A point with its trail: the drawing of what brings none."""
+    return Scene(np.asarray(t, dtype=float), (Outline("dots", np.asarray(at)[:, None], trail=True),), tuple(axes), equal)
+
+
+def _still(at: np.ndarray) -> np.ndarray:
+    """One frame of what does not move."""
+    moves = at.size and len(at) > 1 and bool(np.any(at != at[:1]))
+    return at if moves else at[:1]
+
+
+def _extent(outline: Outline) -> tuple[np.ndarray, np.ndarray]:
+    at = outline.at
+    if outline.kind in ("wheel", "ball"):
+        centre = at[:, 0]
+        radius = np.linalg.norm(at[:, 1] - centre, axis=1)[:, None]
+        at = np.stack([centre - radius, centre + radius], axis=1)
+    points = at.reshape(-1, at.shape[2])
+    good = points[np.all(np.isfinite(points), axis=1)]
+    if not len(good):
+        return np.zeros(at.shape[2]), np.zeros(at.shape[2])
+    return good.min(axis=0), good.max(axis=0)
