@@ -78,7 +78,7 @@ def blocks(number=200):
     """What a block costs besides its runs: blocks of 64 runs of one step."""
     size = 8 * int(np.sqrt(number))
     with tempfile.TemporaryDirectory() as folder, cluster() as client:
-        spread = da.run_statistics(lambda study: study.reduced)
+        spread = da.studies.run_statistics(lambda study: study.reduced)
         for name, way in {"process": {"threads": 1}, "workers": {"client": client}}.items():
             timed(folder, f"{name} warm", 16, 1, block=size, **way)
             spent = timed(folder, name, size, 1, block=size, **way)
@@ -99,7 +99,7 @@ def million():
 def one(kind, side):
     side = int(side)
     with tempfile.TemporaryDirectory() as folder:
-        spread = da.run_statistics(lambda study: study.reduced, bins=np.linspace(0.0, 4.0, 41))
+        spread = da.studies.run_statistics(lambda study: study.reduced, bins=np.linspace(0.0, 4.0, 41))
         ways = {"memory": {}, "store": {"store": Path(folder) / "study.zarr"}, "over_runs": {"over_runs": spread}}
         study(8, 100, **({"over_runs": spread} if kind == "over_runs" else {}))
         before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()

@@ -55,7 +55,7 @@ def _free(column: str) -> dict[str, Any]:
     """The energy, and the momentum of the rotation, of windows of nodes."""
     if column == "k = 1":
         problem = da.VariationalProblem(lambda q, v: 0.5 * v @ v - 0.25 * (q @ q) ** 2)
-        path = da.simulate_free_steps(problem, [[1.0, 0.0], [0.99, 0.05]], [0.0, 0.05], steps=STEPS)
+        path = da.step.simulate_free_steps(problem, [[1.0, 0.0], [0.99, 0.05]], [0.0, 0.05], steps=STEPS)
         values = {"the energy": da.energies(da.with_time(problem), np.column_stack([path.t, path.q]))}
         values["the momentum of the rotation"] = _momenta(problem, np.asarray(path.t), np.asarray(path.q))
     else:
@@ -63,8 +63,8 @@ def _free(column: str) -> dict[str, Any]:
             lambda q, v, a: 0.5 * a @ a - 1.25 * v @ v + 0.5 * q @ q + 0.05 * (q @ q) ** 2, derivatives=2
         )
         jets = [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]]
-        second = da.ostrogradsky(problem, jets, [0.0, 0.3]).jets[1, :2]
-        path = da.simulate_free_steps(problem, [jets[:2], second], [0.0, 0.3], steps=14)
+        second = da.systems.ostrogradsky(problem, jets, [0.0, 0.3]).jets[1, :2]
+        path = da.step.simulate_free_steps(problem, [jets[:2], second], [0.0, 0.3], steps=14)
         nodes = np.column_stack([path.t, path.q, path.v])
         values = {"the energy": da.energies(da.with_time(problem, da.Hermite()), nodes)}
     changed = np.diff(np.asarray(path.t))

@@ -16,7 +16,7 @@ FAST = bool(os.environ.get("DALEMBERT_EXAMPLES_FAST"))
 SHOWN = 11  # positions of the cart
 
 
-def draw_motion(ax, motion: da.ControlSolution, length: float) -> None:
+def draw_motion(ax, motion: da.solution.ControlSolution, length: float) -> None:
     """The cart and its pole at equal times, later ones darker, and the path of the pole's end."""
     x, angle = motion.q[:, 0], motion.q[:, 1]
     end = np.stack([x + length * np.sin(angle), -length * np.cos(angle)])
@@ -32,7 +32,7 @@ def draw_motion(ax, motion: da.ControlSolution, length: float) -> None:
     ax.set_ylabel("height")
 
 
-def figure_of(motion: da.ControlSolution, length: float) -> Figure:
+def figure_of(motion: da.solution.ControlSolution, length: float) -> Figure:
     with mpl.rc_context(LIGHT.style):
         figure = Figure(figsize=(6.4, 6.0), layout="constrained")
         top, middle, bottom = figure.subplots(3, 1, height_ratios=(1.7, 1.0, 1.0))

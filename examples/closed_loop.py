@@ -25,7 +25,7 @@ def gust(q, v, p):
     return wind - jnp.array([0.2, 0.01]) * v
 
 
-def controllers(problem: da.OptimalControl) -> dict[str, da.Feedback | da.PredictiveController]:
+def controllers(problem: da.OptimalControl) -> dict[str, da.guidance.Feedback | da.guidance.PredictiveController]:
     """The plan alone; its neighbouring extremals; a regulator along it; the problem solved again at every sample."""
     ends = {"initial": (REST, REST), "final": UP, "T": 2.0, "steps": 80}
     plan = da.solve(problem, **ends, bounds=BOUNDS)
@@ -41,7 +41,7 @@ def controllers(problem: da.OptimalControl) -> dict[str, da.Feedback | da.Predic
     }
 
 
-def figure_of(runs: dict[str, da.ClosedLoop]) -> Figure:
+def figure_of(runs: dict[str, da.guidance.ClosedLoop]) -> Figure:
     with mpl.rc_context(LIGHT.style):
         figure = Figure(figsize=(6.4, 6.0), layout="constrained")
         axes = figure.subplots(3, 1, sharex=True)
@@ -64,11 +64,11 @@ def main(folder: Path) -> None:
     plant = da.System(problem.system.lagrangian, forces=gust, coordinates=("x", "theta"), parameters=problem.parameters)
     runs = {}
     for name, controller in controllers(problem).items():
-        every = EVERY if isinstance(controller, da.Feedback) else 4 * EVERY
+        every = EVERY if isinstance(controller, da.guidance.Feedback) else 4 * EVERY
         run = da.closed_loop(plant, controller, [0.0, 0.05], REST, h=STEP, steps=STEPS // 2 if FAST else STEPS, every=every)
         runs[name] = run
         print(f"{name}: at t = {run.t[-1]:g} {run.q[-1, 1] - np.pi:+.3f} from upright, |F| ≤ {np.abs(run.u).max():.1f}")
-        if isinstance(controller, da.PredictiveController):
+        if isinstance(controller, da.guidance.PredictiveController):
             first, *later = controller.records
             print(f"  iterations: {first.iterations} of the first plan, {np.median([r.iterations for r in later]):g} later")
             print(f"  not solved: {sum(r.outcome is not da.Outcome.SUCCESS for r in controller.records)}")

@@ -30,7 +30,7 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     problem = da.VariationalProblem(lagrangian, derivatives=2, coordinates=("x", "y"))
 
-    exact = da.ostrogradsky(problem, JETS, jnp.array([0.0, 4.0])).q[-1]
+    exact = da.systems.ostrogradsky(problem, JETS, jnp.array([0.0, 4.0])).q[-1]
     errors = [float(jnp.abs(da.simulate(problem, jets=JETS, h=4 / N, steps=N).q[-1] - exact).max()) for N in (40, 80, 160)]
     print(f"errors at t = 4 with h = 0.1, 0.05, 0.025: {', '.join(f'{e:.2e}' for e in errors)}")
 

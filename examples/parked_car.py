@@ -46,7 +46,7 @@ def draw_car(ax, q: np.ndarray, p, colour: str) -> None:
             ax.plot(*wheel, color=colour, linewidth=2.4, solid_capstyle="butt")
 
 
-def figure_of(plan: da.ControlSolution, parameters) -> Figure:
+def figure_of(plan: da.solution.ControlSolution, parameters) -> Figure:
     with mpl.rc_context(LIGHT.style):
         figure = Figure(figsize=(7.2, 5.4), layout="constrained")
         parts = figure.subplot_mosaic([["above", "above"], ["steering", "forces"]], height_ratios=(1.25, 1.0))

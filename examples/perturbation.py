@@ -71,7 +71,7 @@ def distances(found: Embedding, steps, q, v, tolerance: float) -> dict[str, np.n
     def field(h, t, x, simplified):
         """f + ε^p g in (q, v), or f with the part of the constraint force in g that g_q alone asks for."""
         q, v = x[:3], x[3:]
-        terms = da.reduction(PARTICLE, q, v)
+        terms = da.systems.reduction(PARTICLE, q, v)
         g_q, g_v = made.pushed(h, t / h, q, v)
         only = terms.reactions.T @ jnp.linalg.solve(terms.coupling, v[:1] * g_q[1])  # ∂_q(μv) ĝ_q = -v_x ĝ_y, m = 1
         return jnp.concatenate([v + g_q, terms.a + jnp.where(simplified, only, g_v)])

@@ -17,7 +17,7 @@ FAST = bool(os.environ.get("DALEMBERT_EXAMPLES_FAST"))
 SHOWN = 9  # places of point and target
 
 
-def draw_meeting(ax, found: da.ControlSolution) -> None:
+def draw_meeting(ax, found: da.solution.ControlSolution) -> None:
     """Both at equal times, with the thrust."""
     around = np.linspace(0.0, 2.0 * np.pi, 200)
     ax.plot(CENTRE + np.cos(around), np.sin(around), color="0.8", linewidth=0.8)
@@ -33,7 +33,7 @@ def draw_meeting(ax, found: da.ControlSolution) -> None:
     ax.legend(loc="upper left")
 
 
-def figure_of(found: da.ControlSolution) -> Figure:
+def figure_of(found: da.solution.ControlSolution) -> Figure:
     with mpl.rc_context(LIGHT.style):
         figure = Figure(figsize=(6.4, 5.6), layout="constrained")
         top, bottom = figure.subplots(2, 1, height_ratios=(1.6, 1.0))

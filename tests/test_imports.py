@@ -315,13 +315,23 @@ def test_a_public_name_is_the_object_that_the_type_checker_sees():
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert sorted(shown) == sorted(package.__all__)
+    rooms = {name for name, module in shown.items() if module == PACKAGE}
+    assert rooms <= set(package.ROOMS)
+    assert sorted(shown.keys() - rooms | {"measure"}) == sorted(package.__all__)
     for name, module in shown.items():
         found = importlib.import_module(f"{PACKAGE}.{name}") if module == PACKAGE else None
         assert getattr(package, name) is (found or getattr(importlib.import_module(module), name)), name
     assert set(shown) <= set(dir(package))
     with pytest.raises(AttributeError, match="no attribute 'simulation'"):
         _ = package.simulation
+
+
+def test_a_name_that_moved_into_a_room_says_so():
+    package = importlib.import_module(PACKAGE)
+    for room, names in package.MOVED.items():
+        for name in names:
+            with pytest.warns(DeprecationWarning, match=f"dalembert.{name} is now dalembert.{room}.{name}$"):
+                assert getattr(package, name) is getattr(importlib.import_module(f"{PACKAGE}.{room}"), name)
 
 
 ALLOWED = {

@@ -19,7 +19,10 @@ HEADING = re.compile(r'<h\d id="(dalembert\.[\w.]+)" class="doc doc-heading"')
 def public() -> dict[str, object]:
     """Functions and classes by the place of their definition, each once, whatever rooms export them."""
     modules = pkgutil.walk_packages(dalembert.__path__, "dalembert.")
-    rooms = ["dalembert", *(m.name for m in modules if m.ispkg and m.name.split(".")[1] not in NOT_PUBLIC)]
+    rooms = [
+        "dalembert",
+        *(m.name for m in modules if (m.ispkg or m.name.count(".") == 1) and m.name.split(".")[1] not in NOT_PUBLIC),
+    ]
     found = {}
     for module in map(importlib.import_module, rooms):
         for name in getattr(module, "__all__", ()):

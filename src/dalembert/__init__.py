@@ -6,6 +6,7 @@ needs no array (the help of the command line, its mistakes) is there at once; it
 """
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING
 
 from dalembert import precision
@@ -16,13 +17,71 @@ ROOMS = (
     "outcome", "interrupts", "path", "solution", "drawing", "systems", "symbolic", "discretize", "step", "boundary",
     "control", "guidance", "laws", "measure", "claims", "symmetry", "store", "show", "studies",
 )  # from below  # fmt: skip
-DOORS = {"step": "studies"}  # what is written into a store by the first room's functions is written by the second
+LOADED_WITH = {"step": "studies"}  # what is written into a store by functions of the first room is written by the second
+MOVED = {  # names that stood at the top, by the room in which they are found
+    "path": ("Provenance", "Statistics"),
+    "solution": ("ActiveBounds", "BoundaryStatistics", "ControlSolution", "FinalTime", "Refinement"),
+    "systems": (
+        "AdaptedReference",
+        "Connection",
+        "Independent",
+        "Interpolant",
+        "Ostrogradsky",
+        "Projection",
+        "Reduction",
+        "Reference",
+        "Solvability",
+        "adapted_reference",
+        "connection",
+        "deformed",
+        "independent",
+        "interpolant",
+        "ostrogradsky",
+        "reduction",
+    ),
+    "symbolic": ("SymbolicEquations",),
+    "discretize": ("Redefined", "SchemeClaims", "redefined"),
+    "step": ("PreparedRun", "Root", "StepProgram", "simulate_free_steps"),
+    "boundary": ("Extremals",),
+    "control": ("eliminate", "singular_arcs"),
+    "guidance": (
+        "ClosedLoop",
+        "Controllability",
+        "Derivatives",
+        "Feedback",
+        "Optimum",
+        "PredictiveController",
+        "Replanned",
+        "Sensitivity",
+    ),
+    "laws": ("ControlLaw", "EnergyShaping", "Matching", "energy_shaping", "matching"),
+    "claims": ("Claim", "Finding", "Verdict"),
+    "symmetry": ("FullMotion", "Reduced", "Symmetries", "TurnedReduction"),
+    "show": ("Animation",),
+    "studies": ("run_statistics",),
+}
 
 if TYPE_CHECKING:
-    from dalembert import measure
-    from dalembert.boundary import Extremals, Free, Nodes, On, Periodic, multistart, solve, solve_batch, spline
-    from dalembert.claims import Claim, Finding, Verdict, verdict
-    from dalembert.control import Lobatto, OptimalControl, eliminate, refine, singular_arcs
+    from dalembert import boundary as boundary
+    from dalembert import claims as claims
+    from dalembert import control as control
+    from dalembert import discretize as discretize
+    from dalembert import drawing as drawing
+    from dalembert import guidance as guidance
+    from dalembert import laws as laws
+    from dalembert import measure as measure
+    from dalembert import path as path
+    from dalembert import show as show
+    from dalembert import solution as solution
+    from dalembert import step as step
+    from dalembert import store as store
+    from dalembert import studies as studies
+    from dalembert import symbolic as symbolic
+    from dalembert import symmetry as symmetry
+    from dalembert import systems as systems
+    from dalembert.boundary import Free, Nodes, On, Periodic, multistart, solve, solve_batch, spline
+    from dalembert.claims import verdict
+    from dalembert.control import Lobatto, OptimalControl, refine
     from dalembert.discretize import (
         Averaged,
         Beta,
@@ -32,97 +91,40 @@ if TYPE_CHECKING:
         Interpolated,
         PairMap,
         Points,
-        Redefined,
         Scheme,
-        SchemeClaims,
         TripleMap,
         WindowMap,
         energies,
-        redefined,
         with_time,
     )
     from dalembert.drawing import Ball, Body, Dots, Rod, Wheel
-    from dalembert.guidance import (
-        ClosedLoop,
-        Controllability,
-        Derivatives,
-        Feedback,
-        Optimum,
-        PredictiveController,
-        Replanned,
-        Sensitivity,
-        closed_loop,
-        controllability,
-        feedback,
-        mpc,
-        optimum,
-        sensitivity,
-    )
+    from dalembert.guidance import closed_loop, controllability, feedback, mpc, optimum, sensitivity
     from dalembert.interrupts import Interrupted
-    from dalembert.laws import ControlLaw, EnergyShaping, Matching, control_law, energy_shaping, matching
+    from dalembert.laws import control_law
     from dalembert.outcome import Outcome
-    from dalembert.path import Path, Provenance, Statistics, StepError, Study
-    from dalembert.show import Animation, animate, page, plot
-    from dalembert.solution import (
-        ActiveBounds,
-        BoundaryStatistics,
-        ControlSolution,
-        FinalTime,
-        Refinement,
-        Solution,
-        SolveError,
-    )
-    from dalembert.step import (
-        Avoid,
-        Branch,
-        Least,
-        Nearest,
-        PreparedRun,
-        Root,
-        SampledFeedback,
-        StepProgram,
-        Varying,
-        ensemble,
-        prepare,
-        roots,
-        simulate,
-        simulate_free_steps,
-    )
+    from dalembert.path import Path, StepError, Study
+    from dalembert.show import animate, page, plot
+    from dalembert.solution import Solution, SolveError
+    from dalembert.step import Avoid, Branch, Least, Nearest, SampledFeedback, Varying, ensemble, prepare, roots, simulate
     from dalembert.store import FileError, from_xarray, load, matches, save, to_xarray
-    from dalembert.studies import resume, run_statistics, sweep
-    from dalembert.symbolic import SymbolicEquations, from_sympy, symbolic_equations
-    from dalembert.symmetry import FullMotion, Reduced, Symmetries, Symmetry, TurnedReduction, chaplygin, routh, symmetries
+    from dalembert.studies import resume, sweep
+    from dalembert.symbolic import from_sympy, symbolic_equations
+    from dalembert.symmetry import Symmetry, chaplygin, routh, symmetries
     from dalembert.systems import (
-        AdaptedReference,
-        Connection,
         Constraint,
         Holonomic,
         InconsistentDataError,
-        Independent,
-        Interpolant,
         Lyapunov,
         Nonholonomic,
-        Ostrogradsky,
-        Projection,
         RankDeficientError,
-        Reduction,
-        Reference,
         SecondOrder,
-        Solvability,
         System,
         VariationalProblem,
         acceleration,
-        adapted_reference,
-        connection,
-        deformed,
         energy,
-        independent,
-        interpolant,
         manifolds,
         momentum,
-        ostrogradsky,
         project,
-        reduction,
         reference,
         references,
         solvability,
@@ -133,14 +135,22 @@ else:
     def __getattr__(name):
         """A room, or a public name, which stands in the first room from below that has it."""
         if name in ROOMS:
-            return importlib.import_module(f"{__name__}.{name}")
+            return load_room(name)
         for room in ROOMS if name in __all__ else ():
             found = importlib.import_module(f"{__name__}.{room}")
             if name in getattr(found, "__all__", dir(found)):  # a room's module may have the name of another room's function
-                if room in DOORS:
-                    importlib.import_module(f"{__name__}.{DOORS[room]}")
+                load_room(room)
                 return globals().setdefault(name, getattr(found, name))
+        for room in (room for room, names in MOVED.items() if name in names):
+            warnings.warn(f"dalembert.{name} is now dalembert.{room}.{name}", DeprecationWarning, stacklevel=2)
+            return getattr(load_room(room), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def load_room(name):
+        """The room, and the one that it needs for what users ask of it."""
+        if name in LOADED_WITH:
+            importlib.import_module(f"{__name__}.{LOADED_WITH[name]}")
+        return importlib.import_module(f"{__name__}.{name}")
 
     def __dir__():
         return sorted({*globals(), *__all__, *ROOMS})
@@ -149,141 +159,85 @@ else:
 __version__ = "0.1.0"
 
 __all__ = [
-    "ActiveBounds",
-    "AdaptedReference",
-    "Animation",
     "Averaged",
     "Avoid",
     "Ball",
     "Beta",
     "Body",
-    "BoundaryStatistics",
     "Branch",
     "Central",
-    "Claim",
-    "ClosedLoop",
-    "Connection",
     "Constraint",
-    "ControlLaw",
-    "ControlSolution",
-    "Controllability",
-    "Derivatives",
     "DiscreteSystem",
     "Dots",
-    "EnergyShaping",
-    "Extremals",
-    "Feedback",
     "FileError",
-    "FinalTime",
-    "Finding",
     "Free",
-    "FullMotion",
     "Hermite",
     "Holonomic",
     "InconsistentDataError",
-    "Independent",
-    "Interpolant",
     "Interpolated",
     "Interrupted",
     "Least",
     "Lobatto",
     "Lyapunov",
-    "Matching",
     "Nearest",
     "Nodes",
     "Nonholonomic",
     "On",
     "OptimalControl",
-    "Optimum",
-    "Ostrogradsky",
     "Outcome",
     "PairMap",
     "Path",
     "Periodic",
     "Points",
-    "PredictiveController",
-    "PreparedRun",
-    "Projection",
-    "Provenance",
     "RankDeficientError",
-    "Redefined",
-    "Reduced",
-    "Reduction",
-    "Reference",
-    "Refinement",
-    "Replanned",
     "Rod",
-    "Root",
     "SampledFeedback",
     "Scheme",
-    "SchemeClaims",
     "SecondOrder",
-    "Sensitivity",
     "Solution",
-    "Solvability",
     "SolveError",
-    "Statistics",
     "StepError",
-    "StepProgram",
     "Study",
-    "SymbolicEquations",
-    "Symmetries",
     "Symmetry",
     "System",
     "TripleMap",
-    "TurnedReduction",
     "VariationalProblem",
     "Varying",
-    "Verdict",
     "Wheel",
     "WindowMap",
     "acceleration",
-    "adapted_reference",
     "animate",
     "chaplygin",
     "closed_loop",
-    "connection",
     "control_law",
     "controllability",
-    "deformed",
-    "eliminate",
     "energies",
     "energy",
-    "energy_shaping",
     "ensemble",
     "feedback",
     "from_sympy",
     "from_xarray",
-    "independent",
-    "interpolant",
     "load",
     "manifolds",
     "matches",
-    "matching",
     "measure",
     "momentum",
     "mpc",
     "multistart",
     "optimum",
-    "ostrogradsky",
     "page",
     "plot",
     "prepare",
     "project",
-    "redefined",
-    "reduction",
     "reference",
     "references",
     "refine",
     "resume",
     "roots",
     "routh",
-    "run_statistics",
     "save",
     "sensitivity",
     "simulate",
-    "simulate_free_steps",
-    "singular_arcs",
     "solvability",
     "solve",
     "solve_batch",

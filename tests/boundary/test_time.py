@@ -55,7 +55,7 @@ def test_energies_are_those_of_the_constrained_lagrangian():
     step = 0.05 * np.array([1.0, 0.5, 0.0])
     m = first + 0.5 * step
     step[2] = m[1] * step[0] - m[0] * step[1] + 0.05 * (0.5 + m[0])
-    path = da.simulate_free_steps(free, [first, first + step], [0.0, 0.05], steps=200, multipliers=[[0.7]])
+    path = da.step.simulate_free_steps(free, [first, first + step], [0.0, 0.05], steps=200, multipliers=[[0.7]])
     assert np.ptp(np.diff(path.t)) > 1e-3  # the steps do change
     assert np.ptp(np.asarray(da.energies(da.with_time(free), path))) < 1e-11
     with pytest.raises(ValueError, match=r"problem: .* give with_time\(problem\)"):
@@ -128,7 +128,7 @@ def test_no_positive_step_is_an_outcome():
     """The error density changes its sign; the path ends there, says when, and fixed steps go on."""
     quartic = da.VariationalProblem(lambda q, v: 0.5 * v @ v - 0.25 * q[0] ** 4)
     given = {"nodes": [[1.0], [0.999]], "times": [0.0, 0.05], "steps": 200}
-    path = da.simulate_free_steps(quartic, **given, throw=False)
+    path = da.step.simulate_free_steps(quartic, **given, throw=False)
     assert path.outcome is da.Outcome.NO_POSITIVE_STEP
     assert 20 < path.steps < 199
     assert path.statistics.failed_time == path.t[-1]
@@ -140,7 +140,7 @@ def test_no_positive_step_is_an_outcome():
     for nodes in (path.q[-2:], path.interpolate(path.t[-1] - h * np.arange(2)[::-1])[0]):
         assert da.simulate(quartic, nodes=nodes, h=h, steps=20).outcome is da.Outcome.SUCCESS
     with pytest.raises(da.StepError):
-        da.simulate_free_steps(quartic, **given)
+        da.step.simulate_free_steps(quartic, **given)
 
 
 def kepler(t, e=0.3):
@@ -154,7 +154,7 @@ def kepler(t, e=0.3):
 def test_steps_of_their_own_length_along_ten_orbits():
     """k = 1: the root opposite, h < 0, is as near as the right one; energy and angular momentum to rounding of Δq/h."""
     problem = da.VariationalProblem(lambda q, v: 0.5 * v @ v + 1 / jnp.sqrt(q @ q))
-    path = da.simulate_free_steps(problem, [kepler(3.0), kepler(3.05)], [3.0, 3.05], steps=1500)
+    path = da.step.simulate_free_steps(problem, [kepler(3.0), kepler(3.05)], [3.0, 3.05], steps=1500)
     assert path.outcome is da.Outcome.SUCCESS
     steps = np.diff(path.t)
     assert 2.0 < steps.max() / steps.min() < 3.0
@@ -170,7 +170,7 @@ def test_free_steps_on_a_sphere():
     """The constraint to rounding; the force at a node balances gravity and the discrete acceleration of uneven steps."""
     pendulum = da.VariationalProblem(lambda q, v: 0.5 * v @ v - q[2], da.Holonomic(lambda q: q @ q - 1))
     nodes = [[0.6, 0.0, -0.8], [0.55, 0.06, -np.sqrt(1 - 0.55**2 - 0.06**2)]]
-    path = da.simulate_free_steps(pendulum, nodes, [0.0, 0.05], steps=20)
+    path = da.step.simulate_free_steps(pendulum, nodes, [0.0, 0.05], steps=20)
     assert np.abs(np.sum(np.asarray(path.q) ** 2, axis=1) - 1).max() < 1e-15
     steps, v = np.diff(path.t), np.asarray(path.v)
     assert steps.max() > 1.3 * steps.min()
@@ -199,7 +199,7 @@ def turned(t):
 
 
 def test_steps_of_their_own_length_of_second_order():
-    path = da.simulate_free_steps(TURN, turned([0.0, 0.3]), [0.0, 0.3], steps=1200)
+    path = da.step.simulate_free_steps(TURN, turned([0.0, 0.3]), [0.0, 0.3], steps=1200)
     steps = np.diff(path.t)
     assert 1.2 < steps.max() / steps.min() < 2.0
     x = np.column_stack([path.t, path.q, path.v])
@@ -214,7 +214,7 @@ def test_windows_of_nodes_double_a_deviation_of_the_steps():
     runs = []
     for late in (0.0, 1e-7):
         times = 0.1 * np.arange(4) + late * np.array([0, 0, 0, 1])
-        path = da.simulate_free_steps(TURN, turned(times)[:, 0], times, steps=11, scheme=da.Interpolated(), throw=False)
+        path = da.step.simulate_free_steps(TURN, turned(times)[:, 0], times, steps=11, scheme=da.Interpolated(), throw=False)
         runs.append(np.diff(path.t))
     count = min(len(x) for x in runs)
     deviation = runs[1][:count] - runs[0][:count]
@@ -224,15 +224,15 @@ def test_windows_of_nodes_double_a_deviation_of_the_steps():
 def test_bad_nodes_are_named():
     quartic = da.VariationalProblem(lambda q, v: 0.5 * v @ v)
     with pytest.raises(ValueError, match="nodes, times: found shapes"):
-        da.simulate_free_steps(quartic, [[0.0]], [0.0], steps=5)
+        da.step.simulate_free_steps(quartic, [[0.0]], [0.0], steps=5)
     with pytest.raises(ValueError, match="they must increase"):
-        da.simulate_free_steps(quartic, [[0.0], [0.1]], [0.1, 0.0], steps=5)
+        da.step.simulate_free_steps(quartic, [[0.0], [0.1]], [0.1, 0.0], steps=5)
     second = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, lambda q, v, a: a[0], derivatives=2)
     with pytest.raises(ValueError, match="give q and its first 1 derivatives at two times"):
-        da.simulate_free_steps(second, [[0.0], [0.1]], [0.0, 0.1], steps=5)
+        da.step.simulate_free_steps(second, [[0.0], [0.1]], [0.0, 0.1], steps=5)
     with pytest.raises(ValueError, match="steps: found 1; the start gives 2 nodes"):
-        da.simulate_free_steps(quartic, [[0.0], [0.1]], [0.0, 0.1], steps=1)
+        da.step.simulate_free_steps(quartic, [[0.0], [0.1]], [0.0, 0.1], steps=1)
     with pytest.raises(da.RankDeficientError, match="singular Lagrangian"):
-        da.simulate_free_steps(da.VariationalProblem(lambda q, v: q @ q), [[0.0], [0.1]], [0.0, 0.1], steps=5)
+        da.step.simulate_free_steps(da.VariationalProblem(lambda q, v: q @ q), [[0.0], [0.1]], [0.0, 0.1], steps=5)
     with pytest.raises(ValueError, match=r"multipliers: are missing; with 2 differential constraints of order 1"):
-        da.simulate_free_steps(second, [[[0.0], [1.0]], [[0.1], [1.0]]], [0.0, 0.1], steps=5)
+        da.step.simulate_free_steps(second, [[[0.0], [1.0]], [[0.1], [1.0]]], [0.0, 0.1], steps=5)

@@ -127,7 +127,7 @@ def test_what_the_controls_do_not_move_is_an_outcome():
     assert "controllab" in found.describe()
     with pytest.raises(da.SolveError, match="controllab") as caught:
         da.solve(problem, **ends, final=([1.0, 3.0], [0.0, 0.0]))
-    assert type(caught.value.solution) is da.ControlSolution
+    assert type(caught.value.solution) is da.solution.ControlSolution
     drifting = da.solve(problem, **ends, final=({"x": 1.0}, {"x": 0.0}))
     np.testing.assert_allclose(drifting.q[:, 1], drifting.t, rtol=0, atol=1e-12)
 

@@ -28,7 +28,7 @@ def both():
     """With forces as unknowns, and on three nodes between the two nodes that this has at each end."""
     base, h = da.solve(PULL, **ENDS, steps=20), 0.1
     ends = {"initial": da.Nodes(base.q[:2]), "final": da.Nodes(base.q[-2:]), "T": 2.0, "steps": 20, "scheme": da.Points()}
-    problem = da.eliminate(PULL, step=h)
+    problem = da.control.eliminate(PULL, step=h)
     return base, da.solve(problem, **ends, guess=base.q + 0.05 * np.sin(np.pi * base.t)[:, None] ** 4)
 
 
@@ -45,7 +45,7 @@ def test_hermite_windows_have_order_four_and_the_same_limit():
     """A pendulum swung up: the extrapolated cost with forces as unknowns, and costates that are momenta."""
     forced = [da.solve(SWING, **UP, steps=steps) for steps in (20, 40, 80)]
     coarse, fine = ((4 * float(b.cost) - float(a.cost)) / 3 for a, b in itertools.pairwise(forced))
-    problem = da.eliminate(SWING)
+    problem = da.control.eliminate(SWING)
     found = [da.solve(problem, **UP, steps=steps, scheme=da.Hermite()) for steps in (10, 20, 40)]
     costs = [float(s.action) for s in found]
     assert np.log2((costs[0] - costs[1]) / (costs[1] - costs[2])) == pytest.approx(4.0, abs=0.1)
@@ -57,7 +57,7 @@ def test_hermite_windows_have_order_four_and_the_same_limit():
 def test_the_flow_of_the_control_problem_is_symplectic():
     """Υ*Ω = Ω at generic nodes of a pendulum's control; with constraints: docs/papers."""
     nodes = np.array([[0.3], [0.35], [0.45], [0.7]])
-    defect = da.measure.symplectic_defect(da.eliminate(SWING, step=0.1), nodes=nodes, h=0.1, scheme=da.Points())
+    defect = da.measure.symplectic_defect(da.control.eliminate(SWING, step=0.1), nodes=nodes, h=0.1, scheme=da.Points())
     assert float(defect.relative) < 1e-12
 
 
@@ -65,7 +65,7 @@ def test_the_flow_of_an_underactuated_control_problem_is_symplectic(both):
     """At nodes and multipliers of a solution: the motion of the mass without a motor leaves eight of ten dimensions."""
     _, found = both
     near = {"nodes": found.q[4:8], "multipliers": found.multipliers[4:6]}
-    defect = da.measure.symplectic_defect(da.eliminate(PULL, step=0.1), **near, h=0.1, scheme=da.Points())
+    defect = da.measure.symplectic_defect(da.control.eliminate(PULL, step=0.1), **near, h=0.1, scheme=da.Points())
     assert np.linalg.matrix_rank(defect.omega) == len(defect.omega) == 8
     assert float(defect.relative) < 1e-12
 
@@ -85,13 +85,13 @@ def test_plants_and_costs_that_read_the_time():
     """On three nodes the path of forces as unknowns, with the cost of every force at its own node; order 4 with Hermite."""
     base = da.solve(MOVED, **ENDS, steps=20)
     ends = {"initial": da.Nodes(base.q[:2]), "final": da.Nodes(base.q[-2:]), "T": 2.0, "steps": 20, "scheme": da.Points()}
-    found = da.solve(da.eliminate(MOVED, step=0.1), **ends, guess=base.q + 0.05 * np.sin(np.pi * base.q[:, :1]) ** 4)
+    found = da.solve(da.control.eliminate(MOVED, step=0.1), **ends, guess=base.q + 0.05 * np.sin(np.pi * base.q[:, :1]) ** 4)
     np.testing.assert_allclose(found.q, base.q, rtol=0, atol=1e-8)
     t, u = 0.1 * np.arange(21), np.asarray(base.u)[:, 0]
     inner = 0.1 * np.sum(((1 + 0.5 * np.cos(5 * t)) * u**2)[1:-1])
     assert float(found.action) == pytest.approx(inner, rel=1e-10)
     costs = [float(da.solve(MOVED, **ENDS, steps=n).cost) for n in (40, 80)]
-    smooth = da.solve(da.eliminate(MOVED), **ENDS, steps=20, scheme=da.Hermite())
+    smooth = da.solve(da.control.eliminate(MOVED), **ENDS, steps=20, scheme=da.Hermite())
     gaps = [abs(cost - float(smooth.action)) for cost in costs]
     assert np.log2(gaps[0] / gaps[1]) == pytest.approx(2.0, abs=0.1)
 
@@ -99,9 +99,9 @@ def test_plants_and_costs_that_read_the_time():
 def test_times_as_unknowns_of_three_nodes():
     """with_time(eliminate(p)) is solved: the discrete energy of the optimal swing is constant, and its nodes lie near the
     curve of order 4 at their own times, more than three times nearer with half the steps."""
-    smooth = da.solve(da.eliminate(SWING), **UP, steps=40, scheme=da.Hermite())
+    smooth = da.solve(da.control.eliminate(SWING), **UP, steps=40, scheme=da.Hermite())
     curve = CubicHermiteSpline(smooth.t, smooth.q[:, 0], smooth.v[:, 0])
-    timed, off = da.with_time(da.eliminate(SWING)), []
+    timed, off = da.with_time(da.control.eliminate(SWING)), []
     for steps in (10, 20):
         t = np.linspace(0.0, 2.0, steps + 1)
         even = np.stack([t, curve(t)], axis=1)
@@ -127,16 +127,18 @@ def test_times_as_unknowns_of_three_nodes():
 )
 def test_what_is_wrong_is_named(given, error, message):
     with pytest.raises(error, match=message):
-        da.eliminate(**{"problem": PULL, **given})
+        da.control.eliminate(**{"problem": PULL, **given})
 
 
 def test_plants_that_have_no_such_form_are_named():
     free = lambda q, v: 0.5 * v @ v  # noqa: E731
     held = da.System(free, da.Holonomic(lambda q: q @ q - 1.0))
     with pytest.raises(ValueError, match="problem: found a plant with constraints"):
-        da.eliminate(da.OptimalControl(held, cost=lambda q, v, u: u @ u, actuated=0))
+        da.control.eliminate(da.OptimalControl(held, cost=lambda q, v, u: u @ u, actuated=0))
     with pytest.raises(ValueError, match="problem: found a terminal cost"):
-        da.eliminate(da.OptimalControl(da.System(free), cost=lambda q, v, u: u @ u, actuated=0, terminal=lambda q, v: q @ q))
+        da.control.eliminate(
+            da.OptimalControl(da.System(free), cost=lambda q, v, u: u @ u, actuated=0, terminal=lambda q, v: q @ q)
+        )
     turned = da.OptimalControl(da.System(free), cost=lambda q, v, u: u @ u, actuated=lambda q: jnp.ones((2, 1)))
     with pytest.raises(ValueError, match="actuated: found B"):
-        da.solve(da.eliminate(turned), initial=(STILL, STILL), final=(STILL, STILL), T=1.0, steps=5)
+        da.solve(da.control.eliminate(turned), initial=(STILL, STILL), final=(STILL, STILL), T=1.0, steps=5)

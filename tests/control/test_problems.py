@@ -175,7 +175,7 @@ def test_a_solution_is_a_guess_for_other_steps_and_other_parameters(solution):
 def test_a_solution_is_stored_pickled_and_drawn(solution, tmp_path):
     da.save(solution, tmp_path / "control.nc")
     for other in (da.load(tmp_path / "control.nc"), pickle.loads(pickle.dumps(solution))):
-        assert type(other) is da.ControlSolution
+        assert type(other) is da.solution.ControlSolution
         assert other.kind == solution.kind
         assert other.scheme == solution.scheme
         for name in ("t", "q", "v", "u", "adjoints", "costates_initial", "costates_final", "cost", "step_multipliers"):

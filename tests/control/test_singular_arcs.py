@@ -15,7 +15,7 @@ ENDS = {"initial": ([1.0], [0.0]), "final": ([0.2], [-0.2]), "T": 2.5, "steps": 
 def test_a_singular_arc_is_reported_where_it_is():
     """u = -1, an arc, u = -1: on it ∂H/∂u = 0, whose second derivative tells u = q; the switches are its ends."""
     found = da.solve(SETTLE, **ENDS, bounds={"u": (-1.0, 1.0)})
-    (arcs,) = da.singular_arcs(SETTLE, found)
+    (arcs,) = da.control.singular_arcs(SETTLE, found)
     begin, end = arcs[-1]
     inside = (found.t > begin + 0.1) & (found.t < end - 0.1)
     assert inside.sum() > 25
@@ -45,4 +45,4 @@ def test_bounds_that_exclude_an_end_are_named():
 @pytest.mark.parametrize("given", [{"problem": 3.0}, {"solution": 3.0}])
 def test_what_is_no_problem_or_no_solution_is_named(given):
     with pytest.raises(TypeError, match=next(iter(given))):
-        da.singular_arcs(**{"problem": SETTLE, "solution": None, **given})
+        da.control.singular_arcs(**{"problem": SETTLE, "solution": None, **given})

@@ -200,7 +200,7 @@ def test_both_back_ends_and_the_law_itself_agree(swing_up, regulated):
 
 def deaf(law):
     """The plan alone."""
-    return da.Feedback(**{**vars(law), "K": 0.0 * law.K, "after": 0.0 * law.after})
+    return da.guidance.Feedback(**{**vars(law), "K": 0.0 * law.K, "after": 0.0 * law.after})
 
 
 def test_sampling_alone_changes_a_plan_to_second_order():

@@ -30,7 +30,7 @@ def test_a_receding_horizon_swings_up_a_plant_that_it_does_not_know(swing_up, mi
     assert np.median(later) < 0.6 * first
     assert all(record.seconds > 0.0 for record in controller.records)
     deaf = da.feedback(swing_up[0], swing_up[1], final=UP)
-    deaf = da.Feedback(**{**vars(deaf), "K": 0.0 * deaf.K, "after": 0.0 * deaf.after})
+    deaf = da.guidance.Feedback(**{**vars(deaf), "K": 0.0 * deaf.K, "after": 0.0 * deaf.after})
     fallen = da.closed_loop(real, deaf, REST, REST, h=0.0125, steps=240, every=2)
     assert np.abs(fallen.q[-1] - UP[0]).max() > 1.0
 

@@ -27,7 +27,7 @@ at_all = seldom(lambda function, *states: jax.vmap(function)(*states))  # by Num
 
 @pytest.fixture(scope="module")
 def design():
-    return da.energy_shaping(CART, actuated=0, at=UP, Q=Q, R=R, reach=REACH)
+    return da.laws.energy_shaping(CART, actuated=0, at=UP, Q=Q, R=R, reach=REACH)
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def test_the_paper_is_one_of_the_solutions():
     )  # fmt: skip
     plant = da.System(wheel.lagrangian, parameters=p)
     blank = {"poles": np.zeros(4), "cost": 1.0, "region": None, "lower": None, "upper": None}
-    found = da.EnergyShaping(problem=actuators(plant, 1, 2), shaped=shaped, **blank)
+    found = da.laws.EnergyShaping(problem=actuators(plant, 1, 2), shaped=shaped, **blank)
     random = np.random.default_rng(0)
     q, v = random.uniform(-2.0, 2.0, (20, 2)), random.normal(size=(20, 2))
     across = q[:, 1] - p["n"] * q[:, 0]
@@ -136,12 +136,12 @@ def test_matching_holds_for_the_paper_and_finds_a_wrong_number():
     V = lambda q, v, p: (  # noqa: E731
         wheel.lyapunov(q, v, p) + p["wrong"] * jnp.sin(q[0]) ** 2 + 0.0 * jnp.sqrt(p["edge"] - q[0])
     )
-    assert da.matching(plant, V, wheel.dissipation, **region).holds
-    found = da.matching(plant.replace(wrong=0.1), V, wheel.dissipation, **region)
+    assert da.laws.matching(plant, V, wheel.dissipation, **region).holds
+    found = da.laws.matching(plant.replace(wrong=0.1), V, wheel.dissipation, **region)
     assert not found.holds
     assert found.phi == pytest.approx(0.1 * np.sin(2.0 * found.q[0]) * found.v[0], rel=1e-6)  # φ₀ = ∂_vθ of what was added
     with pytest.raises(ValueError, match=r"^V, F: .* not finite at q = \["):  # what is no number at a part of the region
-        da.matching(plant.replace(edge=1.0), V, wheel.dissipation, **region)
+        da.laws.matching(plant.replace(edge=1.0), V, wheel.dissipation, **region)
     assert float(wheel.factor(found.q, found.v, wheel.PARAMETERS)) == pytest.approx(0.0, abs=1e-6 * np.abs(found.v).max())
 
 
@@ -153,8 +153,8 @@ def test_several_actuators():
     V = lambda q, v, p: 0.5 * v @ mass @ v + springs(q) + p["k"] @ q**2  # noqa: E731
     fall = lambda q, v, p: v[0] ** 2 + 3.0 * v[1] ** 2  # noqa: E731
     region = {"actuated": (0, 1), "at": np.zeros(3), "reach": np.ones(3), "speeds": np.ones(3)}
-    assert da.matching(plant, V, fall, **region).holds
-    found = da.matching(plant.replace(k=[0.0, 0.0, 1.0]), V, fall, **region)
+    assert da.laws.matching(plant, V, fall, **region).holds
+    found = da.laws.matching(plant.replace(k=[0.0, 0.0, 1.0]), V, fall, **region)
     assert found.phi == pytest.approx(2.0 * found.q[2] * found.v[2], rel=1e-9)
 
 
@@ -162,7 +162,7 @@ def test_what_is_refused():
     def shaping(lagrangian, actuated=0, at=(0.0, 0.0), **more):
         n = len(at)
         given = {"Q": np.eye(2 * n), "R": np.eye(n - 1), "reach": np.ones(n)} | more
-        return da.energy_shaping(da.System(lagrangian), actuated=actuated, at=at, **given)
+        return da.laws.energy_shaping(da.System(lagrangian), actuated=actuated, at=at, **given)
 
     free = lambda q, v: 0.5 * v @ v  # noqa: E731
     with pytest.raises(ValueError, match=r"^lagrangian: is not"):
@@ -177,7 +177,7 @@ def test_what_is_refused():
         shaping(lambda q, v: 0.5 * v @ v - q[0] * q[1], R=[[0.0]])
     blade = da.Nonholonomic(lambda q, v: v[1] - q[0] * v[0])
     with pytest.raises(ValueError, match=r"^system: has Nonholonomic"):
-        da.energy_shaping(da.System(free, blade), actuated=0, at=[0.0, 0.0], Q=np.eye(4), R=[[1.0]], reach=[1.0, 1.0])
+        da.laws.energy_shaping(da.System(free, blade), actuated=0, at=[0.0, 0.0], Q=np.eye(4), R=[[1.0]], reach=[1.0, 1.0])
 
 
 def test_the_region_is_the_part_around_the_equilibrium_inside_the_reach():
@@ -186,7 +186,7 @@ def test_the_region_is_the_part_around_the_equilibrium_inside_the_reach():
     too high, and for two links with a motor between them 60 times."""
     ball = da.System(lambda q, v: 0.077 * v[0] ** 2 + (0.01 + 0.055 * q[0] ** 2) * v[1] ** 2 - 1.0791 * q[0] * jnp.sin(q[1]))
     reach = np.array([0.005, 0.6])
-    found = da.energy_shaping(ball, actuated=1, at=[0.0, 0.0], reach=reach, Q=np.diag([10, 1, 1, 0.1]), R=[[1.0]])
+    found = da.laws.energy_shaping(ball, actuated=1, at=[0.0, 0.0], reach=reach, Q=np.diag([10, 1, 1, 0.1]), R=[[1.0]])
     s, side = np.linspace(-1.0, 1.0, 1000), np.ones(1000)
     edge = reach * np.concatenate([np.stack(x, axis=1) for x in ((s, side), (s, -side), (side, s), (-side, s))])
     assert found.region.level <= 1.01 * parts_of(found, edge).height.min()

@@ -29,7 +29,7 @@ def lagrangian(q, v):
 def design():
     # Six nodes: fewer operations to compile, and enough for the distances here.
     choices = {"reach": [2.0, 0.8, 0.3], "nodes": 6}
-    return da.energy_shaping(da.System(lagrangian), actuated=(0, 2), at=np.zeros(3), Q=Q, R=R, **choices)
+    return da.laws.energy_shaping(da.System(lagrangian), actuated=(0, 2), at=np.zeros(3), Q=Q, R=R, **choices)
 
 
 def first_order():

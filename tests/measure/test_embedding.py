@@ -110,7 +110,7 @@ def test_the_projected_perturbation_and_what_the_paper_simplifies_it_to():
     random = np.random.default_rng(0)
     g_q, g_v = jnp.asarray(random.normal(size=4)), jnp.asarray(random.normal(size=4))
     q, v = jnp.asarray(POINT), jnp.asarray(SPEED)
-    terms = da.reduction(TWO, q, v)
+    terms = da.systems.reduction(TWO, q, v)
     slopes, mu = jax.jacfwd(two_rows)(q, v), np.asarray(terms.rows)
     kept, change = projected_perturbation(TWO, q, v, g_q, g_v)
     np.testing.assert_allclose(slopes @ g_q + mu @ kept, 0.0, atol=1e-14)
@@ -171,7 +171,7 @@ def test_local_errors_of_a_map_that_leaves_d():
     assert found.multipliers is None
     assert not found.stays
     assert "leaves D" in str(found)
-    with pytest.raises(da.InconsistentDataError, match=r"step: one step from D ends off D.*dalembert.deformed"):
+    with pytest.raises(da.InconsistentDataError, match=r"step: one step from D ends off D.*dalembert.systems.deformed"):
         embedding(FREE, Q, V, h=STEPS, step=euler)
 
 

@@ -99,6 +99,6 @@ def test_what_has_no_run_backwards_says_so():
         da.simulate(SPHERE, *CASES["sphere"][1:], h=-0.1, steps=2, feedback=law)
     straight = da.VariationalProblem(lambda q, v: 0.5 * v @ v)
     with pytest.raises(ValueError, match=r"times: found .*Backwards in time"):
-        da.simulate_free_steps(straight, [[0.0], [0.1]], [0.1, 0.0], steps=2)
+        da.step.simulate_free_steps(straight, [[0.0], [0.1]], [0.1, 0.0], steps=2)
     with pytest.raises(ValueError, match="h: found 0"):
         da.simulate(SPHERE, *CASES["sphere"][1:], h=0.0, steps=2)

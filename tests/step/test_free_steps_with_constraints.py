@@ -51,10 +51,10 @@ def test_on_a_surface():
     """φ = 0 and dφ/dt = 0 at every node."""
     jets, errors = np.column_stack([PLANE, 0.2 * product()]), []
     for h, steps in ((0.3, 14), (0.15, 28)):
-        flow = da.ostrogradsky(SADDLE, jets, [0.0, h])
-        path = da.simulate_free_steps(SADDLE, [jets[:2], flow.jets[1, :2]], [0.0, h], steps=steps)
+        flow = da.systems.ostrogradsky(SADDLE, jets, [0.0, h])
+        path = da.step.simulate_free_steps(SADDLE, [jets[:2], flow.jets[1, :2]], [0.0, h], steps=steps)
         q, v = np.asarray(path.q), np.asarray(path.v)
-        exact = da.ostrogradsky(SADDLE, jets, path.t)
+        exact = da.systems.ostrogradsky(SADDLE, jets, path.t)
         errors.append([np.abs(q - exact.q).max(), np.abs(v - exact.jets[:, 1]).max()])
         assert np.abs(q[:, 2] - 0.2 * q[:, 0] * q[:, 1]).max() < 1e-12
         assert np.abs(v[:, 2] - 0.2 * (v[:, 0] * q[:, 1] + q[:, 0] * v[:, 1])).max() < 1e-11
@@ -79,7 +79,7 @@ def test_unit_speed():
     errors, first = [], np.array([[0.0, 0.0], [1.0, 0.0]])
     for h, steps in ((0.1, 19), (0.05, 38)):
         second = onto_window(ROD, h, first, np.stack([exact(h)[:2], along(exact(h))]), [1])
-        path = da.simulate_free_steps(ROD, [first, second], [0.0, h], steps=steps, multipliers=[[multiplier(0.5 * h)]])
+        path = da.step.simulate_free_steps(ROD, [first, second], [0.0, h], steps=steps, multipliers=[[multiplier(0.5 * h)]])
         assert np.abs(np.linalg.norm(path.v, axis=1) - 1.0).max() < 1e-12
         assert kept_energy(ROD, path) < 1e-9
         free = [multiplier(float(t)) for t in path.t_multipliers]
@@ -90,7 +90,7 @@ def test_unit_speed():
     assert np.all(np.log2(np.array(errors[0]) / errors[1]) > 1.6)
     assert errors[1][0] < 1e-3
     with pytest.raises(da.InconsistentDataError, match="Φ_d at their windows must vanish"):
-        da.simulate_free_steps(ROD, [first, second + 1e-4], [0.0, h], steps=5, multipliers=[[0.1]])
+        da.step.simulate_free_steps(ROD, [first, second + 1e-4], [0.0, h], steps=5, multipliers=[[0.1]])
 
 
 def test_a_constraint_on_accelerations():
@@ -112,7 +112,7 @@ def test_a_constraint_on_accelerations():
     for h, steps in ((0.15, 20), (0.075, 40)):
         second = onto_window(DRIVEN, h, first, np.stack([at(h), exact(h)[[2, 3, 9]]]), [3, 6])
         given = {"steps": steps, "multipliers": exact(h * GAUSS)[10:11]}
-        path = da.simulate_free_steps(DRIVEN, [first, second], [0.0, h], **given)
+        path = da.step.simulate_free_steps(DRIVEN, [first, second], [0.0, h], **given)
         errors.append(np.abs(path.q - at(np.asarray(path.t)).T).max())
         steps = np.diff(path.t)[1:, None]
         points = np.asarray(path.t)[1:-1, None] + steps * GAUSS

@@ -35,7 +35,7 @@ def problem():
 
 @pytest.fixture(scope="module")
 def reference(problem):
-    return da.ostrogradsky(problem, JETS, jnp.linspace(0.5, 1.5, 3))
+    return da.systems.ostrogradsky(problem, JETS, jnp.linspace(0.5, 1.5, 3))
 
 
 @pytest.mark.parametrize("scheme", [da.Interpolated(), da.Averaged()], ids=lambda s: s.name)
@@ -86,7 +86,7 @@ def test_other_orders(k):
 
     problem = da.VariationalProblem(lagrangian, derivatives=k)
     jets = 0.3 * np.random.default_rng(1).standard_normal((2 * k, 1))
-    end = da.ostrogradsky(problem, jets, jnp.array([0.0, 1.0])).q[-1]
+    end = da.systems.ostrogradsky(problem, jets, jnp.array([0.0, 1.0])).q[-1]
     errors = [float(jnp.abs(da.simulate(problem, jets=jets, h=1 / N, steps=N).q[-1] - end).max()) for N in (32, 64)]
     assert np.log2(errors[0] / errors[1]) == pytest.approx(2.0, abs=0.15)
 
@@ -210,7 +210,7 @@ def test_a_constraint_of_order_two():
     q, v, a1, j1 = np.array([0.2, 0.5]), np.array([0.3, 0.6]), -0.2, 0.4
     a0, j0 = np.sin(q[1]) * v[1], np.cos(q[1]) * v[1] ** 2 + np.sin(q[1]) * a1
     jets, free = np.stack([q, v, [a0, a1], [j0, j1]]), [[0.3], [-0.2]]
-    end = da.ostrogradsky(problem, jets, jnp.array([0.0, 0.5]), multipliers=free)
+    end = da.systems.ostrogradsky(problem, jets, jnp.array([0.0, 0.5]), multipliers=free)
     runs = [da.simulate(problem, jets=jets, multipliers=free, h=0.5 / N, steps=N) for N in (20, 40)]
     errors = [float(np.abs(p.q[-1] - end.q[-1]).max()) for p in runs]
     assert errors[0] / errors[1] == pytest.approx(4.0, abs=0.3)

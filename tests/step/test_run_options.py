@@ -301,13 +301,13 @@ def test_the_record_of_a_large_ensemble_is_short():
 
 def test_the_record_of_free_steps_is_enough_to_run_them_again(tmp_path):
     swing = da.VariationalProblem(lambda q, v: 0.5 * v @ v + jnp.cos(q[0]), coordinates=("angle",))
-    path = da.simulate_free_steps(swing, [[0.5], [0.55]], [0.0, 0.1], steps=4)
+    path = da.step.simulate_free_steps(swing, [[0.5], [0.55]], [0.0, 0.1], steps=4)
     da.save(path, tmp_path / "free.nc")
     stored = da.load(tmp_path / "free.nc")
     assert stored.provenance == path.provenance
     assert da.matches(stored, swing)
     assert da.to_xarray(path).coordinate.item() == "angle"
-    again = da.simulate_free_steps(swing, **recorded(stored))
+    again = da.step.simulate_free_steps(swing, **recorded(stored))
     np.testing.assert_array_equal(again.t, path.t)
     np.testing.assert_array_equal(again.q, path.q)
     assert (path.provenance.scheme, path.provenance.starter) == (repr(da.Interpolated()), "")

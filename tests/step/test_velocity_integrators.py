@@ -105,7 +105,7 @@ def test_redefined_nodes():
     """A run on nodes, seen on the points of its distribution map, is the run in drift-kick-drift form."""
     maps = {"action": da.Beta(0.5), "distribution": da.Beta(0.5)}
     nodes = da.simulate(PARTICLE.system, PARTICLE.q0, PARTICLE.v0, h=H, steps=STEPS, scheme=da.Scheme("nodes", **maps))
-    points = da.redefined(nodes, da.Beta(0.5), first=(PARTICLE.q0, PARTICLE.v0), last=(nodes.q[-1], nodes.v[-1]))
+    points = da.discretize.redefined(nodes, da.Beta(0.5), first=(PARTICLE.q0, PARTICLE.v0), last=(nodes.q[-1], nodes.v[-1]))
     assert points.q.shape == (STEPS + 2, 3)
     np.testing.assert_allclose(
         points.t[np.array([0, 1, -2, -1])], H * np.array([0, 0.5, STEPS - 0.5, STEPS]), rtol=0, atol=1e-14
@@ -117,10 +117,10 @@ def test_redefined_nodes():
     np.testing.assert_allclose(between.q, inner_q, rtol=0, atol=1e-13)
     np.testing.assert_allclose(between.v, inner_v, rtol=0, atol=1e-13)
     with pytest.raises(ValueError, match="points \\(q, v\\) already"):
-        da.redefined(between, da.Beta(0.5))
+        da.discretize.redefined(between, da.Beta(0.5))
     thin = da.simulate(PARTICLE.system, PARTICLE.q0, PARTICLE.v0, h=H, steps=9, save_every=3, scheme=da.Scheme("nodes"))
     with pytest.raises(ValueError, match="save_every=1"):
-        da.redefined(thin, da.Beta(0.5))
+        da.discretize.redefined(thin, da.Beta(0.5))
 
 
 def test_multipliers_of_both_kinds():
@@ -161,7 +161,7 @@ def test_discrete_data_of_a_difference_map():
     )
     start = ρ.inverse(jnp.array(PARTICLE.q0), jnp.array(PARTICLE.v0), H)
     nodes = da.simulate(discrete, nodes=start, h=H, steps=STEPS + 1)
-    points, path = da.redefined(nodes, ρ), by_hand("implicit")
+    points, path = da.discretize.redefined(nodes, ρ), by_hand("implicit")
     np.testing.assert_allclose(points.q, path[0], rtol=0, atol=1e-13)
     np.testing.assert_allclose(nodes.multipliers[:, 0], path[2], rtol=0, atol=1e-12)
 

@@ -66,7 +66,7 @@ MAKERS = {
         jnp.array([0.5, 1.0, 2.0])
     ),
     "ensemble": lambda: da.ensemble(PENDULUM.system, jnp.array([[0.1], [0.2]]), jnp.zeros((2, 1)), h=0.1, steps=4),
-    "free steps": lambda: da.simulate_free_steps(
+    "free steps": lambda: da.step.simulate_free_steps(
         da.VariationalProblem(lambda q, v: 0.5 * v @ v + jnp.cos(q[0])), [[0.0], [0.1]], [0.0, 0.1], steps=3
     ),
 }

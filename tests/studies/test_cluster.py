@@ -54,7 +54,7 @@ def test_workers_have_the_bits_of_one_process(whole, client, tmp_path, monkeypat
     assert translated == [1, 1]  # for the opening, and for six blocks
     assert told[-1] == (900, 900)
     assert sweep(client=client).data.equals(whole)
-    pair = da.run_statistics(lambda study: study.reduced)
+    pair = da.studies.run_statistics(lambda study: study.reduced)
     assert repr(sweep(client=client, over_runs=pair)) == repr(sweep(over_runs=pair))
 
 

@@ -290,7 +290,7 @@ def test_statistics_over_the_runs_are_those_of_the_runs():
     ends = whole.q.values[..., -1, 0].ravel()[fine]
     assert 1 < len(ends) < 15
     edges = np.linspace(ends.min() + 0.01, ends.max() - 0.01, 4)
-    pair = da.run_statistics(lambda study: study["x"].isel(node=-1), bins=edges)
+    pair = da.studies.run_statistics(lambda study: study["x"].isel(node=-1), bins=edges)
     found = sweep(over_runs=pair, block=3, steps=20)
     assert (int(found["runs"]), int(found["failed"]), int(found["count"])) == (15, 15 - len(ends), len(ends))
     wanted = {"mean": ends.mean(), "variance": ends.var(), "minimum": ends.min(), "maximum": ends.max()}
@@ -305,7 +305,7 @@ def test_statistics_over_the_runs_are_those_of_the_runs():
 
 
 def test_statistics_go_on_from_a_store(tmp_path):
-    pair, store = da.run_statistics(reach), tmp_path / "totals.zarr"
+    pair, store = da.studies.run_statistics(reach), tmp_path / "totals.zarr"
     with pytest.raises(da.Interrupted) as error:
         sweep(store, over_runs=pair, progress=lambda done, total: done > 200 and signal.raise_signal(signal.SIGINT))
     assert int(error.value.path["runs"]) == 5
@@ -349,7 +349,7 @@ def test_statistics_merge_as_those_of_the_whole(numbers):
         codes = xarray.Dataset({"code": ("run", np.zeros(len(x), int)), "x": ("run", x)}, attrs={"swept": "{}"})
         return pair.of(da.Study(codes))
 
-    pair = da.run_statistics(lambda study: study.data.x)
+    pair = da.studies.run_statistics(lambda study: study.data.x)
     found = pair.merge(pair.merge(one(numbers[:1]), one(numbers[1:4])), one(numbers[4:]))
     wanted = numbers[np.isfinite(numbers)]
     assert int(found["count"]) == len(wanted)

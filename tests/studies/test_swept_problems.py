@@ -212,7 +212,7 @@ def test_control_c_keeps_the_blocks_and_the_sweep_goes_on(whole, tmp_path):
 
 def test_workers_have_the_bits_of_one_process(whole, tmp_path):
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
-    pair = da.run_statistics(lambda study: study.data.cost)
+    pair = da.studies.run_statistics(lambda study: study.data.cost)
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         same(sweep(tmp_path / "study.zarr", client=client).data.load(), whole.data)
         found = sweep(client=client, over_runs=pair, block=2)

@@ -38,7 +38,7 @@ V = np.concatenate([KNOWN, -hand(Q) @ KNOWN])
 
 def test_the_coordinates_of_a_linear_distribution_by_hand():
     """[27], [28], [29] and the parts of a vector, with the coordinates that the paper would take."""
-    chart = da.connection(SYSTEM, Q, V, dependent=["c", "d"])
+    chart = da.systems.connection(SYSTEM, Q, V, dependent=["c", "d"])
     assert chart.affine
     assert chart.dependent == (2, 3)
     xi = chart.coordinates(jnp.asarray(Q), jnp.asarray(V))
@@ -59,7 +59,7 @@ def test_the_reduced_field_is_that_of_newtons_method_in_every_chart():
     a = jax.jit(lambda q, v: da.acceleration(SYSTEM, q, v)[0])(jnp.asarray(Q), jnp.asarray(V))
     field = jax.jit(lambda c, x: c.field(x))
     for dependent in ((2, 3), (0, 3), (1, 2)):
-        chart = da.connection(SYSTEM, Q, V, dependent=dependent)
+        chart = da.systems.connection(SYSTEM, Q, V, dependent=dependent)
         free = [i for i in range(4) if i not in dependent]
         found = field(chart, chart.coordinates(jnp.asarray(Q), jnp.asarray(V)))
         np.testing.assert_allclose(found, [*V, *np.asarray(a)[free]], rtol=1e-12, atol=1e-14)
@@ -83,20 +83,20 @@ def test_the_choice_has_the_guaranteed_quality():
 def test_a_bad_choice_is_refused_and_a_right_one_named():
     particle = nonholonomic_particle()
     with pytest.raises(ValueError, match=r"velocities of y cannot be dependent .* Choose z \(quality 1\)"):
-        da.connection(particle, [0.0, 0.1, 0.0], [1.0, 0.5, 0.1], dependent=["y"])
+        da.systems.connection(particle, [0.0, 0.1, 0.0], [1.0, 0.5, 0.1], dependent=["y"])
     with pytest.raises(ValueError, match=r"velocities of x are a bad choice \(quality 0.0001"):
-        da.connection(particle, [0.0, 1e-4, 0.0], [1.0, 0.5, 1e-4], dependent=["x"])
+        da.systems.connection(particle, [0.0, 1e-4, 0.0], [1.0, 0.5, 1e-4], dependent=["x"])
     with pytest.raises(ValueError, match="1 constraints need 1 different"):
-        da.connection(particle, [0.0, 0.1, 0.0], [1.0, 0.5, 0.1], dependent=["x", "z"])
+        da.systems.connection(particle, [0.0, 0.1, 0.0], [1.0, 0.5, 0.1], dependent=["x", "z"])
     with pytest.raises(ValueError, match=r"constraints\[0\] \(Holonomic\)"):
-        da.connection(da.System(lagrangian, da.Holonomic(lambda q: q @ q - 1)), Q, V)
+        da.systems.connection(da.System(lagrangian, da.Holonomic(lambda q: q @ q - 1)), Q, V)
 
 
 def test_a_great_circle_through_all_charts():
     """q·v = 0, free motion: a great circle, for which each choice of a dependent coordinate ends again and again."""
     sphere = da.System(lambda q, v: 0.5 * v @ v, da.Nonholonomic(lambda q, v: q @ v))
     q, v, t = np.array([0.0, 0.6, 0.8]), np.array([1.0, 0.8, -0.6]), np.linspace(0.0, 10.0, 21)
-    found = da.adapted_reference(sphere, q, v, t)
+    found = da.systems.adapted_reference(sphere, q, v, t)
     w = np.linalg.norm(v)
     exact = np.outer(np.cos(w * t), q) + np.outer(np.sin(w * t) / w, v)
     np.testing.assert_allclose(found.q, exact, rtol=0, atol=2e-11)
@@ -111,7 +111,7 @@ def test_a_great_circle_through_all_charts():
 
 # A constraint that is nonlinear in v: the particle's, deformed as the mid-point scheme at its own nodes deforms it.
 
-DEFORMED = da.deformed(nonholonomic_particle(1.0), lambda q, v, p: 0.5 * v[1] * v[0] + 0.3 * v[2] ** 2, 0.2)
+DEFORMED = da.systems.deformed(nonholonomic_particle(1.0), lambda q, v, p: 0.5 * v[1] * v[0] + 0.3 * v[2] ** 2, 0.2)
 POINT = da.project(DEFORMED, [0.0, 1.0, 0.0], [1.0, 0.5, 1.0])
 
 
@@ -125,14 +125,16 @@ def test_a_deformed_constraint_by_hand():
     q, v, delta = np.asarray(POINT.q), np.asarray(POINT.v), 0.2
     assert v[2] - q[1] * v[0] + delta * (0.5 * v[1] * v[0] + 0.3 * v[2] ** 2) == pytest.approx(0.0, abs=1e-12)
     w, multiplier = by_hand(q, v)
-    found = da.reduction(DEFORMED, q, v)
+    found = da.systems.reduction(DEFORMED, q, v)
     np.testing.assert_allclose(found.multipliers, [multiplier], rtol=1e-13)
     np.testing.assert_allclose(found.a, multiplier * w - [q[0], q[1], 0.0], rtol=1e-13)
-    np.testing.assert_allclose(da.reduction(DEFORMED.replace(delta=0.0), q, v).coupling, [[1 + q[1] ** 2]], rtol=1e-14)
+    np.testing.assert_allclose(
+        da.systems.reduction(DEFORMED.replace(delta=0.0), q, v).coupling, [[1 + q[1] ** 2]], rtol=1e-14
+    )
 
 
 def test_coordinates_on_a_nonlinear_constraint_set():
-    chart = da.connection(DEFORMED, POINT.q, POINT.v, dependent=["z"])
+    chart = da.systems.connection(DEFORMED, POINT.q, POINT.v, dependent=["z"])
     assert not chart.affine
     xi = chart.coordinates(POINT.q, POINT.v + jnp.array([0.1, -0.2, 0.0]))
     q, v = chart.point(xi)
@@ -146,7 +148,7 @@ def test_coordinates_on_a_nonlinear_constraint_set():
 def test_the_flow_of_a_deformed_system_stays_on_it():
     """Compared with SciPy's integration of [104] as it is written above."""
     t = np.linspace(0.0, 5.0, 6)
-    found = da.adapted_reference(DEFORMED, POINT.q, POINT.v, t)
+    found = da.systems.adapted_reference(DEFORMED, POINT.q, POINT.v, t)
     assert found.residual.max() < 1e-14
 
     def field(_, x):
@@ -160,11 +162,11 @@ def test_the_flow_of_a_deformed_system_stays_on_it():
 
 def test_a_curve_inside_d():
     """Proposition 3.1, for a linear distribution and for a nonlinear constraint set; flat to all orders at the ends."""
-    chart = da.connection(DEFORMED, POINT.q, POINT.v)
+    chart = da.systems.connection(DEFORMED, POINT.q, POINT.v)
     other = chart.point(chart.coordinates(POINT.q, POINT.v) + 0.3)
     ends = ([0.0, 1.0, 0.0], [1.0, 0.5, 1.0]), ([1.0, -2.0, 1.0], [0.3, 0.2, -0.6])
     for system, first, second in ((nonholonomic_particle(), *ends), (DEFORMED, POINT[:2], other)):
-        curve = da.interpolant(system, first, second, duration=0.3, t0=1.0)
+        curve = da.systems.interpolant(system, first, second, duration=0.3, t0=1.0)
         q, v = jax.jit(lambda t, c=curve: jax.vmap(c)(t))(jnp.linspace(0.9, 1.4, 41))
         residual = jax.vmap(lambda x, w, s=system: velocity_constraints(s, x, w, 0.0))(q, v)
         assert float(jnp.abs(residual).max()) < 1e-15
@@ -179,13 +181,13 @@ def test_points_that_no_chart_joins():
     """v_x cos y + v_z sin y = 0 between y = 0 and y = π/2 with dependent x ends at π/2; between 0 and π in the middle."""
     turning = da.System(lambda q, v: 0.5 * v @ v, da.Nonholonomic(lambda q, v: v[0] * jnp.cos(q[1]) + v[2] * jnp.sin(q[1])))
     at = lambda y: (np.array([0.0, y, 0.0]), np.array([-np.sin(y), 1.0, np.cos(y)]))  # noqa: E731
-    da.interpolant(turning, at(0.2), at(1.3))
+    da.systems.interpolant(turning, at(0.2), at(1.3))
     with pytest.raises(ValueError, match=r"cannot be dependent at one of the 2 points.*Choose"):
-        da.interpolant(turning, at(0.2), at(np.pi / 2), dependent=[0])
+        da.systems.interpolant(turning, at(0.2), at(np.pi / 2), dependent=[0])
     with pytest.raises(ValueError, match=r"ends between the points .* connect the points in two parts"):
-        da.interpolant(turning, at(0.0), at(np.pi))
+        da.systems.interpolant(turning, at(0.0), at(np.pi))
     with pytest.raises(da.InconsistentDataError, match="second: "):
-        da.interpolant(turning, at(0.2), (at(0.3)[0], at(0.2)[1]))
+        da.systems.interpolant(turning, at(0.2), (at(0.3)[0], at(0.2)[1]))
 
 
 @pytest.mark.parametrize(
@@ -198,7 +200,7 @@ def test_points_that_no_chart_joins():
 )
 def test_what_cannot_be_deformed(arguments, words):
     with pytest.raises((ValueError, TypeError), match=words):
-        da.deformed(*arguments)
+        da.systems.deformed(*arguments)
 
 
 def test_a_deformation_that_reads_the_time():
@@ -210,7 +212,7 @@ def test_a_deformation_that_reads_the_time():
         da.Nonholonomic(lambda q, v, t: v[2] - q[1] * v[0]),
         time_dependent=True,
     )
-    bent = da.deformed(
+    bent = da.systems.deformed(
         plain, lambda q, v, t: (1 + jnp.sin(3 * t)) * (0.5 * v[1] ** 2 + 0.2 * v[0] * v[2]) + 0.4 * t * q[0], delta
     )
 

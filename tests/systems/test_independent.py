@@ -88,7 +88,7 @@ def runs(request):
     """Name, the choice, the path of .system and that of the constraints written by hand."""
     system, by_hand, *_ = CASES[request.param]
     q, v = start(request.param)
-    found = da.independent(system, q, v)
+    found = da.systems.independent(system, q, v)
     grid = {"h": 0.02, "steps": 100, "scheme": da.Scheme(order=ORDERS.get(request.param, 2)),
             "backend": "jax" if request.param == "pendulum" else "native"}  # fmt: skip
     return request.param, found, *(da.simulate(one, q, v, **grid) for one in (found.system, by_hand))
@@ -148,7 +148,7 @@ def test_the_rows_that_were_written_first_are_kept_in_whatever_units():
     line, crossed = da.Holonomic(lambda q: q[1]), da.Holonomic(lambda q: 1e6 * q[0] * q[1])
     outcomes, at = [], ([1.0, 0.0], [-1.0, 0.0])
     for both in ((line, crossed), (crossed, line)):
-        found = da.independent(da.System(lambda q, v: 0.5 * v @ v - q[1], both), *at)
+        found = da.systems.independent(da.System(lambda q, v: 0.5 * v @ v - q[1], both), *at)
         assert found.kept == (0,)
         path = da.simulate(found.system, *at, h=0.07, steps=30, throw=False)
         outcomes.append(da.Outcome(int(path.code)).failed)
@@ -161,7 +161,7 @@ def test_the_rows_that_were_written_first_are_kept_in_whatever_units():
 
 def test_positions_are_kept_and_not_only_their_derivative():
     moving = da.Nonholonomic(lambda q, v: q @ v)
-    found = da.independent(da.System(hanging, [moving, da.Holonomic(rod)]), [0.6, -0.8], [0.8, 0.6])
+    found = da.systems.independent(da.System(hanging, [moving, da.Holonomic(rod)]), [0.6, -0.8], [0.8, 0.6])
     assert found.left_out == ("constraints[0] (Nonholonomic)",)
 
 
@@ -169,9 +169,9 @@ def test_contradictions_are_refused_by_name_with_the_residual():
     at = ([0.6, -0.8], [0.8, 0.6])
     shifted = da.System(hanging, [da.Holonomic(rod), da.Holonomic(lambda q: 3.0 * rod(q) + 1e-3)])
     with pytest.raises(da.InconsistentDataError, match=r"constraints\[1\] \(Holonomic\) at q0 is \[0.001\]"):
-        da.independent(shifted, *at)
+        da.systems.independent(shifted, *at)
     touching = da.System(hanging, [da.Holonomic(rod), da.Holonomic(lambda q: rod(q) + (q[0] - 0.6) ** 2)])
-    found = da.independent(touching, *at)
+    found = da.systems.independent(touching, *at)
     path = da.simulate(found.system, *at, h=0.02, steps=100, backend="jax")  # compiled above
     residual = f"{(path.q[1, 0] - 0.6) ** 2:.6f}"
     with pytest.raises(
@@ -183,7 +183,7 @@ def test_contradictions_are_refused_by_name_with_the_residual():
 def test_a_rank_that_grows_on_the_way_is_refused():
     """z + x²y = 0 beside z = 0: the motion along x satisfies both, and from x ≠ 0 on y is held by a force of its own."""
     rows = da.Holonomic(lambda q: jnp.stack([q[2], q[2] + q[0] ** 2 * q[1]]))
-    found = da.independent(da.System(lambda q, v: 0.5 * v @ v - q[2], rows), np.zeros(3), [1.0, 0.0, 0.0])
+    found = da.systems.independent(da.System(lambda q, v: 0.5 * v @ v - q[2], rows), np.zeros(3), [1.0, 0.0, 0.0])
     with pytest.raises(da.RankDeficientError, match=r"rank 1 at the start and more at t = 0.02"):
         found.complete(moved(np.zeros(3), np.array([1.0, 0.0, 0.0]), [1.0]))
 
@@ -191,26 +191,26 @@ def test_a_rank_that_grows_on_the_way_is_refused():
 def test_reactions_must_depend_on_each_other_as_the_constraints_do():
     pushed = da.Holonomic(rod, reactions=lambda q: jnp.array([1.0, 0.0]))
     with pytest.raises(da.RankDeficientError, match=r"all rows span 2 directions .* the 1 independent constraints 1"):
-        da.independent(da.System(hanging, [pushed, da.Holonomic(rod)]), [0.6, -0.8], [0.8, 0.6])
+        da.systems.independent(da.System(hanging, [pushed, da.Holonomic(rod)]), [0.6, -0.8], [0.8, 0.6])
 
 
 def test_constraints_on_accelerations_stay():
     """Their multiplier is theirs; of the two rows of the other constraint the longer one has the larger part."""
     braked = da.SecondOrder(lambda q, v, a: a[0] + v[0])
     floor = da.Holonomic(lambda q: jnp.array([q[1], 2.0 * q[1]]))
-    found = da.independent(da.System(lambda q, v: 0.5 * v @ v - q[1], [braked, floor]), [0.0, 0.0], [1.0, 0.0])
+    found = da.systems.independent(da.System(lambda q, v: 0.5 * v @ v - q[1], [braked, floor]), [0.0, 0.0], [1.0, 0.0])
     multipliers = found.complete(moved(np.zeros(2), np.array([1.0, 0.0]), [-0.7, 1.0])).multipliers
     np.testing.assert_allclose(multipliers, [[-0.7, 0.2, 0.4]] * 100, rtol=1e-12)
 
 
 def test_everything_else_takes_the_chosen_system_and_names_the_other():
     q, v = start("pendulum")
-    found = da.independent(TWICE, q, v)
+    found = da.systems.independent(TWICE, q, v)
     assert "dependent constraints" in str(da.solvability(TWICE, q, v))
     assert "\nsolvable" in "\n" + str(da.solvability(found.system, q, v))
     with pytest.raises(da.RankDeficientError, match="redundant"):
         da.project(TWICE, q, v)
-    with pytest.raises(da.RankDeficientError, match=r"let dalembert.independent"):
+    with pytest.raises(da.RankDeficientError, match=r"let dalembert.systems.independent"):
         da.simulate(TWICE, q, v, h=0.02, steps=2)
     motion = da.reference(found.system, q, v, jnp.array([0.0, 0.5]))
     q_end, v_end = motion.q[-1], motion.v[-1]

@@ -168,7 +168,7 @@ def test_charts_change_before_they_end():
     """A blade that turns: ẏ follows from ẋ by tan θ, and the other way round, each as long as its quality is good."""
     blade = da.System(lambda q, v: 0.5 * v @ v, da.Nonholonomic(lambda q, v: jnp.sin(q[2]) * v[0] - jnp.cos(q[2]) * v[1]))
     t = np.linspace(0.0, 2.9, 30)
-    found = da.adapted_reference(blade, [0.0, 0.0, 0.0], [1.0, 0.0, 2.0], t, backend="native")
+    found = da.systems.adapted_reference(blade, [0.0, 0.0, 0.0], [1.0, 0.0, 2.0], t, backend="native")
     assert [(c.before, c.after) for c in found.changes] == [((1,), (0,)), ((0,), (1,)), ((1,), (0,))]
     for change in found.changes:
         angle = 2 * change.t - (np.pi / 2 if change.before == (0,) else 0.0)

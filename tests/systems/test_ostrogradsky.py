@@ -20,7 +20,7 @@ def test_elastica_of_unit_speed():
         return np.array([c, s, z[3], TENSION @ [s, -c]])
 
     exact = solve_ivp(rate, (0, 2), [0.0, 0.0, 0.0, TURN], "DOP853", rtol=1e-12, atol=1e-13, t_eval=TIMES).y
-    flow = da.ostrogradsky(ROD, ROD_JETS, TIMES, multipliers=[[TENSION[0] - TURN**2]])
+    flow = da.systems.ostrogradsky(ROD, ROD_JETS, TIMES, multipliers=[[TENSION[0] - TURN**2]])
     np.testing.assert_allclose(flow.q, exact[:2].T, rtol=0, atol=1e-9)
     along = np.array([np.cos(exact[2]), np.sin(exact[2])])
     np.testing.assert_allclose(flow.multipliers[:, 0], TENSION @ along - exact[3] ** 2, rtol=0, atol=1e-8)
@@ -43,13 +43,13 @@ def test_ambient_acceleration_on_a_circle():
     turn, w, a, j = solve_ivp(rate, (0, 2), begin, "DOP853", rtol=1e-12, atol=1e-13, t_eval=TIMES).y
     e, n = np.array([np.cos(turn), np.sin(turn)]), np.array([-np.sin(turn), np.cos(turn)])
     jets = [x[:, 0] for x in (e, w * n, a * n - w**2 * e, (j - w**3) * n - 3 * w * a * e)]
-    flow = da.ostrogradsky(circle, jets, TIMES)
+    flow = da.systems.ostrogradsky(circle, jets, TIMES)
     np.testing.assert_allclose(flow.q, e.T, rtol=0, atol=1e-9)
     along = -(4 * w * j + 3 * a**2 - w**4)  # q·q⁗
     np.testing.assert_allclose(flow.holonomic_multipliers[:, 0], -0.5 * along, rtol=0, atol=1e-7)
     assert float(flow.drift.max()) < 1e-9
     with pytest.raises(da.InconsistentDataError, match="derivatives: φ and its time derivatives must vanish"):
-        da.ostrogradsky(circle, [jets[0], jets[1], jets[2], [0.5, 0.5]], TIMES)
+        da.systems.ostrogradsky(circle, [jets[0], jets[1], jets[2], [0.5, 0.5]], TIMES)
 
 
 def height(x, t, xp=jnp):
@@ -75,8 +75,8 @@ def test_a_moving_curve_is_the_reduced_problem():
     c, s = 0.4 * np.cos(x), -0.4 * np.sin(x)
     y = [height(x, t, np), c * v + 0.6 * t, c * a + s * v**2 + 0.6, c * j + 3 * s * v * a - c * v**3]
     times = [0.5, 1.0, 1.5]
-    flow = da.ostrogradsky(bound, np.column_stack([[x, v, a, j], y]), times)
-    other = da.ostrogradsky(free, [[x], [v], [a], [j]], times)
+    flow = da.systems.ostrogradsky(bound, np.column_stack([[x, v, a, j], y]), times)
+    other = da.systems.ostrogradsky(free, [[x], [v], [a], [j]], times)
     np.testing.assert_allclose(flow.q[:, :1], other.q, rtol=0, atol=1e-9)
     np.testing.assert_allclose(flow.jets[:, 2, :1], other.jets[:, 2], rtol=0, atol=1e-8)
     assert float(flow.drift.max()) < 1e-9
@@ -89,9 +89,9 @@ def test_what_is_refused():
         derivatives=2,
     )
     with pytest.raises(ValueError, match="some of order 1 and some of order 2"):
-        da.ostrogradsky(twice, ROD_JETS, TIMES)
+        da.systems.ostrogradsky(twice, ROD_JETS, TIMES)
     with pytest.raises(ValueError, match=r"multipliers: found shape \(2, 1\); .* shape \(1, 1\)"):
-        da.ostrogradsky(ROD, ROD_JETS, TIMES, multipliers=[[0.1], [0.2]])
+        da.systems.ostrogradsky(ROD, ROD_JETS, TIMES, multipliers=[[0.1], [0.2]])
     flat = da.VariationalProblem(lambda q, v, a: 0.5 * a[0] ** 2, da.Holonomic(lambda q: q[0]), derivatives=2)
     with pytest.raises(da.RankDeficientError, match="singular Lagrangian"):
-        da.ostrogradsky(flat, np.zeros((4, 2)), TIMES)
+        da.systems.ostrogradsky(flat, np.zeros((4, 2)), TIMES)

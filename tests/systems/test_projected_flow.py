@@ -198,7 +198,7 @@ def test_where_there_is_nothing_to_project_onto_the_integration_ends(monkeypatch
 def test_coordinates_on_d_with_a_holonomic_constraint():
     """The pendulum on its sphere through several charts, in closed form."""
     t = np.linspace(0.0, 10.0, 21)
-    found = da.adapted_reference(SPHERE.system, SPHERE.q0, SPHERE.v0, t)
+    found = da.systems.adapted_reference(SPHERE.system, SPHERE.q0, SPHERE.v0, t)
     q, v = SPHERE.exact(t)
     np.testing.assert_allclose(found.q, q, rtol=0, atol=1e-10)
     np.testing.assert_allclose(found.v, v, rtol=0, atol=1e-10)
@@ -212,7 +212,7 @@ def test_coordinates_on_d_with_constraints_of_both_kinds():
     """On x² + y² = 1 with ż = y ẋ: z = (sin 2θ - 2θ)/4 + const, and ½θ̇²(1 + sin⁴θ) does not change."""
     both = da.Holonomic(lambda q: q[:2] @ q[:2] - 1.0), da.Nonholonomic(lambda q, v: v[2] - q[1] * v[0])
     system, t = da.System(lambda q, v: 0.5 * v @ v, both), np.linspace(0.0, 8.0, 33)
-    found = da.adapted_reference(system, [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], t)
+    found = da.systems.adapted_reference(system, [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], t)
     angle = np.unwrap(np.arctan2(found.q[:, 1], found.q[:, 0]))
     np.testing.assert_allclose(found.q[:, 2], (np.sin(2 * angle) - 2 * angle) / 4, rtol=0, atol=1e-10)
     nodes, weights = np.polynomial.legendre.leggauss(60)
@@ -225,4 +225,4 @@ def test_coordinates_on_d_with_constraints_of_both_kinds():
 def test_constraints_on_accelerations_have_no_d():
     system = da.System(lambda q, v: 0.5 * v @ v, da.SecondOrder(lambda q, v, a: a[0] - v[1]))
     with pytest.raises(ValueError, match=r"constraints\[0\] \(SecondOrder\): .*integrated by dalembert.reference"):
-        da.adapted_reference(system, [0.0, 1.0], [1.0, 0.0], [0.0, 1.0])
+        da.systems.adapted_reference(system, [0.0, 1.0], [1.0, 0.0], [0.0, 1.0])

@@ -37,7 +37,7 @@ Q, V, T = jnp.array([0.3, 0.5, -0.2, 0.8]), jnp.array([1.0, 0.4, -0.3, 0.7]), 0.
 def test_the_formula_equals_newtons_method(reactions):
     made = system(**reactions)
     a, multipliers, _ = jax.jit(lambda q, v: da.acceleration(made, q, v, T))(Q, V)
-    found = da.reduction(made, Q, V, T)
+    found = da.systems.reduction(made, Q, V, T)
     np.testing.assert_allclose(found.a, a, rtol=1e-12)
     np.testing.assert_allclose(found.multipliers, multipliers, rtol=1e-12)
     np.testing.assert_allclose(found.rows @ found.a + found.rate, 0.0, atol=1e-14)  # tangent to D
@@ -49,7 +49,7 @@ def test_the_nonholonomic_particle_by_hand():
     """Eq. (90): v̇ = λ(-y, 0, 1), λ = v_x v_y/(1 + y²); f_v = 0 and C = 1 + y²."""
     particle = da.System(lambda q, v: 0.5 * v @ v, da.Nonholonomic(lambda q, v: v[2] - q[1] * v[0]))
     y, vx, vy = 0.7, 1.1, -0.6
-    found = da.reduction(particle, [0.2, y, 0.1], [vx, vy, y * vx])
+    found = da.systems.reduction(particle, [0.2, y, 0.1], [vx, vy, y * vx])
     multiplier = vx * vy / (1 + y**2)
     np.testing.assert_allclose(found.multipliers, [multiplier], rtol=1e-14)
     np.testing.assert_allclose(found.a, [-y * multiplier, 0.0, multiplier], rtol=1e-14)
@@ -63,17 +63,17 @@ def test_a_degenerate_matrix_is_an_error_with_its_numbers():
     )
     powerless = plane(reactions=lambda q, v: jnp.array([1.0, 0.0, 1e-13]))  # does no work on what it should enforce
     with pytest.raises(da.RankDeficientError, match=r"C = φ_v m⁻¹Rᵀ is degenerate .* smallest singular value 1e-13"):
-        da.reduction(powerless, [0.0, 0.0, 0.0], [1.0, 0.5, 0.0])
+        da.systems.reduction(powerless, [0.0, 0.0, 0.0], [1.0, 0.5, 0.0])
     twice = da.System(lambda q, v: 0.5 * v @ v, da.Nonholonomic(lambda q, v: (v[2] - q[1] * v[0]) * jnp.array([1.0, 5.0])))
     with pytest.raises(da.RankDeficientError, match="depend on one another"):
-        da.reduction(twice, [0.0, 1.0, 0.0], [1.0, 0.5, 1.0])
+        da.systems.reduction(twice, [0.0, 1.0, 0.0], [1.0, 0.5, 1.0])
     massless = da.System(lambda q, v: 0.5 * v[:2] @ v[:2], da.Nonholonomic(lambda q, v: v[2] - q[1] * v[0]))
     with pytest.raises(da.RankDeficientError, match=r"mass matrix ∂²L/∂v² has rank 2 of 3.*dalembert.acceleration"):
-        da.reduction(massless, [0.0, 1.0, 0.0], [1.0, 0.5, 1.0])
+        da.systems.reduction(massless, [0.0, 1.0, 0.0], [1.0, 0.5, 1.0])
 
 
 def test_constraints_on_accelerations_are_refused():
     servo = da.System(lambda q, v: 0.5 * v @ v, da.SecondOrder(lambda q, v, a: a[0]))
-    for function in (da.reduction, da.connection):
+    for function in (da.systems.reduction, da.systems.connection):
         with pytest.raises(ValueError, match=r"constraints\[0\] \(SecondOrder\).*dalembert.acceleration"):
             function(servo, [0.0, 1.0], [1.0, 0.5])

@@ -17,7 +17,7 @@ def twisted(q, v):
     return v[2] - q[1] * v[0]
 
 
-def verdict(phi=twisted, lagrangian=kinetic, q=Q, v=V, **options) -> da.Solvability:
+def verdict(phi=twisted, lagrangian=kinetic, q=Q, v=V, **options) -> da.systems.Solvability:
     return da.solvability(da.System(lagrangian, da.Nonholonomic(phi, **options)), q, v)
 
 
@@ -107,7 +107,7 @@ def test_inconsistent_data():
 @pytest.mark.parametrize(
     ("masses", "row", "solvable", "words"),
     [
-        ((1, 1, 0), None, True, "dalembert.reduction does not apply, dalembert.acceleration"),
+        ((1, 1, 0), None, True, "dalembert.systems.reduction does not apply, dalembert.acceleration"),
         ((1, 0, 0), None, False, "mass matrix is singular on ker"),
         ((1, -1, 1), None, True, "an indefinite kinetic energy"),
         ((1, 1, 1), (0.0, 1.0, 0.0), False, "a force along R must change the value"),

@@ -182,7 +182,7 @@ def test_a_chart_is_left_where_it_is_worn():
     """Few times are asked for, and steps are as long as they can be: a worn chart is seen at the next time all the same."""
     blade = da.System(lambda q, v: 0.5 * v @ v, da.Nonholonomic(lambda q, v: jnp.sin(q[2]) * v[0] - jnp.cos(q[2]) * v[1]))
     t = np.linspace(0.0, 2.9, 8)
-    found = da.adapted_reference(blade, [0.0, 0.0, 0.0], [1.0, 0.0, 2.0], t)
+    found = da.systems.adapted_reference(blade, [0.0, 0.0, 0.0], [1.0, 0.0, 2.0], t)
     assert [(c.before, c.after) for c in found.changes] == [((1,), (0,)), ((0,), (1,)), ((1,), (0,))]
     np.testing.assert_allclose(found.q, np.stack([np.sin(2 * t) / 2, (1 - np.cos(2 * t)) / 2, 2 * t], 1), rtol=0, atol=1e-10)
     assert found.residual.max() < 1e-15

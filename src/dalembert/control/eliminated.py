@@ -48,7 +48,7 @@ def eliminate(problem: OptimalControl, step: float | None = None, scheme: Scheme
         >>> move = da.OptimalControl(mass, cost=lambda q, v, u: u @ u, actuated=0)
         >>> rest = [0.0]
         >>> ends = {"initial": ([0.0], rest), "final": ([1.0], rest)}
-        >>> found = da.solve(da.eliminate(move), **ends, T=1.0, steps=4, scheme=da.Hermite())
+        >>> found = da.solve(da.control.eliminate(move), **ends, T=1.0, steps=4, scheme=da.Hermite())
         >>> round(float(found.action), 9)
         12.0
     """

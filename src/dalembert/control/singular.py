@@ -40,7 +40,7 @@ def singular_arcs(problem: OptimalControl, solution: ControlSolution) -> list[Fl
         >>> settle = da.OptimalControl(mass, cost=lambda q, v, u: q @ q + v @ v, actuated=0)
         >>> ends = {"initial": ([1.0], [0.0]), "final": ([0.2], [-0.2])}
         >>> found = da.solve(settle, **ends, T=2.5, steps=50, bounds={"u": (-1.0, 1.0)})
-        >>> arc = da.singular_arcs(settle, found)[0][-1]
+        >>> arc = da.control.singular_arcs(settle, found)[0][-1]
         >>> inside = (found.t > arc[0] + 0.1) & (found.t < arc[1] - 0.1)
         >>> bool(np.abs(found.u[inside] - found.q[inside]).max() < 0.01)  # q̈ = q on it
         True

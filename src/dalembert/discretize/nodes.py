@@ -265,7 +265,7 @@ def redefined(path: Path, rho: PairMap, *, first: tuple | None = None, last: tup
 
     Example:
         >>> nodes = da.simulate(pendulum, [1.0], [0.0], h=0.1, steps=10, scheme=da.Scheme("nodes"))
-        >>> da.redefined(nodes, da.Beta(0.5)).q.shape
+        >>> da.discretize.redefined(nodes, da.Beta(0.5)).q.shape
         (10, 1)
     """
     check_path(path)

@@ -62,7 +62,7 @@ def energy_shaping(
 
     Example:
         >>> weights = {"Q": np.eye(4), "R": [[1.0]]}
-        >>> found = da.energy_shaping(wheel, actuated=1, at=[0.0, 0.0], reach=[1.0, 1.0], **weights)
+        >>> found = da.laws.energy_shaping(wheel, actuated=1, at=[0.0, 0.0], reach=[1.0, 1.0], **weights)
         >>> bool(found.poles.real.max() < 0.0), found.region.residual < 1e-9
         (True, True)
     """

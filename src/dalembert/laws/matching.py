@@ -38,8 +38,8 @@ class Matching(eqx.Module):
         >>> free = da.System(lambda q, v: 0.5 * v @ v)
         >>> V, F = lambda q, v: 0.5 * v @ v + 0.5 * q[0] ** 2, lambda q, v: v[0] ** 2
         >>> region = {"at": [0.0, 0.0], "reach": [1.0, 1.0], "speeds": [1.0, 1.0]}
-        >>> found = da.matching(free, V, F, actuated=0, **region)
-        >>> found.holds, da.matching(free, V, F, actuated=1, **region).holds
+        >>> found = da.laws.matching(free, V, F, actuated=0, **region)
+        >>> found.holds, da.laws.matching(free, V, F, actuated=1, **region).holds
         (True, False)
     """
 
@@ -98,7 +98,7 @@ def matching(
 
     Example:
         >>> V = lambda q, v: 0.5 * v @ v + 0.5 * q @ q
-        >>> da.matching(pendulum, V, lambda q, v: v @ v, actuated=0, at=[0.0], reach=[1.0], speeds=[1.0]).holds
+        >>> da.laws.matching(pendulum, V, lambda q, v: v @ v, actuated=0, at=[0.0], reach=[1.0], speeds=[1.0]).holds
         True
     """
     check_plant(system)

@@ -165,7 +165,7 @@ def embedding(
         raise InconsistentDataError(
             f"{'step' if step is not None else 'scheme'}: one step from D ends off D, |φ| = {residual[done].max():.3g}; the "
             "embedding is that of a map of D to itself. A map that preserves a deformed constraint is one on "
-            "dalembert.deformed(...)"
+            "dalembert.systems.deformed(...)"
         )
     tau = np.arange(phases + 1) / phases
     given = made, points, speeds, mapped, steps, tau

@@ -254,7 +254,7 @@ def _check_constraints(system: System, found: InitialTerms) -> None:
             "No motion satisfies all of them"
             if contradictory
             else "Remove those that depend on the others, or let "
-            "dalembert.independent(system, q0, v0) choose those that are needed"
+            "dalembert.systems.independent(system, q0, v0) choose those that are needed"
         )
     )
 

@@ -89,7 +89,7 @@ def simulate_free_steps(
 
     Example:
         >>> swing = da.VariationalProblem(lambda q, v: 0.5 * v @ v + jnp.cos(q[0]))
-        >>> free = da.simulate_free_steps(swing, [[0.5], [0.55]], [0.0, 0.1], steps=3)
+        >>> free = da.step.simulate_free_steps(swing, [[0.5], [0.55]], [0.0, 0.1], steps=3)
         >>> free.t.shape
         (4,)
     """

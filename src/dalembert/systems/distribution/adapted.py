@@ -119,7 +119,7 @@ def adapted_reference(
     Source: Jiménez, Scheurle, eq. (46), and (106) for nonlinear constraints; the changes of chart are not in the paper.
 
     Example:
-        >>> exact = da.adapted_reference(edge, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5], [0.0, 1.0])
+        >>> exact = da.systems.adapted_reference(edge, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5], [0.0, 1.0])
         >>> bool(exact.residual.max() < 1e-14), exact.first.dependent
         (True, (1,))
     """

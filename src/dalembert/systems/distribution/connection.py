@@ -84,7 +84,7 @@ class Connection(eqx.Module):
     Source: Jiménez, Scheurle, Section 3.1, eqs. (27, 28, 29, 46); Remark 6.1, eq. (106), for nonlinear constraints.
 
     Example:
-        >>> chart = da.connection(edge, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5])
+        >>> chart = da.systems.connection(edge, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5])
         >>> q, v = chart.point(chart.coordinates(jnp.array([0.0, 0.0, 0.0]), jnp.array([1.0, 0.0, 0.5])))
         >>> v.tolist()
         [1.0, 0.0, 0.5]
@@ -219,7 +219,7 @@ def connection(system: System, q, v, t: Time = 0.0, *, dependent: Sequence[int |
     Source: Jiménez, Scheurle, Section 3.1.
 
     Example:
-        >>> da.connection(edge, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5]).dependent  # of (x, y, θ) the velocity of y
+        >>> da.systems.connection(edge, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5]).dependent  # of (x, y, θ) the velocity of y
         (1,)
     """
     check_x64()

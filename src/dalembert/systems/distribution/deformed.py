@@ -32,7 +32,7 @@ def deformed(system: System, g: Callable, delta: float) -> System:
     Source: Jiménez, Scheurle, Remark 6.1, eqs. (101-105).
 
     Example:
-        >>> bent = da.deformed(edge, lambda q, v: v[2] ** 2, 0.1)
+        >>> bent = da.systems.deformed(edge, lambda q, v: v[2] ** 2, 0.1)
         >>> float(bent.replace(delta=0.2).parameters["delta"])
         0.2
     """

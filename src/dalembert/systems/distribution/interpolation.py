@@ -98,7 +98,7 @@ def interpolant(system: System, first, second, *, duration: float = 1.0, t0: flo
 
     Example:
         >>> first, second = ([0.0, 0.0, 0.0], [1.0, 0.0, 0.5]), ([1.0, 0.0, 0.0], [0.5, 0.0, 0.0])
-        >>> curve = da.interpolant(edge, first, second)
+        >>> curve = da.systems.interpolant(edge, first, second)
         >>> q, v = curve(0.5)
         >>> q.tolist()
         [0.5, 0.0, 0.0]

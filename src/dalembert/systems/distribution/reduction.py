@@ -134,7 +134,7 @@ def reduction(system: System, q, v, t: Time = 0.0) -> Reduction:
     constraints nonlinear in v. The sign of λ is that of eq. (2a), as everywhere in dalembert.
 
     Example:
-        >>> terms = da.reduction(edge, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5])
+        >>> terms = da.systems.reduction(edge, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5])
         >>> terms.multipliers.shape, terms.mass.shape
         ((1,), (3, 3))
     """

@@ -199,7 +199,7 @@ def _about_coupling(s: Solvability) -> str:
         numbers = f"smallest singular value {s.coupling:.3g}, condition {s.condition:.3g}"
         return f"{name} is regular: {consequence} ({numbers})"
     return (
-        f"{name} is degenerate or m is singular: dalembert.reduction does not apply"
+        f"{name} is degenerate or m is singular: dalembert.systems.reduction does not apply"
         + (", dalembert.acceleration does" if s.solvable else "")
     )  # fmt: skip
 

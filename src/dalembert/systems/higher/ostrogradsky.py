@@ -96,7 +96,7 @@ def ostrogradsky(
     Source: Colombo, Martín de Diego, Zuccalli, section 2. What differs: constraints of any order up to k.
 
     Example:
-        >>> flow = da.ostrogradsky(beam, [[0.0], [0.0], [6.0], [-12.0]], [0.0, 0.5, 1.0])  # q = 3t² - 2t³
+        >>> flow = da.systems.ostrogradsky(beam, [[0.0], [0.0], [6.0], [-12.0]], [0.0, 0.5, 1.0])  # q = 3t² - 2t³
         >>> bool(abs(flow.q[:, 0] - np.array([0.0, 0.5, 1.0])).max() < 1e-9)
         True
     """

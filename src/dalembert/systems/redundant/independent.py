@@ -37,7 +37,7 @@ class Independent(NamedTuple):
 
     Example:
         >>> twice = da.Holonomic(lambda q: jnp.array([q @ q - 1.0, 3.0 * (q @ q - 1.0)]))
-        >>> found = da.independent(da.System(lambda q, v: 0.5 * v @ v, twice), [1.0, 0.0], [0.0, 1.0])
+        >>> found = da.systems.independent(da.System(lambda q, v: 0.5 * v @ v, twice), [1.0, 0.0], [0.0, 1.0])
         >>> found.kept, found.left_out
         ((0,), ('constraints[0] (Holonomic) row 1',))
         >>> path = da.simulate(found.system, [1.0, 0.0], [0.0, 1.0], h=0.1, steps=10)
@@ -125,7 +125,7 @@ def independent(system: System, q0, v0, t0: float = 0.0) -> Independent:
     Example:
         >>> rod = lambda q: q @ q - 1.0
         >>> doubled = da.System(lambda q, v: 0.5 * v @ v - q[1], [da.Holonomic(rod), da.Holonomic(lambda q: 2.0 * rod(q))])
-        >>> found = da.independent(doubled, [0.0, -1.0], [1.0, 0.0])
+        >>> found = da.systems.independent(doubled, [0.0, -1.0], [1.0, 0.0])
         >>> path = found.complete(da.simulate(found.system, [0.0, -1.0], [1.0, 0.0], h=0.1, steps=10))
         >>> np.allclose(path.multipliers[:, 1], 2.0 * path.multipliers[:, 0])  # least norm: as the rows
         True
