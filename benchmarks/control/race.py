@@ -21,7 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from dalembert.boundary.data.boundary_data import TimeGrid
-from dalembert.boundary.newton.iterate import Termination
+from dalembert.boundary.iterate import Termination
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, settings
 from dalembert.control.solve import ControlSearch, control_search

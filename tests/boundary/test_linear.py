@@ -6,12 +6,11 @@ import pytest
 
 import dalembert as da
 from dalembert.boundary.data.boundary_data import TimeGrid
+from dalembert.boundary.iterate import Settings, Termination
 from dalembert.boundary.kkt.inertia import inertia_of
 from dalembert.boundary.kkt.linear import FrontalFactors, LinearSolver
 from dalembert.boundary.kkt.transcription import FixedSlots, first_values, transcribe
-from dalembert.boundary.newton.descent import Descent
-from dalembert.boundary.newton.iterate import Settings, Termination
-from dalembert.boundary.newton.iteration import BoundaryNewton
+from dalembert.boundary.newton import BoundaryNewton
 from dalembert.boundary.prepare import Request, prepare_problem
 
 SPHERE = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, da.Holonomic(lambda q: q @ q - 1.0), derivatives=2)
@@ -87,33 +86,8 @@ def test_ten_thousand_nodes_on_the_sphere():
     assert 3.8 < errors[0] / errors[1] < 4.4  # 4.1: the best is not exact either
 
 
-WILD = np.stack([T + 0.5 * np.sin(7 * T), np.pi * T + 2.0 * np.sin(9 * T) * (1 - T)], axis=1)
-LOOPS = {
-    "from a good guess": CASES["free ends"],
-    "with constraints": CASES["multipliers at fixed ends"],
-    "from a poor guess": (
-        CART, {"initial": ([0.0, 0.0], [0.0, 0.0]), "final": ([1.0, np.pi], [0.0, 0.0]), "guess": WILD}
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", LOOPS)
-def test_the_loop_in_machine_code_is_the_iteration(name, monkeypatch):
-    """Step by step the same, until a step is refused and the portable iteration goes on."""
-    problem, given = LOOPS[name]
-    one = da.solve(problem, **given, T=1.0, steps=160, throw=False)
-    monkeypatch.setattr(Descent, "run", lambda *_: False)
-    other = da.solve(problem, **given, T=1.0, steps=160, throw=False)
-    assert one.outcome is other.outcome is da.Outcome.SUCCESS
-    assert int(one.statistics.iterations) == int(other.statistics.iterations)
-    if name == "from a poor guess":
-        assert int(one.statistics.iterations) > 8
-    assert np.max(np.abs(one.q - other.q)) < 1e-9
-    assert abs(float(one.action) - float(other.action)) < 1e-10 * abs(float(other.action))
-
-
-def test_the_loop_leaves_what_is_not_finite_to_others():
-    """√ of a negative number on the way: the steps are shortened, as without machine code."""
+def test_steps_to_what_is_not_finite_are_shortened():
+    """√ of a negative number on the way."""
     root = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a - 50.0 * jnp.sqrt(q[0]), derivatives=2)
     s = da.solve(root, initial=([1.0], [-3.9]), final=([1.0], [3.9]), T=1.0, steps=160, throw=False)
     assert s.outcome is da.Outcome.SUCCESS

@@ -6,8 +6,8 @@ import pytest
 import dalembert as da
 from dalembert.boundary.data.boundary_data import TimeGrid
 from dalembert.boundary.interior import rules
+from dalembert.boundary.iterate import Termination
 from dalembert.boundary.kkt import linear, pivots
-from dalembert.boundary.newton.iterate import Termination
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, settings
 from dalembert.control.solve import control_search

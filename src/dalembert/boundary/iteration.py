@@ -19,10 +19,10 @@ from dalembert.boundary.interior.barrier import Bounds, placed
 from dalembert.boundary.interior.ipopt import IpoptSearch
 from dalembert.boundary.interior.iteration import SHORTEST_FRONTAL, InteriorPoint
 from dalembert.boundary.interior.path import InteriorPath
+from dalembert.boundary.iterate import Iterate, Settings, Termination
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.system import KKTSystem
-from dalembert.boundary.newton.iterate import Iterate, Settings, Termination
-from dalembert.boundary.newton.iteration import BoundaryNewton
+from dalembert.boundary.newton import BoundaryNewton
 
 FEW = 8  # iterations that Newton's method is given at first: a warm start takes one or two
 ROUGH = 1e-4  # tolerance to which the filter goes where Newton's method ends what it finds
@@ -73,7 +73,7 @@ class FilteredSearch:
     def __init__(self, kkt: KKTSystem, z: np.ndarray, settings: Settings):
         linear, none = LinearSolver(kkt, z, SHORTEST_FILTERED), placed(kkt.blocks, kkt.size, [])
         rough = dataclasses.replace(settings, tolerance=max(settings.tolerance, ROUGH))
-        self._newton = BoundaryNewton(kkt, linear, settings)
+        self._newton, self._frontal = BoundaryNewton(kkt, linear, settings), linear.frontal is not None
         self._rough, self._exact = (InteriorPoint(kkt, linear, chosen, none) for chosen in (rough, settings))
 
     def __call__(self, path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None) -> tuple[Iterate, Activity]:
@@ -81,15 +81,15 @@ class FilteredSearch:
 
     def _tried(self, path: np.ndarray, sizes: np.ndarray) -> list[Iterate]:
         newton, tried = self._newton, []
-        if newton.descends:
+        if self._frontal:
             at = newton.kkt.evaluate(path)
-            tried.append(newton.descended(path, sizes, at))
+            tried.append(newton.whole_steps(path, sizes, at))
             if _over(tried[0]):
                 return tried
             tried.append(self._rough.minimise(path, sizes, known=at).newton)
             if tried[-1].end is not Termination.CONVERGED:
                 return tried if tried[-1].end is Termination.INTERRUPTED else [*tried, newton.minimise(path, sizes)]
-            tried.append(newton.descended(tried[-1].z, sizes, tried[-1].at))
+            tried.append(newton.whole_steps(tried[-1].z, sizes, tried[-1].at))
         if not tried or not _over(tried[-1]):
             tried.append(self._exact.minimise(tried[-1].z if tried else path, sizes).newton)
         return tried if _over(tried[-1]) else [*tried, newton.minimise(path, sizes)]

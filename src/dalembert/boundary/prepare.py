@@ -28,12 +28,12 @@ from dalembert.boundary.data.moving_ends import MovingEnds, begun_on, check_rank
 from dalembert.boundary.data.origin import moved, moved_back
 from dalembert.boundary.data.redundant import check_met, redundant
 from dalembert.boundary.data.sizes import SLIGHT, Densities, Sizes, extents_of, origin_of, sizes_of
+from dalembert.boundary.iterate import Settings, Termination
 from dalembert.boundary.iteration import Search, search_of
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.lower import check_given_windows
 from dalembert.boundary.kkt.path_terms import WatchedPaths
 from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, Watching, first_values, sampled_jets, transcribe
-from dalembert.boundary.newton.iterate import Settings, Termination
 from dalembert.boundary.result import Ended, EndLimits, ended, solutions_of
 from dalembert.boundary.warm import guess_nodes, guess_path, known_forces, warm_multipliers
 from dalembert.discretize.windows import Interpolated, Points, WindowMap, Windows, as_windows, check_stretchable, windows

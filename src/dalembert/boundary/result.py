@@ -11,13 +11,13 @@ import numpy as np
 from dalembert.boundary.data.free_time import Horizon
 from dalembert.boundary.data.inequalities import nodes_of
 from dalembert.boundary.interior.activity import Activity, kind_of
+from dalembert.boundary.iterate import Iterate, Termination
 from dalembert.boundary.kkt.alternation import Sequence
 from dalembert.boundary.kkt.ends.window_ends import end_multipliers
 from dalembert.boundary.kkt.multipliers import alternating, differential, holonomic, refined, sequences_of
 from dalembert.boundary.kkt.path_terms import velocities
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.kkt.transcription import Transcription
-from dalembert.boundary.newton.iterate import Iterate, Termination
 from dalembert.discretize.windows import WindowMap, Windows
 from dalembert.interrupts import wanted
 from dalembert.outcome import Outcome

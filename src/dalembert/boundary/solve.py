@@ -17,7 +17,7 @@ from dalembert.boundary.data.drawn import onto_constraints_by_polynomials, slope
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.data.redundant import linearised
 from dalembert.boundary.interior.ipopt import check_ipopt
-from dalembert.boundary.newton.iterate import Settings
+from dalembert.boundary.iterate import Settings
 from dalembert.boundary.prepare import PathLimits, PreparedProblem, Request, extremals, prepare_problem
 from dalembert.drawing import Depicted
 from dalembert.interrupts import Interrupted, held_back

@@ -19,7 +19,7 @@ from dalembert.boundary.data.drawn import slopes_of_intervals
 from dalembert.boundary.data.free_time import fitted
 from dalembert.boundary.data.sizes import extents_of
 from dalembert.boundary.interior.activity import Activity
-from dalembert.boundary.newton.iterate import Iterate, Termination
+from dalembert.boundary.iterate import Iterate, Termination
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, SmoothStart, extremals_of, smooth_start
 from dalembert.control.bounded import Starts, place_values

@@ -16,9 +16,9 @@ from dalembert.boundary.data.free_time import fitted, horizon_of
 from dalembert.boundary.data.inequalities import Asking, read_inequalities
 from dalembert.boundary.data.sizes import extents_of, origin_of
 from dalembert.boundary.interior.activity import Activity
+from dalembert.boundary.iterate import Iterate
 from dalembert.boundary.iteration import Search, search_of
 from dalembert.boundary.kkt.system import KKTSystem
-from dalembert.boundary.newton.iterate import Iterate
 from dalembert.boundary.solve import Asked, extremal
 from dalembert.control.bounded import Starts, bounds_of, minimised, place_values
 from dalembert.control.ends import size_of_end

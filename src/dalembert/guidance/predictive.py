@@ -15,8 +15,8 @@ from dalembert.boundary.data.boundary_data import TimeGrid
 from dalembert.boundary.data.bounds import check_given
 from dalembert.boundary.data.end_sets import refuse_sets
 from dalembert.boundary.interior.activity import Activity
+from dalembert.boundary.iterate import Iterate
 from dalembert.boundary.kkt.system import KKTSystem
-from dalembert.boundary.newton.iterate import Iterate
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.result import OUTCOMES
 from dalembert.boundary.solve import Asked, settings

@@ -2,8 +2,6 @@
 
 from dalembert.native.assembly.frontal import BoundFactorization, FrontalFactorization
 from dalembert.native.assembly.function import CompiledFunction, compile_function
-from dalembert.native.assembly.interior import LIMIT, InteriorRules, InteriorSteps
-from dalembert.native.assembly.newton import CONVERGED, ElementSum, Point, Rules, WholeSteps
 from dalembert.native.assembly.symbolic_plan import Summand, symbolic_plan
 from dalembert.native.assembly.windows import (
     Accumulation,
@@ -42,10 +40,8 @@ from dalembert.native.xla.integrations import travel_by_xla
 
 __all__ = [
     "CACHE",
-    "CONVERGED",
     "COUNTED",
     "COUNTS",
-    "LIMIT",
     "ROOT_FOUND",
     "Accumulation",
     "Accuracy",
@@ -56,26 +52,20 @@ __all__ = [
     "CompiledFunction",
     "CompiledRoot",
     "CompiledStep",
-    "ElementSum",
     "FlowArrays",
     "FlowFunctions",
     "FlowRuns",
     "FrontalFactorization",
     "ImplicitPart",
     "Integration",
-    "InteriorRules",
-    "InteriorSteps",
     "OnceTraced",
     "Places",
-    "Point",
-    "Rules",
     "Sample",
     "Solved",
     "StepFunctions",
     "Summand",
     "Travelled",
     "Unsupported",
-    "WholeSteps",
     "Windowed",
     "check_type",
     "compile_accumulation",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,20 +11,16 @@ import numpy as np
 from dalembert.boundary.interior import rules
 from dalembert.boundary.interior.barrier import Barrier
 from dalembert.boundary.interior.path import InteriorPath, Seen
-from dalembert.boundary.kkt.linear import REFUSALS, LinearSolver, accurate, converging
-from dalembert.boundary.kkt.system import Evaluation, KKTSystem, finite
-from dalembert.boundary.newton.descent import WORK
-from dalembert.boundary.newton.iterate import Settings, Termination
+from dalembert.boundary.iterate import Settings, Termination
+from dalembert.boundary.kkt.linear import REFUSALS, LinearSolver
+from dalembert.boundary.kkt.system import Evaluation, KKTSystem
 from dalembert.interrupts import wanted
-from dalembert.native import CONVERGED, LIMIT, InteriorRules, InteriorSteps
-from dalembert.native.assembly.interior_parts import REFUSED, WORDS
+from dalembert.native import CACHE
+from dalembert.native.assembly.interior_code import interior_text
+from dalembert.native.assembly.interior_parts import CONVERGED, LIMIT, REFUSED, SCALARS, TERM, WORDS
 from dalembert.native.chunks import watched
 
-OTHERS = {
-    "standing": rules.Standing, "errors": rules.BarrierErrors, "last": rules.LastStep, "accurate": accurate,
-    "converging": converging, "finite": finite,
-}  # fmt: skip
-RULES = InteriorRules(*(OTHERS.get(name) or getattr(rules, name) for name in InteriorRules._fields))
+WORK = 10**8  # blocks times the third power of their size, in a call of machine code: about a tenth of a second
 MOST, STOP = WORDS.offset("most"), WORDS.offset("stop")
 SHORT = 3  # iterations in a call: where there are no more of them, one alone may take a second
 ROOM = 1000  # points of the filter
@@ -38,7 +36,8 @@ class InteriorMachine:
         assert frontal is not None
         self._kkt, self._settings, self._frontal = kkt, settings, frontal
         sums: Any = assembly
-        self._steps = InteriorSteps(sums.elements(), frontal.data, len(kkt.positions), RULES)
+        self._run = _compiled(len(sums.terms), len(frontal.data), len(kkt.positions))
+        self._sums = np.concatenate([*_packed(sums), np.array(frontal.data, np.int64)])
         self._room = min(ROOM, settings.max_iterations + 1)
         self._limit, self._chunk = settings.max_iterations, max(1, WORK // (kkt.blocks * kkt.size**3))
         self._numbers = self._constants(bounds)
@@ -126,15 +125,22 @@ class InteriorMachine:
     def _called(self, job: np.ndarray, numbers: dict[str, float]) -> tuple[int, dict[str, float]]:
         """One call; a long one can be left between two factorizations."""
         if self._chunk > SHORT:
-            return self._steps(job, numbers)
+            return self._called_once(job, numbers)
         found: list[tuple[int, dict[str, float]]] = []
 
         def look() -> None:
             if wanted():
                 raise KeyboardInterrupt
 
-        watched(lambda: found.append(self._steps(job, numbers)), job[STOP:], look)
+        watched(lambda: found.append(self._called_once(job, numbers)), job[STOP:], look)
         return found[0]
+
+    def _called_once(self, job: np.ndarray, numbers: dict[str, float]) -> tuple[int, dict[str, float]]:
+        """REFUSED, CONVERGED or LIMIT, and the numbers at the end. The path and all that belongs to it are those of the last
+        accepted step."""
+        values = SCALARS.pack(**numbers)
+        status = self._run(job.ctypes.data, values.ctypes.data)
+        return int(status), dict(zip(SCALARS.fields, values.tolist(), strict=True))
 
     def _filled(self, workspace: np.ndarray, path: InteriorPath) -> None:
         it, corners = path.newton, path.filter.corners
@@ -166,7 +172,8 @@ class InteriorMachine:
     def _new(self) -> tuple[np.ndarray, np.ndarray]:
         workspace = np.empty(self._size)
         begin = workspace.ctypes.data
-        return workspace, self._steps.job(self._words | {name: begin + 8 * at for name, at in self._places.items()})
+        words = self._words | {name: begin + 8 * at for name, at in self._places.items()}
+        return workspace, np.concatenate([WORDS.pack(**words), self._sums])
 
     def _part(self, workspace: np.ndarray, name: str) -> np.ndarray:
         start = self._places[name]
@@ -176,3 +183,26 @@ class InteriorMachine:
 NEW = dict.fromkeys(
     ("new_objective", "new_violation", "new_norm", "new_theta", "new_logarithms", "new_finite", "allowed"), 0.0
 )
+
+
+def _packed(sums: Any) -> list[np.ndarray]:
+    """Addresses of the gradients of the terms and of their second derivatives times a vector, with their data."""
+    names = TERM.fields
+    every = zip(sums.terms, sums.first, sums.times, strict=True)
+    return [
+        TERM.pack(**dict(zip(names, (*f.addresses, *p.addresses, t.number, 8 * t.start * sums.size), strict=True)))
+        for t, f, p in every
+    ]
+
+
+_RUNS: dict[tuple[int, int, int], tuple[Callable, object]] = {}
+
+
+def _compiled(terms: int, data: int, coordinates: int) -> Callable:
+    """The loop for so many terms, data of the factorization, and coordinates."""
+    key = terms, data, coordinates
+    if key not in _RUNS:
+        loaded = CACHE.load(interior_text(*key, rules), plain=False)
+        run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(loaded.address("interior"))
+        _RUNS[key] = run, loaded
+    return _RUNS[key][0]

@@ -13,9 +13,9 @@ import numpy as np
 
 from dalembert.boundary.interior.barrier import longest
 from dalembert.boundary.interior.path import InteriorPath
+from dalembert.boundary.iterate import Settings
 from dalembert.boundary.kkt.system import Evaluation
-from dalembert.boundary.newton.iterate import Settings
-from dalembert.boundary.newton.merit import ARMIJO
+from dalembert.boundary.newton import ARMIJO
 from dalembert.interrupts import leave_if_wanted
 
 ENOUGH = 0.1  # of the violation

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from dalembert.boundary.newton.merit import ARMIJO, NOISE
+from dalembert.boundary.kkt.linear import accurate, converging  # noqa: F401  machine code finds all rules here
+from dalembert.boundary.newton import ARMIJO, NOISE
 
 MARGIN = 1e-5  # γ_θ, γ_ϕ
 POWERS = (2.3, 1.1)  # s_ϕ, s_θ

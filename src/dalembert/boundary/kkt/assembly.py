@@ -15,7 +15,6 @@ from dalembert.native import (
     Accumulation,
     BoundFactorization,
     Chosen,
-    ElementSum,
     FrontalFactorization,
     OnceTraced,
     Places,
@@ -158,11 +157,6 @@ class CompiledAssembly:
             at = 8 * term.start * self.size
             run(term.number, (z.ctypes.data + at, x.ctypes.data + at), (found.ctypes.data + at,))
         return found
-
-    def elements(self) -> list[ElementSum]:
-        """Gradients and products as `descend` takes them."""
-        every = zip(self.terms, self.first, self.times, strict=True)
-        return [ElementSum(f.addresses, p.addresses, t.number, 8 * t.start * self.size) for t, f, p in every]
 
     def frontal(self, pivots: tuple[tuple[int, ...], ...], multipliers: tuple[int, ...] = ()) -> BoundFactorization:
         """The factorizations of the second derivatives with these pivots. multipliers: components with nothing of weight on

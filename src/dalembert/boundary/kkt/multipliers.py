@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
+from dalembert.boundary.iterate import Iterate, Termination
 from dalembert.boundary.kkt.alternation import ROUNDING, Sequence, alternation, lagrange_weights
 from dalembert.boundary.kkt.transcription import Transcription
-from dalembert.boundary.newton.iterate import Iterate, Termination
 from dalembert.discretize.windows import ends_with_derivatives
 
 REFINEMENTS = 2

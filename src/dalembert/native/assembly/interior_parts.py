@@ -1,11 +1,16 @@
-"""Machine code of the parts of interior steps: a new point with its slacks, and a solution with its corrections."""
+"""Machine code of the parts of interior steps: a KKT system's gradient and products, a new point with its slacks, and a
+solution with its corrections."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from dalembert.native.assembly.system_code import SystemLoop
+import jax
+
+from dalembert.native.assembly.function import inlined
+from dalembert.native.llvm.builder import Code
 from dalembert.native.llvm.packing import Packing
 
 WORDS = Packing.words(
@@ -16,6 +21,13 @@ WORDS = Packing.words(
     "scales", "reaches", "presses", "pushes", "stiffness", "multipliers", "slacks", "new_slacks", "dual_step",
     "filter", "room", "first", "forward", "backward", "negative", "most", "stop",
 )  # fmt: skip
+COUNTS = {
+    "blocks", "size", "tail", "fixed_count", "monitored_count", "nonlinear_count", "most", "number", "offset",
+    "bound_count", "room", "constraints",
+}  # fmt: skip
+TERM = Packing.words(
+    "gradient", "gradient_rows", "gradient_shared", "product", "product_rows", "product_shared", "number", "offset"
+)
 SCALARS = Packing.scalars(
     "tolerance", "least", "largest_update", "count", "curvature", "small", "largest", "corrections", "barrier", "last_shift",
     "shift", "update", "whole", "jammed", "raises", "shortened", "iterations",
@@ -28,49 +40,160 @@ REFINEMENTS = 6  # of a solution
 RANGE = 1e-150, 1e150  # of products of slacks, whose logarithm is then taken
 
 
-class InteriorRules(NamedTuple):
-    """JAX functions of numbers by which steps are judged, see boundary/interior/rules.py; the same functions serve whoever
-    goes on in Python. standing, errors, last: how the numbers are given to them that belong together."""
+class InteriorPart:
+    """One of the functions. Addresses and counts are read once; all numbers stand where the caller has put them. rules: what
+    has the functions of numbers by which steps are judged, see boundary/interior/rules.py; coordinates: n. The end of the
+    function is the label `end`, the result its status."""
 
-    standing: Callable
-    errors: Callable
-    last: Callable
-    magnitude: Callable
-    solved: Callable
-    unsolved: Callable
-    lowered: Callable
-    raised: Callable
-    affordable: Callable
-    contradictory: Callable
-    fraction: Callable
-    taken: Callable
-    remembered: Callable
-    corner_violation: Callable
-    corner_barrier: Callable
-    better: Callable
-    long_enough: Callable
-    stopped: Callable
-    much_better: Callable
-    no_better: Callable
-    jams: Callable
-    patient: Callable
-    stuck: Callable
-    shortens: Callable
-    watches: Callable
-    widened: Callable
-    clipped: Callable
-    accurate: Callable
-    converging: Callable
-    finite: Callable
+    def __init__(self, terms: int, data: int, coordinates: int, rules: Any):
+        self.c, self.rules = Code(), rules
+        c, at = self.c, WORDS.size
+        self.word = self._loaded(WORDS, 0)
+        self.terms = [self._loaded(TERM, at + t * TERM.size) for t in range(terms)]
+        at += terms * TERM.size
+        self.data = [c.load(c.at("%job", at + k, "i64"), "ptr") for k in range(data)]
+        self.n = c.let(f"mul i64 {self.word['blocks']}, {self.word['size']}")
+        self.status = c.slot("status", "i64")
+        self.sizes, self.positions = (
+            [self._item(name, str(j)) for j in range(coordinates)] for name in ("sizes", "positions")
+        )
+        self.reach, self.ratio = [c.slot("reach") for _ in self.sizes], c.slot("ratio")
+        self.slot = {name: c.at("%values", SCALARS.offset(name)) for name in SCALARS.fields}
 
+    def _loaded(self, packing: Packing, begin: int) -> dict[str, str]:
+        """The words of a packing that begins there."""
+        kinds = {name: "i64" if name in COUNTS else "ptr" for name in packing.fields}
+        return {n: self.c.load(self.c.at("%job", begin + f.offset, "i64"), kinds[n]) for n, f in packing.fields.items()}
 
-class InteriorPart(SystemLoop):
-    """One of the functions. All numbers stand where the caller has put them."""
+    def _judge(self, rule: Callable, *given: Any) -> str:
+        """The value of a rule at numbers that have these names."""
+        names, shape = jax.tree.flatten(given)
+        return inlined(rule, shape, self.c, names)
 
-    def __init__(self, terms: int, data: int, coordinates: int, rules: InteriorRules):
-        super().__init__(WORDS, terms, data, coordinates)
-        self.rules = rules
-        self.slot = {name: self.c.at("%values", SCALARS.offset(name)) for name in SCALARS.fields}
+    def get(self, name: str) -> str:
+        return self.c.load(self.slot[name])
+
+    def put(self, name: str, value: str) -> None:
+        self.c.store(value, self.slot[name])
+
+    def _until(self, condition: str) -> None:
+        """To the end unless the condition holds."""
+        on = self.c.name("on")
+        self.c.fork(condition, on, "end", likely=True)
+        self.c.label(on)
+
+    def _max_norms(self, name: str) -> list[str]:
+        """max|v_j| over the positions of every coordinate."""
+        c, n = self.c, len(self.sizes)
+        largest = [c.slot("largest") for _ in range(n)]
+        for slot in largest:
+            c.store(c.constant(0.0), slot)
+        with c.loop(0, self.word["monitored_count"]) as i:
+            first, span = c.at(self.word["monitored"], c.let(f"mul i64 {i}, {n}"), "i64"), self._item("spans", i)
+            for j, slot in enumerate(largest):
+                value = self._abs(self._item(name, c.load(c.at(first, j, "i64"), "i64")))
+                c.store(self._larger(c.load(slot), self._times(span, value)), slot)
+        return [c.load(slot) for slot in largest]
+
+    def _change(self, name: str) -> str:
+        """max|v_j| / (s_j + max|q_j|), the largest of all coordinates."""
+        pairs = zip(self._max_norms(name), self.reach, strict=True)
+        ratios = [self.c.let(f"fdiv double {value}, {self.c.load(slot)}") for value, slot in pairs]
+        return functools.reduce(self._larger, ratios)
+
+    def _measure(self) -> None:
+        """s + max|q| of every coordinate, and the largest of them in typical sizes."""
+        found = [self._plus(size, value) for size, value in zip(self.sizes, self._max_norms("z"), strict=True)]
+        for slot, value in zip(self.reach, found, strict=True):
+            self.c.store(value, slot)
+        ratios = [self.c.let(f"fdiv double {x}, {s}") for x, s in zip(found, self.positions, strict=True)]
+        self.c.store(functools.reduce(self._larger, ratios), self.ratio)
+
+    def _clear_tail(self, name: str) -> None:
+        self._fill(self.c.at(self.word[name], self.n), self.word["tail"])
+
+    def _violation(self) -> str:
+        """Σ|c| relative to what it is where positions are as large as those of the path."""
+        return self.c.let(f"fdiv double {self.get('violation')}, {self.c.load(self.ratio)}")
+
+    def _gradient(self, z: str, g: str) -> str:
+        """The gradient at a path, without what is fixed; the objective, which stands after it."""
+        c = self.c
+        self._fill(self.word[g], c.let(f"add i64 {self.n}, 1"))
+        total = c.at(self.word[g], self.n)
+        for t in self.terms:
+            read, write = (c.let(f"getelementptr i8, ptr {self.word[p]}, i64 {t['offset']}") for p in (z, g))
+            arguments = f"i64 {t['number']}, ptr {read}, ptr {t['gradient_rows']}, ptr {t['gradient_shared']}"
+            c.line(f"call void {t['gradient']}({arguments}, ptr {total}, ptr {write})")
+        with c.loop(0, self.word["fixed_count"]) as i:
+            c.store(c.constant(0.0), c.at(self.word[g], self._index("fixed_places", i)))
+        return c.load(total)
+
+    def _product(self, x: str, y: str) -> None:
+        """y: the second derivatives at z times x; rows of fixed components are not zero."""
+        c = self.c
+        self._fill(self.word[y], self.n)
+        for t in self.terms:
+            at = [c.let(f"getelementptr i8, ptr {self.word[p]}, i64 {t['offset']}") for p in ("z", x, y)]
+            arguments = f"i64 {t['number']}, ptr {at[0]}, ptr {at[1]}, ptr {t['product_rows']}, ptr {t['product_shared']}"
+            c.line(f"call void {t['product']}({arguments}, ptr {at[2]})")
+
+    def _substitute(self, name: str) -> None:
+        """K⁻¹ times the array, by the factors that are stored, in its place."""
+        self._clear_tail(name)
+        self._call("forward", "blocks", "stored", "free", "fixed_blocks", name)
+        self._call("backward", "blocks", "stored", "free", "fixed_blocks", name)
+
+    def _plus(self, a: str, b: str) -> str:
+        return self.c.let(f"fadd double {a}, {b}")
+
+    def _minus(self, a: str, b: str) -> str:
+        return self.c.let(f"fsub double {a}, {b}")
+
+    def _times(self, a: str, b: str) -> str:
+        return self.c.let(f"fmul double {a}, {b}")
+
+    def _abs(self, x: str) -> str:
+        return self.c.absolute(x)
+
+    def _finite(self, x: str) -> str:
+        return self.c.let(f"fcmp olt double {self._abs(x)}, {self.c.constant(float('inf'))}")
+
+    def _call(self, function: str, count: str, *arguments: str, more: Sequence[str] = ()) -> None:
+        given = [f"i64 {self.word[count]}", *(f"ptr {self.word[a]}" for a in arguments), *(f"ptr {m}" for m in more)]
+        self.c.line(f"call void {self.word[function]}({', '.join(given)})")
+
+    def _fill(self, pointer: str, count: str) -> None:
+        self.c.declared.add("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
+        length = self.c.let(f"shl i64 {count}, 3")
+        self.c.line(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 0, i64 {length}, i1 false)")
+
+    def _copy(self, to: str, source: str) -> None:
+        self.c.declared.add("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+        length = self.c.let(f"shl i64 {self.n}, 3")
+        self.c.line(
+            f"call void @llvm.memcpy.p0.p0.i64(ptr {self.word[to]}, ptr {self.word[source]}, i64 {length}, i1 false)"
+        )
+
+    def _total(self, count: str, values: Callable[[str], Sequence[str]], number: int) -> list[str]:
+        """Sums over i < count, in any order."""
+        c = self.c
+        slots = [c.slot("total") for _ in range(number)]
+        for s in slots:
+            c.store(c.constant(0.0), s)
+        with c.loop(0, count) as i:
+            for s, value in zip(slots, values(i), strict=True):
+                c.store(c.let(f"fadd reassoc contract double {c.load(s)}, {value}"), s)
+        return [c.load(s) for s in slots]
+
+    def _item(self, name: str, i: str) -> str:
+        return self.c.load(self.c.at(self.word[name], i))
+
+    def _index(self, name: str, i: str) -> str:
+        return self.c.load(self.c.at(self.word[name], i, "i64"), "i64")
+
+    def _larger(self, known: str, value: str) -> str:
+        return self.c.let(f"select i1 {self.c.let(f'fcmp ogt double {value}, {known}')}, double {value}, double {known}")
 
     def real(self, name: str) -> str:
         """A count as a number."""
@@ -89,10 +212,6 @@ class InteriorPart(SystemLoop):
         slot = self.c.slot("number")
         self.c.store(self.c.constant(value), slot)
         return slot
-
-    def _square(self, name: str, i: str) -> str:
-        value = self._item(name, i)
-        return self._times(value, value)
 
     def _smaller(self, known: str, value: str) -> str:
         return self.c.let(f"select i1 {self.c.let(f'fcmp olt double {value}, {known}')}, double {value}, double {known}")
@@ -121,7 +240,7 @@ class InteriorPart(SystemLoop):
         """θ and ϕ of the present point or of the new one."""
         energy = self.c.let(f"fdiv double {self.get(f'{prefix}objective')}, {self.get('curvature')}")
         walls = self._times(self.get("barrier"), self.get(f"{prefix}logarithms"))
-        return self.rules.standing(self.get(f"{prefix}theta"), self._minus(energy, walls))
+        return self.rules.Standing(self.get(f"{prefix}theta"), self._minus(energy, walls))
 
     def _point(self) -> None:
         self.c.line("call void @point(ptr %job, ptr %values)")

@@ -13,8 +13,8 @@ import jax
 import numpy as np
 
 from dalembert.boundary.data.boundary_data import TimeGrid
+from dalembert.boundary.iterate import Settings
 from dalembert.boundary.kkt.pivots import own_pivots
-from dalembert.boundary.newton.iterate import Settings
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, extremal
 from dalembert.drawing import Depicted

@@ -5,22 +5,25 @@
 
 Where the line search fails, Gauss-Newton steps reduce |c|² (restoration); where these stop at |c| > 0 the problem has no
 feasible point near, and this point of least violation is returned under that name.
+    M(z) = Σf + ρ|c|₁,   M(z + t dx) ≤ M(z) + ηt (∇f·dx - ρ|c|₁) + noise
+
 Source of the curvature test: Chiang, Zavala, An inertia-free filter line-search algorithm (2016), with a merit function for
-the filter.
+the filter; of the merit: J. Nocedal, S. J. Wright, Numerical Optimization (2006), section 18.3; of the last step: P.
+Deuflhard, Newton Methods for Nonlinear Problems (2004), section 2.1.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from dalembert.boundary.iterate import Iterate, Settings, Termination
 from dalembert.boundary.kkt.linear import BandedFactors, FrontalFactors, LinearSolver
 from dalembert.boundary.kkt.system import Evaluation, KKTSystem
-from dalembert.boundary.newton import merit
-from dalembert.boundary.newton.descent import Descent
-from dalembert.boundary.newton.iterate import Iterate, Settings, Termination
 from dalembert.interrupts import Leaving, leave_if_wanted, wanted
 
 FIRST_SHIFT, LARGEST_SHIFT = 1e-4, 1e12
@@ -28,6 +31,56 @@ SHORTEST = 1e-7  # step length
 RELAX = 1e-8  # of a singular system
 PENALTY = 1e-8  # the first one, of the constraints' violation, relative to the action
 DAMPING = (1e-12, 1e-8, 1e8)  # of Levenberg and Marquardt: least, first, largest
+ARMIJO = 1e-4
+NOISE = 1e-13  # of merit and curvature, relative to the objective
+CURVATURE = 1e-10  # least dxᵀ(H + δW)dx, relative to dxᵀWdx
+FEASIBLE = 1e-14  # |c|₁ that is rounding: no penalty is found from it
+DOMINANCE, MARGIN = 0.9, 1.5  # of what the slope of Σf is to be outweighed with, and by how much more the penalty is raised
+
+
+def noise(objective: float, other: float) -> float:
+    """What rounding can change in a sum of such terms."""
+    return NOISE * (abs(objective) + abs(other))
+
+
+def convex(curvature: float, metric: float, update: float, tolerance: float) -> bool:
+    """dxᵀ(H + δW)dx > 0, relative to dxᵀWdx; at the end of the iteration it is rounding and is not asked for."""
+    return curvature >= CURVATURE * metric or update <= tolerance
+
+
+def objective_slope(change: float, curvature: float, product: float) -> float:
+    """∇f·dx = ∇L̃·dx - νᵀA dx with A dx = -c, from cᵀdν, the curvature -∇L̃ᵀdx + cᵀdν and cᵀν."""
+    return change - curvature + product
+
+
+def raise_penalty(penalty: float, slope: float, curvature: float, violation: float) -> float:
+    """ρ, raised where the merit would not fall by a part of the violation."""
+    if not violation > FEASIBLE:
+        return penalty
+    least = (slope + 0.5 * max(curvature, 0.0)) / (DOMINANCE * violation)
+    return MARGIN * least if least > penalty else penalty
+
+
+def descends(old: Evaluation, new: Evaluation, penalty: float, slope: float, length: float) -> bool:
+    """Armijo's condition on the merit after a step of this length."""
+    before, after = (at.objective + penalty * at.violation for at in (old, new))
+    bound = before + ARMIJO * length * (slope - penalty * old.violation) + noise(old.objective, before)
+    return new.finite and after <= bound
+
+
+def takes_whole(old: Evaluation, new: Evaluation, penalty: float, slope: float) -> bool:
+    """Whether the whole step is taken: also where it halves the gradient, at the end of the iteration, where merit is
+    rounding."""
+    return descends(old, new, penalty, slope, 1.0) or (new.finite and new.norm <= 0.5 * old.norm)
+
+
+def is_small(update: float, violation: float, tolerance: float) -> bool:
+    return update <= tolerance and violation <= tolerance
+
+
+def predicts_small(update: float, before: float, tolerance: float) -> bool:
+    """Newton's updates u satisfy u₊ ≈ u (u/u₋)²: whether the next one will be small."""
+    return before < math.inf and update**3 <= tolerance * before**2
 
 
 class Direction(NamedTuple):
@@ -55,39 +108,38 @@ class BoundaryNewton:
 
     def __init__(self, kkt: KKTSystem, linear: LinearSolver, settings: Settings):
         self.kkt, self.settings, self._linear = kkt, settings, linear
-        frontal = linear.frontal if settings.minimum else None
-        self._descent = None if frontal is None else Descent(kkt, frontal, settings)
-
-    @property
-    def descends(self) -> bool:
-        """Whether there is machine code of whole steps."""
-        return self._descent is not None
 
     def minimise(self, z: np.ndarray, sizes: np.ndarray | None = None) -> Iterate:
         """From the path z (blocks, b); sizes: (n,), typical of its coordinates, the KKT system's if not given."""
-        it = self.descended(z, sizes)
-        if it.end is Termination.NOT_CONVERGED:
-            with contextlib.suppress(Leaving):
-                while it.iterations < self.settings.max_iterations and not wanted() and not self._stepped(it):
-                    pass
-            it.end = Termination.INTERRUPTED if wanted() and it.end is Termination.NOT_CONVERGED else it.end
+        it = self._start(z, sizes, None)
+        self._repeat(it, self._stepped)
+        it.end = Termination.INTERRUPTED if wanted() and it.end is Termination.NOT_CONVERGED else it.end
         return it
 
-    def descended(self, z: np.ndarray, sizes: np.ndarray | None = None, known: Evaluation | None = None) -> Iterate:
-        """The same as far as whole steps of machine code go. known: z evaluated, where it is."""
-        kkt = self.kkt
-        sizes = kkt.positions if sizes is None else sizes
-        at = kkt.evaluate(z) if known is None else known
-        it = Iterate(kkt, self._linear.fresh(), z.copy(), at, sizes, PENALTY * kkt.action)
-        if not it.at.finite:
-            it.end = Termination.NOT_FINITE
-        elif self._descent is not None and self._descent.run(it):
-            it.end = Termination.CONVERGED
+    def whole_steps(self, z: np.ndarray, sizes: np.ndarray | None = None, known: Evaluation | None = None) -> Iterate:
+        """The same as long as whole steps without a shift are taken. known: z evaluated, where it is."""
+        it = self._start(z, sizes, known)
+        self._repeat(it, self._refused)
         return it
+
+    def _start(self, z: np.ndarray, sizes: np.ndarray | None, known: Evaluation | None) -> Iterate:
+        kkt = self.kkt
+        at = kkt.evaluate(z) if known is None else known
+        sizes = kkt.positions if sizes is None else sizes
+        it = Iterate(kkt, self._linear.fresh(), z.copy(), at, sizes, PENALTY * kkt.action)
+        it.end = Termination.NOT_CONVERGED if at.finite else Termination.NOT_FINITE
+        return it
+
+    def _repeat(self, it: Iterate, step: Callable[[Iterate], bool]) -> None:
+        """Iterations until one is the last."""
+        with contextlib.suppress(Leaving):
+            while it.end is Termination.NOT_CONVERGED and it.iterations < self.settings.max_iterations and not wanted():
+                if step(it):
+                    break
 
     def _stepped(self, it: Iterate) -> bool:
         """One iteration; whether it was the last."""
-        settings, kkt = self.settings, self.kkt
+        settings = self.settings
         direction = self._direction(it)
         if direction is None:
             it.end = Termination.SINGULAR
@@ -95,11 +147,22 @@ class BoundaryNewton:
                 it.end = Termination.NOT_CONVERGED
                 return False
             return True
+        moved = self._move(it, direction, self._search if settings.minimum else self._damped)
+        return it.end is Termination.CONVERGED or not (moved or (settings.minimum and self._restore(it)))
+
+    def _refused(self, it: Iterate) -> bool:
+        """One iteration, where it is a whole step; whether it is none."""
+        direction = self._direction(it, 0.0)
+        return direction is None or not self._move(it, direction, self._whole)
+
+    def _move(self, it: Iterate, direction: Direction, search: Callable[[Iterate, Direction], Accepted | None]) -> bool:
+        """To the point that is accepted; whether there is one."""
+        settings, kkt = self.settings, self.kkt
         before, it.update = it.update, direction.update
-        small = merit.small(it.update, it.violation, settings.tolerance) and (
+        small = is_small(it.update, it.violation, settings.tolerance) and (
             it.shift == 0.0 or kkt.residual(it.at.gradient, kkt.matrix(it.z)) <= 1e-3 * settings.tolerance
         )  # a large shift: a short step
-        found = (self._search if settings.minimum else self._damped)(it, direction)
+        found = search(it, direction)
         it.iterations += 1
         whole = found is not None and found.whole
         if not whole or it.shift:
@@ -108,20 +171,19 @@ class BoundaryNewton:
             it.move(found.z, found.at)
         if small or (whole and self._nearly(it, before, direction)):
             it.end = Termination.CONVERGED
-            return True
-        return found is None and not (settings.minimum and self._restore(it))
+        return found is not None
 
     def _nearly(self, it: Iterate, before: float, direction: Direction) -> bool:
         """Whether a step with the factors that are there ends the iteration; tried where quadratic convergence predicts it.
 
-        The simplified step is Newton's next one but for a factor 1 + O(u). Source: see `merit.predicted`.
+        The simplified step is Newton's next one but for a factor 1 + O(u). Source: see `predicts_small`.
         """
         tolerance = self.settings.tolerance
-        if it.shift or not merit.predicted(it.update, before, tolerance):
+        if it.shift or not predicts_small(it.update, before, tolerance):
             return False
         step = direction.factors.solve(-it.at.gradient)
         update = it.change(step)
-        if not merit.small(update, it.violation, tolerance):
+        if not is_small(update, it.violation, tolerance):
             return False
         new = self.kkt.evaluate(it.z + step)
         if not new.finite:
@@ -130,7 +192,7 @@ class BoundaryNewton:
         it.move(it.z + step, new)
         return True
 
-    def _direction(self, it: Iterate) -> Direction | None:
+    def _direction(self, it: Iterate, largest: float = LARGEST_SHIFT) -> Direction | None:
         """Newton's step, the shift raised until the curvature along it is positive; None: singular.
 
         dxᵀ(H + δW)dx = -∇L̃ᵀdx + cᵀdν, from the equations that the step solves, where linear constraints hold but for
@@ -140,8 +202,8 @@ class BoundaryNewton:
         it.shift = 0.0 if it.shift < FIRST_SHIFT else it.shift / 3.0
         relax, gradient = 0.0, it.at.gradient.ravel()
         product = kkt.product(it.at.gradient, it.z)
-        noise = merit.noise(it.at.objective, product)
-        while it.shift <= LARGEST_SHIFT:
+        lost = noise(it.at.objective, product)
+        while it.shift <= largest:
             leave_if_wanted()
             factors = it.linear.factor(it.z, it.shift, relax)
             it.factorizations += 1
@@ -151,36 +213,46 @@ class BoundaryNewton:
                 relax = RELAX
             else:
                 update, curvature = it.change(step), float((gradient * kkt.sign) @ flat)
-                direction = Direction(step, factors, update, curvature, curvature + noise, product)
+                direction = Direction(step, factors, update, curvature, curvature + lost, product)
                 metric = float((flat * kkt.metric) @ flat)
-                if not settings.minimum or merit.convex(direction.noisy, metric, update, settings.tolerance):
+                if not settings.minimum or convex(direction.noisy, metric, update, settings.tolerance):
                     return direction
             it.shift = max(8.0 * it.shift, FIRST_SHIFT)
         return None
 
+    def _tried(self, it: Iterate, direction: Direction) -> tuple[np.ndarray, Evaluation, float]:
+        """The point after the whole step, and the slope of Σf along it; the penalty is raised to what these need."""
+        kkt, (step, _, _, curvature, noisy, product) = self.kkt, direction
+        slope = objective_slope(kkt.product(it.at.gradient, step), curvature, product)
+        it.penalty = raise_penalty(it.penalty, slope, noisy, it.at.violation)
+        z = it.z + step
+        return z, kkt.evaluate(z), slope
+
+    def _whole(self, it: Iterate, direction: Direction) -> Accepted | None:
+        """The whole step, where it is accepted."""
+        z, new, slope = self._tried(it, direction)
+        return Accepted(z, new, True) if takes_whole(it.at, new, it.penalty, slope) else None
+
     def _search(self, it: Iterate, direction: Direction) -> Accepted | None:
-        """The first point on the step, halved from full length, that is accepted, see `merit`.
+        """The first point on the step, halved from full length, that is accepted, see `descends`.
 
         Where a full step is refused for its constraints one correction of second order is tried.
         """
-        kkt, (step, factors, _, curvature, noisy, product) = self.kkt, direction
-        slope = merit.slope(kkt.product(it.at.gradient, step), curvature, product)
-        it.penalty = float(merit.raised(it.penalty, slope, noisy, it.at.violation, xp=np))
-        z = it.z + step
-        new = kkt.evaluate(z)
-        if merit.accepted(it.at, new, it.penalty, slope):
+        kkt, step, factors = self.kkt, direction.step, direction.factors
+        z, new, slope = self._tried(it, direction)
+        if takes_whole(it.at, new, it.penalty, slope):
             return Accepted(z, new, True)
         if new.finite and new.violation >= it.at.violation:
             z = z + _correction(kkt, new, factors)
             new = kkt.evaluate(z)
-            if merit.descends(it.at, new, it.penalty, slope, 1.0):
+            if descends(it.at, new, it.penalty, slope, 1.0):
                 return Accepted(z, new, False)
         length = 0.5
         while length >= SHORTEST:
             leave_if_wanted()
             z = it.z + length * step
             new = kkt.evaluate(z)
-            if merit.descends(it.at, new, it.penalty, slope, length):
+            if descends(it.at, new, it.penalty, slope, length):
                 return Accepted(z, new, False)
             length *= 0.5
         return None

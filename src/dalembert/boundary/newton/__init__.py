@@ -1,1 +1,0 @@
-"""Newton's iteration, globalised. Begin with `iteration`; `merit` says when a step is taken."""
