@@ -22,11 +22,10 @@ from benchmarks.boundary import sphere
 
 import dalembert as da
 from dalembert.algebra.banded import BandedLU
-from dalembert.boundary.data.boundary_data import TimeGrid
+from dalembert.boundary.data.ends import TimeGrid
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, first_values, transcribe
-from dalembert.boundary.iterate import Settings
-from dalembert.boundary.newton import BoundaryNewton
+from dalembert.boundary.newton import BoundaryNewton, Settings
 from dalembert.boundary.prepare import Request, prepare_problem
 
 PROBLEM = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, da.Holonomic(lambda q: q @ q - 1.0), derivatives=2)

@@ -20,8 +20,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from dalembert.boundary.data.boundary_data import TimeGrid
-from dalembert.boundary.iterate import Termination
+from dalembert.boundary.data.ends import TimeGrid
+from dalembert.boundary.newton import Termination
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, settings
 from dalembert.control.solve import ControlSearch, control_search

@@ -197,9 +197,8 @@ def test_discrete_lagrangian_given_directly():
 
 
 def test_portable_sums_agree_with_machine_code():
-    from dalembert.boundary.data.boundary_data import TimeGrid
-    from dalembert.boundary.kkt.assembly import CompiledAssembly, Elements
-    from dalembert.boundary.kkt.jax_assembly import JaxAssembly
+    from dalembert.boundary.data.ends import TimeGrid
+    from dalembert.boundary.kkt.assembly import CompiledAssembly, Elements, JaxAssembly
     from dalembert.boundary.kkt.transcription import FixedSlots, first_values, transcribe
     from dalembert.boundary.prepare import Request, prepare_problem
 

@@ -8,8 +8,8 @@ import pytest
 from scipy.interpolate import CubicSpline
 
 import dalembert as da
-from dalembert.boundary.data.boundary_data import TimeGrid
 from dalembert.boundary.data.drawn import Slopes, onto_path_constraints
+from dalembert.boundary.data.ends import TimeGrid
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, settings, smooth_start
 from dalembert.gallery.knife_edge import REST, TIME, knife_edge

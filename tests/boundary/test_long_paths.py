@@ -5,7 +5,7 @@ import pytest
 
 import dalembert as da
 from dalembert.algebra import inertia
-from dalembert.boundary.kkt import inertia as kinds
+from dalembert.boundary.kkt import linear
 from dalembert.gallery import PROBLEMS
 
 SPLINE = PROBLEMS["sphere_spline"]
@@ -32,14 +32,14 @@ def test_the_kind_is_counted_by_the_pivots_of_nudged_factors(solutions, monkeypa
     """As by LAPACK's factorization of the blocks of the whole band, which took minutes at 10⁴ steps with busy processors."""
     assert all((s.negative_directions, s.flat_directions) == (0, 0) for s in solutions.values())
     counted, found = [], []
-    original = kinds.LinearSolver.negative
+    original = linear.LinearSolver.negative
 
     def negative(self, z, added=None):
         found.append(original(self, z, added))
-        counted.append(inertia(self.kkt.matrix(z), self.kkt.lower, kinds.FLAT).negative)
+        counted.append(inertia(self.kkt.matrix(z), self.kkt.lower, linear.FLAT).negative)
         return found[-1]
 
-    monkeypatch.setattr(kinds.LinearSolver, "negative", negative)
+    monkeypatch.setattr(linear.LinearSolver, "negative", negative)
     da.solve(SPLINE.problem, **SPLINE.boundary, steps=160, certify=True)
     assert found == counted
     assert None not in found

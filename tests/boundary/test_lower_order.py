@@ -9,7 +9,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import dalembert as da
-from dalembert.boundary.data.integrals import find_integrals
+from dalembert.boundary.data.redundant import find_integrals
 
 
 def knife(q, v):

@@ -91,7 +91,7 @@ def test_fixed_steps_as_constraints_leave_the_q_equation_alone():
     x = np.array(nodes)
     x[:, 1] = np.asarray(plain.q[:, 0])
     # The q equations of the problem with time at fixed steps vanish on the plain solution, whatever the multipliers are.
-    from dalembert.boundary.data.boundary_data import TimeGrid
+    from dalembert.boundary.data.ends import TimeGrid
     from dalembert.boundary.kkt.transcription import FixedSlots, first_values, transcribe
     from dalembert.boundary.prepare import Request, prepare_problem
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.boundary.data.boundary_data import TimeGrid
+from dalembert.boundary.data.ends import TimeGrid
 from dalembert.boundary.interior import rules
-from dalembert.boundary.iterate import Termination
-from dalembert.boundary.kkt import linear, pivots
+from dalembert.boundary.kkt import linear
+from dalembert.boundary.newton import Termination
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, settings
 from dalembert.control.solve import control_search
@@ -58,7 +58,7 @@ def test_iterations_stay_those_of_machine_code(many):
 def test_a_nudge_belongs_to_the_number_of_steps(many):
     """Sizes of entries change with N², so that those of the problem that was solved first are of no use."""
     after = linear.LinearSolver(many.kkt, many.start.z).nudge
-    pivots._PIVOTS.clear()
+    linear._PIVOTS.clear()
     alone = linear.LinearSolver(many.kkt, many.start.z).nudge
     np.testing.assert_array_equal(after, alone)
 

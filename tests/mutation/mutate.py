@@ -113,7 +113,7 @@ KNOWN = (
 DRAWN = (
     ("d00", "discretize/windows.py", "product[j - 1] for j in range(1, k + 1))]", "+", "-"),
     ("d01", "measure/nodes.py", "return incoming(self.scheme, self.system, Interval(q0, q1", "q1", "q0"),
-    ("d02", "boundary/kkt/pivots.py", "place = kkt.lower + columns", "+", "-"),
+    ("d02", "boundary/kkt/linear.py", "place = kkt.lower + columns", "+", "-"),
     ("d03", "boundary/kkt/terms.py", "if last + 1 < len(fixed)", "+", "-"),
     ("d04", "discretize/time.py", "[b[0]] * k  #", "0", "-1"),
     ("d05", "measure/cotangent/phase_step.py", "state, after, w, t + step", "after", "before"),
@@ -133,7 +133,7 @@ DRAWN = (
     ("d19", "discretize/time.py", "product[j - 1] if j else 0.0) for j in range(k + 1)]", "+", "-"),
     ("d20", "measure/invariant.py", ") - jnp.min(self.values)", "-", "+"),
     ("d21", "discretize/time.py", "free.shape[1]", "1", "0"),
-    ("d22", "boundary/kkt/ends/end_terms.py", "- 2", "-", "+"),
+    ("d22", "boundary/kkt/shared_unknowns.py", "- 2", "-", "+"),
     ("d23", "discretize/discrete.py", "q0, q1, t=t)", "q1", "q0"),
     ("d24", "boundary/kkt/multipliers.py", "near = start[:, None]", "start", "end"),
     ("d25", "measure/nodes.py", "discrete_impulses(self.system, q1, q2, t)", "q1", "q0"),

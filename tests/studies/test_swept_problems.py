@@ -14,7 +14,7 @@ import pytest
 import xarray
 
 import dalembert as da
-from dalembert.boundary.kkt import pivots
+from dalembert.boundary.kkt import linear
 
 REST, N = ([0.0], [0.0]), 40
 ENDS = {"initial": REST, "final": ([1.0], [0.0]), "steps": N}
@@ -81,7 +81,7 @@ def test_costs_are_those_of_the_closed_form_at_their_names():
 def test_each_is_what_solve_finds_to_the_bit(whole):
     for i, T in enumerate(VALUES["T"]):
         for j, u in enumerate(VALUES["bounds.u"]):
-            with pivots.own_pivots():
+            with linear.own_pivots():
                 alone = da.solve(TASK, **ENDS, T=T, bounds={"u": (-u, u)}, throw=False)
             found, row = whole.sel(T=T, **{"bounds.u": u}), whole.data.isel(T=i, bounds_u=j)
             assert found.outcome is alone.outcome
@@ -102,7 +102,7 @@ def test_each_is_what_solve_finds_to_the_bit(whole):
 
 def test_what_was_solved_before_changes_no_bit(whole, monkeypatch):
     """Pivots of another problem of this kind and size, in another order."""
-    known = pivots._PIVOTS
+    known = linear._PIVOTS
     met = []
     monkeypatch.setattr(known, "get", lambda key: met.append(key))
     da.solve(TASK, **ENDS, T=2.0, bounds={"u": (-7.0, 7.0)})
@@ -123,7 +123,7 @@ def test_rows_of_whole_arguments_have_their_numbers_as_names(tmp_path):
     assert study.data.bounds_u_upper.values.tolist() == [30.0, 20.0, 10.0]
     assert study.data.bounds_q_angle_lower.values.tolist() == [-1.0] * 3
     np.testing.assert_allclose(study.data.cost[:2], exact(np.array([0.5, 1.0]), 2.0, np.array([1.0, 2.0])), rtol=1e-7)
-    with pivots.own_pivots():
+    with linear.own_pivots():
         last = da.solve(MASS, initial=REST, final=rows["final"][2], bounds=rows["bounds"][2], T=2.0, steps=N)
     assert float(study.sel(final=2).cost) == float(last.cost)
     da.save(study, tmp_path / "rows.nc")

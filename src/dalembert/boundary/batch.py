@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra.blas import one_blas_thread
-from dalembert.boundary.data.boundary_data import Nodes, TimeGrid
+from dalembert.boundary.data.ends import Nodes, TimeGrid
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, S, Solvable, check_seek, extremal, extremals_of, settings

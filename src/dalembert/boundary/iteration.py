@@ -15,14 +15,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dalembert.boundary.interior.activity import Activity, activity_of, no_activity
-from dalembert.boundary.interior.barrier import Bounds, placed
 from dalembert.boundary.interior.ipopt import IpoptSearch
 from dalembert.boundary.interior.iteration import SHORTEST_FRONTAL, InteriorPoint
-from dalembert.boundary.interior.path import InteriorPath
-from dalembert.boundary.iterate import Iterate, Settings, Termination
+from dalembert.boundary.interior.path import Bounds, InteriorPath, placed
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.system import KKTSystem
-from dalembert.boundary.newton import BoundaryNewton
+from dalembert.boundary.newton import BoundaryNewton, Iterate, Settings, Termination
 
 FEW = 8  # iterations that Newton's method is given at first: a warm start takes one or two
 ROUGH = 1e-4  # tolerance to which the filter goes where Newton's method ends what it finds

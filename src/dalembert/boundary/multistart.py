@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra.blas import one_blas_thread
-from dalembert.boundary.data.boundary_data import TimeGrid
 from dalembert.boundary.data.drawn import onto_path_constraints
+from dalembert.boundary.data.ends import TimeGrid
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import (

@@ -7,44 +7,113 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dalembert.boundary.data.boundary_data import (
+from dalembert.boundary.data.checks import (
+    SAMPLES,
+    check_end_constraints,
+    check_gap,
+    check_points,
+    check_problem,
+    densities,
+    onto_constraints,
+)
+from dalembert.boundary.data.end_sets import MovingEnds, begun_on, check_ends_agree, check_ranks, plain, repeated, sets_of
+from dalembert.boundary.data.ends import (
     EndData,
     Nodes,
     Through,
     TimeGrid,
+    at_times,
     fill_slots,
     grid_nodes,
     read_end,
     read_through,
     read_times,
 )
-from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
-from dalembert.boundary.data.checks import SAMPLES, check_end_constraints, check_gap, check_problem, densities
-from dalembert.boundary.data.end_sets import check_ends_agree
 from dalembert.boundary.data.free_time import Horizon, fitted, horizon_of
-from dalembert.boundary.data.holonomic import check_points, onto_constraints
-from dalembert.boundary.data.inequalities import Asking, read_inequalities
-from dalembert.boundary.data.moving_ends import MovingEnds, begun_on, check_ranks, plain, repeated, sets_of
-from dalembert.boundary.data.origin import moved, moved_back
+from dalembert.boundary.data.limits import (
+    Asking,
+    Bounded,
+    check_given,
+    continued_forces,
+    nodes_of,
+    read_bounds,
+    read_inequalities,
+)
 from dalembert.boundary.data.redundant import check_met, redundant
-from dalembert.boundary.data.sizes import SLIGHT, Densities, Sizes, extents_of, origin_of, sizes_of
-from dalembert.boundary.iterate import Settings, Termination
+from dalembert.boundary.data.sizes import SLIGHT, Densities, Sizes, extents_of, moved, moved_back, origin_of, sizes_of
 from dalembert.boundary.iteration import Search, search_of
 from dalembert.boundary.kkt.linear import LinearSolver
-from dalembert.boundary.kkt.lower import check_given_windows
 from dalembert.boundary.kkt.path_terms import WatchedPaths
+from dalembert.boundary.kkt.terms import check_given_windows
 from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, Watching, first_values, sampled_jets, transcribe
+from dalembert.boundary.newton import Settings, Termination
 from dalembert.boundary.result import Ended, EndLimits, ended, solutions_of
-from dalembert.boundary.warm import guess_nodes, guess_path, known_forces, warm_multipliers
 from dalembert.discretize.windows import Interpolated, Points, WindowMap, Windows, as_windows, check_stretchable, windows
 from dalembert.interrupts import keep
 from dalembert.native.threads import on_threads
+from dalembert.numbers import as_numbers
 from dalembert.solution import Solution
 from dalembert.systems import InconsistentDataError, check_x64
 from dalembert.systems.higher.orders import true_orders
 from dalembert.systems.higher.variational import VariationalProblem, constraint_numbers
 from dalembert.systems.higher.variational import check_problem as check_variational
 from dalembert.systems.sizes import as_scales, with_inertia
+
+
+def warm_multipliers(made: Transcription, z: np.ndarray, guess: Solution) -> None:
+    """The multipliers of a known solution, at the times of this one."""
+    w, layout = made.windows, made.layout
+    known, found = guess.t_multipliers, np.asarray(guess.multipliers)
+    for group in made.groups:
+        own = at_times(known, found[:, group.equations], group.windows.times)
+        blocks = group.first + group.attached + np.arange(len(own))
+        z[blocks, group.begin : group.begin + group.size] = own.reshape(len(own), -1)
+    parts = (
+        (known, found[:, list(made.equations)], w.times, made.carriers, "multipliers"),
+        (guess.t, np.asarray(guess.holonomic_multipliers), w.t, made.blocks_of_nodes, "holonomic"),
+    )
+    for times, values, wanted, block, part in parts:
+        if values.shape[1]:
+            new = at_times(times, values, wanted).reshape(len(wanted), -1)
+            begin = layout.part(part).start
+            z[block, begin : begin + new.shape[1]] = new
+
+
+def known_forces(made: Transcription, positions: bool, z: np.ndarray, guess: Any) -> np.ndarray | None:
+    """What the multipliers of the bounds add to the gradient on a known solution of the same bounds; those of path
+    inequalities go into the path z. positions: whether positions have bounds."""
+    paths = () if made.watched is None else made.watched.paths
+    names = {*(["q"] if positions else []), *(path.name for path in paths)}
+    if not isinstance(guess, Solution) or not names <= guess.bounds.keys():
+        return None
+    forces = np.zeros(z.shape)
+    if positions:
+        forces.ravel()[made.places] = continued_forces(guess.bounds["q"], nodes_of(made.windows.t))
+    for path, values, own in zip(paths, made.watched_places("values"), made.watched_places("inequalities"), strict=True):
+        found = path.known_forces(guess.bounds[path.name])
+        forces.ravel()[values] = found
+        z.ravel()[own] = found / path.level.weights[:, None]
+    return forces
+
+
+def guess_path(guess) -> np.ndarray:
+    """The guess's own nodes, (…, n)."""
+    path = as_numbers(guess.q if isinstance(guess, Solution) else guess, "guess")
+    if path.ndim != 2:
+        raise ValueError(f"guess: found shape {path.shape}; give a path (N+1, n), one row per node, or a Solution")
+    return path
+
+
+def guess_nodes(guess, t: np.ndarray, n: int) -> np.ndarray:
+    """The guess at the times t, (N+1, n)."""
+    path = guess_path(guess)
+    if isinstance(guess, Solution):
+        if path.shape[1] != n:
+            raise ValueError(f"guess: found a Solution of {path.shape[1]} coordinates; the problem has n = {n}")
+        return guess.interpolate(np.clip(t, float(guess.t[0]), float(guess.t[-1])))
+    if path.shape != (len(t), n):
+        raise ValueError(f"guess: found shape {path.shape}; give a path {(len(t), n)}, one row per node")
+    return path
 
 
 class PreparedProblem(NamedTuple):

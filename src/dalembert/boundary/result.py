@@ -9,15 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dalembert.boundary.data.free_time import Horizon
-from dalembert.boundary.data.inequalities import nodes_of
+from dalembert.boundary.data.limits import nodes_of
 from dalembert.boundary.interior.activity import Activity, kind_of
-from dalembert.boundary.iterate import Iterate, Termination
-from dalembert.boundary.kkt.alternation import Sequence
-from dalembert.boundary.kkt.ends.window_ends import end_multipliers
-from dalembert.boundary.kkt.multipliers import alternating, differential, holonomic, refined, sequences_of
+from dalembert.boundary.kkt.multipliers import Sequence, alternating, differential, holonomic, refined, sequences_of
 from dalembert.boundary.kkt.path_terms import velocities
 from dalembert.boundary.kkt.system import KKTSystem
-from dalembert.boundary.kkt.transcription import Transcription
+from dalembert.boundary.kkt.transcription import Transcription, end_multipliers
+from dalembert.boundary.newton import Iterate, Termination
 from dalembert.discretize.windows import WindowMap, Windows
 from dalembert.interrupts import wanted
 from dalembert.outcome import Outcome

@@ -12,12 +12,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra.blas import one_blas_thread
-from dalembert.boundary.data.boundary_data import Nodes, TimeGrid, polynomial_pieces
 from dalembert.boundary.data.drawn import onto_constraints_by_polynomials, slopes_of_intervals
+from dalembert.boundary.data.ends import Nodes, TimeGrid, polynomial_pieces
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.data.redundant import linearised
 from dalembert.boundary.interior.ipopt import check_ipopt
-from dalembert.boundary.iterate import Settings
+from dalembert.boundary.newton import Settings
 from dalembert.boundary.prepare import PathLimits, PreparedProblem, Request, extremals, prepare_problem
 from dalembert.drawing import Depicted
 from dalembert.interrupts import Interrupted, held_back

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.boundary.data.bounds import check_given
 from dalembert.boundary.data.drawn import slopes_of_intervals
 from dalembert.boundary.data.free_time import fitted
+from dalembert.boundary.data.limits import check_given
 from dalembert.boundary.data.sizes import extents_of
 from dalembert.boundary.interior.activity import Activity
-from dalembert.boundary.iterate import Iterate, Termination
+from dalembert.boundary.newton import Iterate, Termination
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, SmoothStart, extremals_of, smooth_start
 from dalembert.control.bounded import Starts, place_values

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.boundary.data.inequalities import PathPoints, continued_forces
+from dalembert.boundary.data.limits import PathPoints, continued_forces
 from dalembert.boundary.interior.activity import Activity
 from dalembert.boundary.interior.path import violation
-from dalembert.boundary.iterate import Iterate, Termination
 from dalembert.boundary.iteration import Search
+from dalembert.boundary.newton import Iterate, Termination
 from dalembert.control.transcription import ControlData
 from dalembert.solution import ControlSolution
 

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from dalembert.boundary.data.boundary_data import EndData, Nodes, Through, smooth_path
 from dalembert.boundary.data.end_sets import (
     EndFunction,
     EndSets,
@@ -20,6 +19,7 @@ from dalembert.boundary.data.end_sets import (
     equations_of,
     onto_set,
 )
+from dalembert.boundary.data.ends import EndData, Nodes, Through, smooth_path
 from dalembert.control.problem import OptimalControl, with_plant_parameters
 from dalembert.control.terms import state_constraints
 from dalembert.numbers import as_number, as_numbers, described

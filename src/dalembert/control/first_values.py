@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dalembert.boundary.data.boundary_data import Through, grid_nodes, read_through
-from dalembert.boundary.data.columns import at_times
 from dalembert.boundary.data.end_sets import EndSets, EndState
-from dalembert.boundary.kkt.ends.end_terms import carry
+from dalembert.boundary.data.ends import Through, at_times, grid_nodes, read_through
+from dalembert.boundary.kkt.shared_unknowns import carry
 from dalembert.boundary.prepare import Request
 from dalembert.control.ends import Ends, begun_on, first_path, read_ends
 from dalembert.control.given_states import SharedLeaf, check_states, shared_leaf

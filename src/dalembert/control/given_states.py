@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
-from dalembert.boundary.data.boundary_data import Through
 from dalembert.boundary.data.end_sets import EndFunction, EndSets, EndState, check_rank
+from dalembert.boundary.data.ends import Through
 from dalembert.control.problem import OptimalControl, counted
 from dalembert.systems import InconsistentDataError, check_initial_data
 from dalembert.systems.distribution.leaves import Forms, leaf_forms, solved_for

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.boundary.kkt.assembly import Term
-from dalembert.boundary.kkt.free_time import TIME
+from dalembert.boundary.kkt.shared_unknowns import TIME
 from dalembert.control.problem import OptimalControl, with_plant_parameters
 from dalembert.control.terms import ControlLayout, EndPosition, term_of
 from dalembert.systems.equations import force

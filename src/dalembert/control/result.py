@@ -11,10 +11,9 @@ import numpy as np
 
 from dalembert.boundary.interior.activity import Activity
 from dalembert.boundary.interior.path import violation
-from dalembert.boundary.iterate import Iterate, Termination
-from dalembert.boundary.kkt.alternation import Sequence
-from dalembert.boundary.kkt.multipliers import continued
+from dalembert.boundary.kkt.multipliers import Sequence, continued
 from dalembert.boundary.kkt.system import KKTSystem
+from dalembert.boundary.newton import Iterate, Termination
 from dalembert.boundary.result import FreeTimeAt, judged
 from dalembert.control.lobatto import node_velocities
 from dalembert.control.problem import Lobatto

@@ -9,16 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.boundary.data.boundary_data import read_times
-from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
 from dalembert.boundary.data.end_sets import check_rank
+from dalembert.boundary.data.ends import read_times
 from dalembert.boundary.data.free_time import fitted, horizon_of
-from dalembert.boundary.data.inequalities import Asking, read_inequalities
+from dalembert.boundary.data.limits import Asking, Bounded, check_given, read_bounds, read_inequalities
 from dalembert.boundary.data.sizes import extents_of, origin_of
 from dalembert.boundary.interior.activity import Activity
-from dalembert.boundary.iterate import Iterate
 from dalembert.boundary.iteration import Search, search_of
 from dalembert.boundary.kkt.system import KKTSystem
+from dalembert.boundary.newton import Iterate
 from dalembert.boundary.solve import Asked, extremal
 from dalembert.control.bounded import Starts, bounds_of, minimised, place_values
 from dalembert.control.ends import size_of_end

@@ -21,10 +21,10 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.boundary.data.inequalities import PathInequalities, parabola_rates
+from dalembert.boundary.data.limits import PathInequalities, parabola_rates
 from dalembert.boundary.kkt.assembly import Term
-from dalembert.boundary.kkt.free_time import TIME, TIMED
 from dalembert.boundary.kkt.path_terms import PathWindows, node_windows, step_windows
+from dalembert.boundary.kkt.shared_unknowns import TIME, TIMED
 from dalembert.control.problem import OptimalControl, actuation, with_plant_parameters
 from dalembert.discretize import Scheme
 from dalembert.discretize.nodes import Interval, Node, incoming, kinematic_equations, outgoing

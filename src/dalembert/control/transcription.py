@@ -14,14 +14,21 @@ from jaxtyping import Bool, Float
 
 from dalembert.boundary.data.end_sets import NO_SETS, EndSets, EndState, sizes_of_set
 from dalembert.boundary.data.free_time import Horizon
-from dalembert.boundary.data.inequalities import Level, PathInequalities, nodes_of
+from dalembert.boundary.data.limits import Level, PathInequalities, nodes_of
 from dalembert.boundary.kkt.assembly import Elements, Term
-from dalembert.boundary.kkt.ends.end_terms import EndCondition, OnSet, Tie, with_ends
-from dalembert.boundary.kkt.free_time import TimedParts, timed_elements, with_free_time
 from dalembert.boundary.kkt.path_terms import (
     PathTerm,
     path_blocks,
     plant_parameters,
+)
+from dalembert.boundary.kkt.shared_unknowns import (
+    EndCondition,
+    OnSet,
+    Tie,
+    TimedParts,
+    timed_elements,
+    with_ends,
+    with_free_time,
 )
 from dalembert.boundary.kkt.system import Components, KKTSystem, Monitored, Scales
 from dalembert.control.ends import Ends

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from dalembert.boundary.data.boundary_data import grid_nodes, read_through
 from dalembert.boundary.data.end_sets import refuse_sets
+from dalembert.boundary.data.ends import grid_nodes, read_through
 from dalembert.boundary.data.free_time import Free, Horizon
-from dalembert.boundary.data.inequalities import Asking, PathInequalities, read_inequalities
+from dalembert.boundary.data.limits import Asking, PathInequalities, read_inequalities
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.control.bounded import place_values
 from dalembert.control.ends import PartlyGiven, read_partly

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from dalembert.boundary.data.boundary_data import TimeGrid, read_times
 from dalembert.boundary.data.end_sets import refuse_sets
+from dalembert.boundary.data.ends import TimeGrid, read_times
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, extremal, settings

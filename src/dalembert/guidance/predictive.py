@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.boundary.data.boundary_data import TimeGrid
-from dalembert.boundary.data.bounds import check_given
 from dalembert.boundary.data.end_sets import refuse_sets
+from dalembert.boundary.data.ends import TimeGrid
+from dalembert.boundary.data.limits import check_given
 from dalembert.boundary.interior.activity import Activity
-from dalembert.boundary.iterate import Iterate
 from dalembert.boundary.kkt.system import KKTSystem
+from dalembert.boundary.newton import Iterate
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.result import OUTCOMES
 from dalembert.boundary.solve import Asked, settings

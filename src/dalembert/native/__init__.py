@@ -1,8 +1,7 @@
 """From JAX functions to machine code: jaxpr → scalar graph → LLVM. Knows no mechanics."""
 
-from dalembert.native.assembly.frontal import BoundFactorization, FrontalFactorization
+from dalembert.native.assembly.frontal import BoundFactorization, FrontalFactorization, Summand, symbolic_plan
 from dalembert.native.assembly.function import CompiledFunction, compile_function
-from dalembert.native.assembly.symbolic_plan import Summand, symbolic_plan
 from dalembert.native.assembly.windows import (
     Accumulation,
     Chosen,

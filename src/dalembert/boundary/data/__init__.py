@@ -1,1 +1,1 @@
-"""What a boundary problem is given: ends, points, times, sizes, checked. Begin with `ends`."""
+"""What a boundary problem is given: ends, points, times, limits, sizes, checked. Begin with `ends`."""

@@ -12,12 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from dalembert.boundary.data.inequalities import Level, PathInequalities
+from dalembert.boundary.data.limits import Level, PathInequalities
 from dalembert.boundary.interior.path import InteriorPath
-from dalembert.boundary.iterate import Iterate
-from dalembert.boundary.kkt.inertia import inertia_of, inertia_with_held
-from dalembert.boundary.kkt.linear import LinearSolver
+from dalembert.boundary.kkt.linear import LinearSolver, inertia_of, inertia_with_held
 from dalembert.boundary.kkt.system import KKTSystem
+from dalembert.boundary.newton import Iterate
 from dalembert.solution import ActiveBounds
 
 PINNED = 1e8  # added to the diagonal of what is at a bound, relative to the largest entry of its row

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dalembert.boundary.interior.barrier import Barrier, Bounds, barrier_of
-from dalembert.boundary.interior.path import Filter, InteriorPath
-from dalembert.boundary.iterate import Iterate, Settings, Termination
+from dalembert.boundary.interior.path import Barrier, Bounds, Filter, InteriorPath, barrier_of
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.system import KKTSystem
+from dalembert.boundary.newton import Iterate, Settings, Termination
 
 ENDS = {
     0: Termination.CONVERGED, 2: Termination.INFEASIBLE, -10: Termination.SINGULAR, -13: Termination.NOT_FINITE,

@@ -24,15 +24,24 @@ import numpy as np
 
 from dalembert.algebra import inertia
 from dalembert.boundary.interior import rules
-from dalembert.boundary.interior.barrier import Barrier, Bounds, barrier_of, longest
 from dalembert.boundary.interior.machine import InteriorMachine
-from dalembert.boundary.interior.path import FIRST_BARRIER, BarrierStep, Filter, InteriorPath, Watch, violation
+from dalembert.boundary.interior.path import (
+    FIRST_BARRIER,
+    Barrier,
+    BarrierStep,
+    Bounds,
+    Filter,
+    InteriorPath,
+    Watch,
+    barrier_of,
+    longest,
+    violation,
+)
 from dalembert.boundary.interior.restoration import restored
 from dalembert.boundary.interior.rules import BarrierErrors
-from dalembert.boundary.iterate import Iterate, Settings, Termination
 from dalembert.boundary.kkt.linear import FrontalFactors, LinearSolver
 from dalembert.boundary.kkt.system import Evaluation, KKTSystem
-from dalembert.boundary.newton import NOISE
+from dalembert.boundary.newton import NOISE, Iterate, Settings, Termination
 from dalembert.interrupts import Leaving, leave_if_wanted, wanted
 
 WARM_BARRIER = 1e-7  # least μ of a warm start

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from dalembert.boundary.interior import rules
-from dalembert.boundary.interior.barrier import Barrier
-from dalembert.boundary.interior.path import InteriorPath, Seen
-from dalembert.boundary.iterate import Settings, Termination
+from dalembert.boundary.interior.path import Barrier, InteriorPath, Seen
 from dalembert.boundary.kkt.linear import REFUSALS, LinearSolver
 from dalembert.boundary.kkt.system import Evaluation, KKTSystem
+from dalembert.boundary.newton import Settings, Termination
 from dalembert.interrupts import wanted
 from dalembert.native import CACHE
 from dalembert.native.assembly.interior_code import interior_text

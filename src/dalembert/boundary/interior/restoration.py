@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dalembert.boundary.interior.barrier import longest
-from dalembert.boundary.interior.path import InteriorPath
-from dalembert.boundary.iterate import Settings
+from dalembert.boundary.interior.path import InteriorPath, longest
 from dalembert.boundary.kkt.system import Evaluation
-from dalembert.boundary.newton import ARMIJO
+from dalembert.boundary.newton import ARMIJO, Settings
 from dalembert.interrupts import leave_if_wanted
 
 ENOUGH = 0.1  # of the violation

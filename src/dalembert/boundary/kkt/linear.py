@@ -2,19 +2,95 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import copy
 import functools
+import itertools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from dalembert.algebra import inertia
 from dalembert.algebra.banded import BandedLU
 from dalembert.algebra.inertia import equilibrate
-from dalembert.boundary.kkt.pivots import pivots_of
+from dalembert.algebra.pivots import Pivots, choose_pivots
+from dalembert.boundary.kkt.assembly import CompiledAssembly
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.native import BoundFactorization
+from dalembert.tracing import Remembered, Walk
+
+SAMPLES = 6  # blocks from which pivots are chosen
+
+
+def pivots_of(kkt: KKTSystem, z: np.ndarray) -> Pivots | None:
+    """The pivots of the system's blocks, chosen near z when one of its kind and of its sizes is met first: entries of
+    multipliers fall as 1/N², and pivots of another N would make what a path comes to depend on what was solved before."""
+    if not isinstance(kkt.assembly, CompiledAssembly):
+        return None
+    if _OWN.get():
+        return _pivots(kkt, z)
+    walk = Walk()
+    sizes = kkt.blocks, np.frexp(kkt.units[kkt.blocks // 2])[1].tobytes(), math.frexp(kkt.curvature)[1]
+    key = walk.of(kkt.assembly.key), sizes
+    known = _PIVOTS.get(key) if walk.lasting else None
+    return (known or _PIVOTS.put(key, (_pivots(kkt, z),)))[0]
+
+
+_PIVOTS: Remembered[tuple[Pivots | None]] = Remembered(256)
+_OWN = contextvars.ContextVar("own", default=False)
+
+
+@contextlib.contextmanager
+def own_pivots() -> Iterator[None]:
+    """Inside, in this thread, each system has the pivots that are chosen near its own first path: what it comes to does not
+    depend, to the bit, on what was solved before."""
+    token = _OWN.set(True)
+    try:
+        yield
+    finally:
+        _OWN.reset(token)
+
+
+def _pivots(kkt: KKTSystem, z: np.ndarray) -> Pivots | None:
+    """From the matrices of some blocks that are far from what is fixed; None where there are none, or too few unknowns.
+
+    Directions of constraints turn along a path: what is a pivot at one point only is told by points at random.
+    """
+    special = np.flatnonzero(np.r_[True, kkt.fixed.any(axis=1), True])
+    near = kkt.near
+    inside = [i for a, e in itertools.pairwise(special.tolist()) for i in range(a + near, e - 1 - near)]
+    if not inside:
+        return None
+    chosen = [inside[round(f * (len(inside) - 1))] for f in np.linspace(0.0, 1.0, SAMPLES)]
+    random = np.random.default_rng(0)
+    samples, couplings = [], []
+    for spread in (0.0, 1.0):
+        band = kkt.matrix(z + spread * random.standard_normal(z.shape) * kkt.units) / kkt.curvature
+        for i in chosen:
+            own, later = _block(kkt, band, i, near)
+            samples.append(own)
+            couplings.append(later)
+    if not np.all(np.isfinite(samples)):
+        return None
+    return choose_pivots(np.array(samples), np.array(couplings))
+
+
+def _block(kkt: KKTSystem, band: np.ndarray, i: int, near: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of block i: its own matrix (b, b), and that to the blocks that follow (b, near·b), in the order of the components."""
+    b, rows = kkt.size, np.zeros((kkt.size, (near + 1) * kkt.size))
+    for r in range(b):
+        columns = np.arange(rows.shape[1])
+        place = kkt.lower + columns - r
+        kept = (place >= 0) & (place <= 2 * kkt.lower)
+        rows[r, columns[kept]] = band[i * b + r, place[kept]]
+    order = kkt.position
+    rows = rows[order].reshape(b, near + 1, b)[:, :, order]
+    return rows[:, 0], rows[:, 1:].reshape(b, -1)
+
 
 SHORTEST = 40  # blocks; a shorter one is solved before the elimination is compiled
 EXACT = 1e-3  # relative correction below which a solution needs no other
@@ -230,3 +306,29 @@ def _nudge(kkt: KKTSystem, sizes: np.ndarray) -> np.ndarray:
     nudge = NUDGE * np.where(ends, min(1.0, NUDGED / kkt.blocks), kkt.fixed.any(axis=1))[:, None]
     sign = np.where(kkt.primal, 1.0, -1.0)
     return np.where(kkt.fixed, 0.0, nudge * sign * sizes * kkt.weights)
+
+
+FLAT = 1e-12  # |eigenvalue| of the scaled KKT matrix that counts as zero: long paths have small ones, N⁻² and less
+
+
+def inertia_of(
+    kkt: KKTSystem, linear: LinearSolver, z: np.ndarray, band: np.ndarray, added: np.ndarray | None = None
+) -> tuple[int, int]:
+    """(negative, flat) directions of dxᵀH dx on A dx = 0, z being a critical point and band
+    its KKT matrix (rows, width) with unit rows for what is fixed; added: (blocks, b), what is added to its diagonal.
+
+    In [[H, Aᵀ], [A, 0]] with independent rows of A every constraint brings one positive and one negative eigenvalue: what is
+    negative beyond the number of constraints is so on the kernel of A.
+    """
+    constraints = int(np.sum(~kkt.fixed & ~kkt.primal))
+    negative = linear.negative(z, added)
+    if negative is not None:
+        return negative - constraints, 0
+    found = inertia(band, kkt.lower, FLAT)
+    return found.negative - constraints, found.zero
+
+
+def inertia_with_held(kkt: KKTSystem, z: np.ndarray, held: np.ndarray) -> tuple[int, int]:
+    """The same on directions in which what is held, (blocks, b), does not vary at all."""
+    found = inertia(kkt.with_held(kkt.matrix(z), held | kkt.fixed), kkt.lower, FLAT)
+    return found.negative - int(np.sum(~kkt.fixed & ~kkt.primal)), found.zero

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
-from dalembert.boundary.data.inequalities import Level, PathFunction, PathInequalities, PathPoints
-from dalembert.boundary.kkt.free_time import TIME
+from dalembert.boundary.data.limits import Level, PathFunction, PathInequalities, PathPoints
+from dalembert.boundary.kkt.shared_unknowns import TIME
 from dalembert.discretize.windows import Windows
 
 

@@ -14,16 +14,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.boundary.data.moving_ends import MovingEnds
+from dalembert.boundary.data.end_sets import MovingEnds, end_slots, sizes_of_set, state_of
 from dalembert.boundary.data.sizes import Sizes
 from dalembert.boundary.kkt.assembly import Elements
-from dalembert.boundary.kkt.ends.end_terms import Tie, carry, with_ends
-from dalembert.boundary.kkt.ends.window_ends import conditions_of, tie_of
-from dalembert.boundary.kkt.free_time import TimedParts, with_free_time
-from dalembert.boundary.kkt.lower import Group, groups_of
-from dalembert.boundary.kkt.path_terms import WatchedPaths, path_blocks
+from dalembert.boundary.kkt.path_terms import WatchedPaths, as_given, moved_parameters, path_blocks
+from dalembert.boundary.kkt.shared_unknowns import (
+    EndCondition,
+    OnSet,
+    Place,
+    Tie,
+    TimedParts,
+    carry,
+    with_ends,
+    with_free_time,
+)
 from dalembert.boundary.kkt.system import Components, KKTSystem, Monitored, Scales
-from dalembert.boundary.kkt.terms import BlockLayout, TermList
+from dalembert.boundary.kkt.terms import BlockLayout, Group, TermList, groups_of
 from dalembert.discretize.windows import Windows, window_jets
 from dalembert.systems.higher.variational import (
     VariationalProblem,
@@ -35,6 +41,53 @@ from dalembert.systems.higher.variational import (
 from dalembert.systems.roles import role_of
 from dalembert.systems.sizes import power_of_two
 from dalembert.tracing import seldom
+
+
+def _places(windows: Windows, layout: BlockLayout, end: int) -> list[list[Place]]:
+    """Where q, q̇, … of an end stand in a path (blocks, b)."""
+    begin = layout.part("slots").start
+    block, own = np.divmod(end_slots(windows, end), windows.stride)
+    return [[(int(b), begin + int(s) * layout.n + i) for i in range(layout.n)] for b, s in zip(block, own, strict=True)]
+
+
+def tie_of(ends: MovingEnds, windows: Windows, layout: BlockLayout) -> Tie | None:
+    """What is the same at both ends."""
+    tied = ends.sets.tied
+    if not tied.any():
+        return None
+    chosen = [tuple(x) for x in np.argwhere(tied)]
+    first, last = ([_places(windows, layout, end)[level][j] for level, j in chosen] for end in (0, -1))
+    return Tie(first, last, ends.sets.shift[tied])
+
+
+def conditions_of(
+    ends: MovingEnds, windows: Windows, layout: BlockLayout, fixed: np.ndarray, sample: np.ndarray, sizes: Sizes
+) -> list[EndCondition]:
+    """ψ = 0 at the ends."""
+    found, split = [], moved_parameters if np.any(ends.origin) else as_given
+    path = sample + ends.origin * (windows.orders == 0)[:, None]
+    for end, function, equations in zip((0, -1), ends.sets.on, ends.sets.equations, strict=True):
+        if function is not None:
+            places = [place for level in _places(windows, layout, end) for place in level]
+            at = state_of(windows, path, fixed, end, sizes.positions)
+            own = sizes_of_set(function, ends.problem, at, equations)
+            term = OnSet(function, layout.n, layout.k, split)
+            found.append(EndCondition(term, places, (windows.t[[end]],), own, max(places)[0]))
+    return found
+
+
+def end_multipliers(
+    ends: MovingEnds | None, windows: Windows, layout: BlockLayout, z: np.ndarray
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """ν of ψ = 0 at the first and at the last end of a path (blocks, b), where they lie on sets: L̃ has -νᵀψ."""
+    if ends is None:
+        return None, None
+    found: list[np.ndarray | None] = []
+    for end, function, number in zip((0, -1), ends.sets.on, ends.sets.equations, strict=True):
+        owner = max(place for level in _places(windows, layout, end) for place in level)[0]
+        own = z[owner, layout.part("ends")][2 * ends.sets.carried :][:number]
+        found.append(None if function is None else -own)
+    return found[0], found[1]
 
 
 class Transcription(NamedTuple):

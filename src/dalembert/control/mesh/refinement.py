@@ -17,8 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra.blas import one_blas_thread
-from dalembert.boundary.data.boundary_data import Through, TimeGrid, read_through, read_times
-from dalembert.boundary.data.columns import at_times
+from dalembert.boundary.data.ends import Through, TimeGrid, at_times, read_through, read_times
 from dalembert.boundary.data.free_time import Free, fitted
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, extremal, settings

@@ -11,14 +11,477 @@ sparse symmetric linear equations (1983). Here the order is the same for all blo
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from dalembert.native.assembly.frontal_code import text
-from dalembert.native.assembly.symbolic_plan import Summand, SymbolicPlan
+from dalembert.native.assembly.windows import TracedWindow, Windowed
+from dalembert.native.llvm.builder import Code, module
 from dalembert.native.llvm.cache import CACHE, Cache
+
+Pair = tuple[int, int]
+T = TypeVar("T")
+
+
+class Summand(NamedTuple):
+    """One of the functions of a window. windowed: reads the path at Places, returns the entries of K_i that are not zero.
+
+    entries: their (row, column), row ≤ column, counted from the first component of the window's first block.
+    """
+
+    windowed: Windowed
+    entries: tuple[Pair, ...]
+
+
+class SymbolicPlan(NamedTuple):
+    """The elimination of one block, after a change of basis.
+
+        z_c = σ_c + z_{c+b},   z_{c+2b} = z_{c+b} - σ_{c+2b}   for the components c in `differences`, b being the size
+
+    A component of which two successive blocks are coupled to what is eliminated has entries of 1/h² there, and those of size
+    1 are what they differ by. In σ these are entries, and nothing of them is lost.
+
+    pivots: groups of one or two components of the block, in their order. below: for every group the components that are
+    coupled to it and eliminated later; entries: those of the windows; update: the pattern of the update matrix, pairs of
+    components counted from the first of the next block, in the basis of that block. All but `entries` are in the new basis.
+    """
+
+    size: int
+    pivots: tuple[tuple[int, ...], ...]
+    below: tuple[tuple[int, ...], ...]
+    entries: tuple[Pair, ...]
+    update: tuple[Pair, ...]
+    differences: tuple[int, ...] = ()
+
+    @property
+    def stored(self) -> int:
+        """Numbers of a block that are kept: D⁻¹ and L."""
+        return sum((1, 3)[len(p) - 1] + len(p) * len(q) for p, q in zip(self.pivots, self.below, strict=True))
+
+    @property
+    def carried(self) -> tuple[int, ...]:
+        """Components after those of a block, counted from its first, that its elimination changes; with those that these
+        become in the blocks that follow."""
+        found, b = {q - self.size for near in self.below for q in near if q >= self.size}, self.size
+        while not {q - b for q in found if q >= b} <= found:
+            found |= {q - b for q in found if q >= b}
+        return tuple(sorted(found))
+
+    def next_place(self, q: int) -> int:
+        """Where a component after those of the block stands in the next block, which takes σ_{c+2b} as its own."""
+        c = q % self.size
+        return (c, c + self.size)[q < 2 * self.size] if c in self.differences else q - self.size
+
+
+def symbolic_plan(
+    entries: Sequence[Pair], size: int, pivots: Sequence[tuple[int, ...]], wanted: Sequence[int] = ()
+) -> SymbolicPlan:
+    """The elimination of every block, once the pattern of the update matrix does not change any more.
+
+    wanted: components that become differences where two successive blocks of them, and not three, are coupled to what is
+    eliminated.
+    """
+    plain = _closed(entries, size, pivots, ())
+    left = {q for pair in plain.update for q in pair}
+    differences = tuple(c for c in wanted if c in left and c + size in left and c + 2 * size not in left)
+    return _closed(entries, size, pivots, differences) if differences else plain
+
+
+def _closed(
+    entries: Sequence[Pair], size: int, pivots: Sequence[tuple[int, ...]], differences: tuple[int, ...]
+) -> SymbolicPlan:
+    of_windows = set(entries) | {(i, i) for i in range(size)}
+    plan = SymbolicPlan(size, tuple(pivots), (), tuple(sorted(of_windows)), (), differences)
+    once = dict.fromkeys(of_windows, True)
+    own = {(min(g), max(g)) for g in pivots} | set(into_differences(once, plan, _both, bool))
+    update: set[Pair] = set()
+    while True:
+        left_over, below = own | update, []
+        for group in pivots:
+            near = sorted({q for pair in left_over for p in group if p in pair for q in pair if q not in group})
+            below.append(tuple(near))
+            left_over = {pair for pair in left_over if not set(pair) & set(group)}
+            left_over |= {(p, q) for p in near for q in near if p <= q}
+        left = set(into_next(dict.fromkeys(left_over, True), plan, _both))
+        for c in differences:  # where z_c is fixed, σ_c is -z_{c+b}
+            coupled = {q for pair in left if c in pair for q in pair} - {c}
+            left |= {(min(q, c + size), max(q, c + size)) for q in coupled}
+        if left == update:
+            return plan._replace(below=tuple(below), update=tuple(sorted(update)))
+        update |= left
+
+
+def _both(a: bool, b: bool) -> bool:
+    return a or b
+
+
+def into_differences(
+    value: Mapping[Pair, T], plan: SymbolicPlan, plus: Callable[[T, T], T], minus: Callable[[T], T]
+) -> dict[Pair, T]:
+    """The entries of windows in the basis of the elimination."""
+    found = dict(value)
+    for c in plan.differences:
+        first, second = c + plan.size, c + 2 * plan.size
+        found = joined(joined(found, c, first, plus), second, first, plus)
+        found = {pair: minus(x) if second in pair and pair[0] != pair[1] else x for pair, x in found.items()}
+    return found
+
+
+def into_next(value: Mapping[Pair, T], plan: SymbolicPlan, plus: Callable[[T, T], T]) -> dict[Pair, T]:
+    """What is left of the elimination, in the basis of the next block and with its places."""
+    found = dict(value)
+    for c in plan.differences:
+        found = joined(found, c + plan.size, c + 2 * plan.size, plus)
+    places = ((plan.next_place(p), plan.next_place(q), x) for (p, q), x in found.items())
+    return {(min(p, q), max(p, q)): x for p, q, x in places}
+
+
+def joined(value: Mapping[Pair, T], a: int, into: int, plus: Callable[[T, T], T]) -> dict[Pair, T]:
+    """The entries of SᵀKS where S replaces z_a by z_a + z_into: row and column a are added to those of `into`."""
+    found = dict(value)
+
+    def add(p: int, q: int, x: T) -> None:
+        pair = min(p, q), max(p, q)
+        found[pair] = plus(found[pair], x) if pair in found else x
+
+    for (p, q), x in value.items():
+        if a not in (p, q):
+            continue
+        other = q if p == a else p
+        add(other if other != a else into, into, plus(x, x) if other == into else x)
+        if other == a:
+            add(a, into, x)
+    return found
+
+
+K = TypeVar("K")
+
+
+class EliminatedGroup(NamedTuple):
+    """Names of the values of one group of pivots: the upper half of D⁻¹, and L, for every row below those of the group."""
+
+    inverse: list[str]
+    multipliers: list[str]
+
+
+def forward(plan: SymbolicPlan) -> Code:
+    """D⁻¹L⁻¹x."""
+    c = Code()
+    carried = zeros(c, "carried", plan.carried)
+    with c.loop(0, "%count") as i:
+        reduce(c, i, plan, _stored_factors(c, i, plan), carried)
+    c.line("ret void")
+    return c
+
+
+def reduce(c: Code, i: str, plan: SymbolicPlan, parts: Sequence[EliminatedGroup], carried: dict[int, str]) -> None:
+    """The rows of block i of D⁻¹L⁻¹x; carried: what they change in those below, which come to it in later blocks."""
+    base = c.at("%x", c.let(f"mul i64 {i}, {plan.size}"))
+    x = {q: c.load(slot) for q, slot in carried.items()}
+    for p in range(plan.size):
+        own = c.load(c.at(base, p))
+        if p in plan.differences:
+            x[p + plan.size] = plus(c, x[p + plan.size], own)
+        x[p] = plus(c, x[p], own) if p in x else own
+    _fix_right(c, i, plan, x)
+    _substitute(c, plan, parts, x)
+    for p in range(plan.size):
+        c.store(x[p], c.at(base, p))
+    for p in plan.differences:
+        x[p + 2 * plan.size] = plus(c, x[p + 2 * plan.size], x[p + plan.size])
+    following = {plan.next_place(q): value for q, value in x.items() if q >= plan.size}
+    for q, slot in carried.items():
+        c.store(following.get(q, c.constant(0.0)), slot)
+
+
+def _fix_right(c: Code, i: str, plan: SymbolicPlan, x: dict[int, str]) -> None:
+    """Sᵀx, see `_fix`: nothing is left of fixed components, also of what the blocks before have added."""
+    slots = {q: c.slot("x") for q in (*range(plan.size), *(p + plan.size for p in plan.differences))}
+    for q, slot in slots.items():
+        c.store(x[q], slot)
+    with where_fixed(c, i):
+        free = c.at("%free", c.let(f"mul i64 {i}, {plan.size}"))
+        for p in range(plan.size):
+            kept = c.let(f"fmul double {x[p]}, {c.load(c.at(free, p))}")
+            c.store(kept, slots[p])
+            if p in plan.differences:
+                lost = c.let(f"fsub double {x[p]}, {kept}")
+                c.store(c.let(f"fsub double {x[p + plan.size]}, {lost}"), slots[p + plan.size])
+    x.update((q, c.load(slot)) for q, slot in slots.items())
+
+
+def _substitute(c: Code, plan: SymbolicPlan, parts: Sequence[EliminatedGroup], x: dict[int, str]) -> None:
+    """D⁻¹L⁻¹x for the components of a block, and x - Lx for those below."""
+    for group, near, part in zip(plan.pivots, plan.below, parts, strict=True):
+        multipliers = iter(part.multipliers)
+        for q in near:
+            for p in group:
+                product = c.let(f"fmul contract double {next(multipliers)}, {x[p]}")
+                x[q] = c.let(f"fsub contract double {x[q]}, {product}" if q in x else f"fneg double {product}")
+        old = [x[p] for p in group]
+        for k, p in enumerate(group):
+            x[p] = combined(c, zip(row(part.inverse, k), old, strict=True))
+
+
+def backward(plan: SymbolicPlan) -> Code:
+    """L⁻ᵀx."""
+    c = Code()
+    differences = zeros(c, "difference", plan.differences)  # of the block after this one
+    with c.loop(0, "%count") as n:
+        i = c.let(f"sub i64 {c.let('sub i64 %count, 1')}, {n}")
+        base = c.at("%x", c.let(f"mul i64 {i}, {plan.size}"))
+        after = [p + plan.size for p in plan.differences]
+        touched = sorted({*range(plan.size), *(q for near in plan.below for q in near), *after})
+        x = {q: c.load(c.at(base, q)) for q in touched}
+        x |= {p + 2 * plan.size: c.load(slot) for p, slot in differences.items()}
+        for group, near, part in [*zip(plan.pivots, plan.below, _stored_factors(c, i, plan), strict=True)][::-1]:
+            multipliers = iter(part.multipliers)
+            for q in near:
+                for p in group:
+                    product = c.let(f"fmul contract double {next(multipliers)}, {x[q]}")
+                    x[p] = c.let(f"fsub contract double {x[p]}, {product}")
+        for p, slot in differences.items():
+            c.store(x[p], slot)
+            x[p] = plus(c, x[p], x[p + plan.size])
+        for p in range(plan.size):
+            c.store(x[p], c.at(base, p))
+        if differences:
+            _held(c, i, plan, base, {p: (slot, x[p + plan.size]) for p, slot in differences.items()})
+    c.line("ret void")
+    return c
+
+
+def _held(c: Code, i: str, plan: SymbolicPlan, base: str, differences: dict[int, tuple[str, str]]) -> None:
+    """Where z_p is fixed it is 0, and its difference is -z_{p+b}."""
+    with where_fixed(c, i):
+        free = c.at("%free", c.let(f"mul i64 {i}, {plan.size}"))
+        for p, (slot, later) in differences.items():
+            part = c.load(c.at(free, p))
+            held = c.let(f"fmul double {c.let(f'fsub double {part}, {c.constant(1.0)}')}, {later}")
+            c.store(plus(c, c.let(f"fmul double {c.load(slot)}, {part}"), held), slot)
+            c.store(c.let(f"fmul double {c.load(c.at(base, p))}, {part}"), c.at(base, p))
+
+
+def _stored_factors(c: Code, i: str, plan: SymbolicPlan) -> list[EliminatedGroup]:
+    stored, at, parts = c.at("%stored", c.let(f"mul i64 {i}, {plan.stored}")), 0, []
+    for group, near in zip(plan.pivots, plan.below, strict=True):
+        counts = (1, 3)[len(group) - 1], len(group) * len(near)
+        names = [c.load(c.at(stored, at + k)) for k in range(sum(counts))]
+        parts.append(EliminatedGroup(names[: counts[0]], names[counts[0] :]))
+        at += sum(counts)
+    return parts
+
+
+@contextlib.contextmanager
+def where_fixed(c: Code, i: str) -> Iterator[None]:
+    """What is done only in blocks with a fixed component; few have one, and what changes there is kept in slots."""
+    some, none = c.name("fixed"), c.name("plain")
+    some_fixed = c.load(c.at("%fixed_blocks", i))
+    c.fork(c.let(f"fcmp une double {some_fixed}, {c.constant(0.0)}"), some, none, likely=False)
+    c.label(some)
+    yield
+    c.go(none)
+    c.label(none)
+
+
+def row(inverse: list[str], k: int) -> list[str]:
+    """Row k of D⁻¹ from its upper half."""
+    return inverse if len(inverse) == 1 else inverse[k : k + 2]
+
+
+def combined(c: Code, terms: Iterable[tuple[str, str | None]]) -> str:
+    """Σ a b, without the terms that are not there."""
+    total = None
+    for a, b in terms:
+        if b is not None:
+            product = c.let(f"fmul contract double {a}, {b}")
+            total = product if total is None else c.let(f"fadd contract double {total}, {product}")
+    return c.constant(0.0) if total is None else total
+
+
+def zeros(c: Code, name: str, keys: Iterable[K]) -> dict[K, str]:
+    """Slots that begin as zero."""
+    slots = {key: c.slot(name) for key in keys}
+    for slot in slots.values():
+        c.store(c.constant(0.0), slot)
+    return slots
+
+
+def plus(c: Code, a: str, b: str) -> str:
+    return c.let(f"fadd contract double {a}, {b}")
+
+
+def text(summands: Sequence[Summand], plan: SymbolicPlan) -> tuple[str, list[np.ndarray]]:
+    first, constants = _factor(summands, plan)
+    down, up = forward(plan), backward(plan)
+    data = ", ".join(f"ptr %range{k}, ptr %rows{k}, ptr %shared{k}" for k in range(len(summands)))
+    parts = (
+        first.function(
+            "define void @first(i64 %count, ptr %z, ptr %free, ptr %fixed_blocks, ptr %diagonal, ptr %stored, ptr %x, "
+            f"{data}) nounwind"
+        ),
+        down.function("define void @forward(i64 %count, ptr %stored, ptr %free, ptr %fixed_blocks, ptr %x) nounwind"),
+        up.function("define void @backward(i64 %count, ptr %stored, ptr %free, ptr %fixed_blocks, ptr %x) nounwind"),
+        _negative(plan).function("define i64 @negative(i64 %count, ptr %stored) nounwind"),
+    )
+    return module(*parts, declared=first.declared | down.declared | up.declared), constants
+
+
+def _factor(summands: Sequence[Summand], plan: SymbolicPlan) -> tuple[Code, list[np.ndarray]]:
+    c = Code()
+    updated = zeros(c, "updated", plan.update)
+    front = {pair: c.slot("frontal") for pair in plan.entries}
+    carried = zeros(c, "carried", plan.carried)
+    added = [_Added(c, k, s, plan.size) for k, s in enumerate(summands)]
+    with c.loop(0, "%count") as i:
+        for slot in front.values():
+            c.store(c.constant(0.0), slot)
+        for a in added:
+            a.add(i, front)
+        diagonal = [c.load(c.at(c.at("%diagonal", c.let(f"mul i64 {i}, {plan.size}")), p)) for p in range(plan.size)]
+        value = _fixed(c, i, plan, _front(c, plan, front, updated, diagonal), diagonal)
+        stored = c.at("%stored", c.let(f"mul i64 {i}, {plan.stored}"))
+        parts = _eliminate(c, plan, value, updated)
+        for k, name in enumerate(x for part in parts for x in (*part.inverse, *part.multipliers)):
+            c.store(name, c.at(stored, k))
+        reduce(c, i, plan, parts, carried)
+    c.line("ret void")
+    return c, [a.traced.captured for a in added]
+
+
+def _front(
+    c: Code, plan: SymbolicPlan, front: dict[Pair, str], updated: dict[Pair, str], diagonal: Sequence[str]
+) -> dict[Pair, str]:
+    """The frontal matrix: entries of windows and the diagonal, brought into the basis of the update matrix, and this."""
+    read = {pair: c.load(slot) for pair, slot in front.items()}
+    read |= {(p, p): plus(c, read[p, p], more) for p, more in enumerate(diagonal)}
+    value = into_differences(read, plan, lambda a, b: plus(c, a, b), lambda a: c.let(f"fneg double {a}"))
+    for pair, slot in updated.items():
+        before = c.load(slot)
+        value[pair] = plus(c, before, value[pair]) if pair in value else before
+    return value
+
+
+class _Added:
+    """The entries of one summand; what does not change from window to window is read before the loop."""
+
+    def __init__(self, c: Code, k: int, summand: Summand, size: int):
+        self.c, self.k, self.summand, self.size = c, k, summand, size
+        self.traced = TracedWindow.of(summand.windowed)
+        self.common = self.traced.shared_values(c, f"%shared{k}")
+        self.start = c.load(f"%range{k}", "i64")
+        self.number = c.load(c.at(f"%range{k}", 1, "i64"), "i64")
+
+    def add(self, i: str, front: dict[Pair, str]) -> None:
+        """The entries of the window that begins at block i, where there is one."""
+        c = self.c
+        here, done = c.name("window"), c.name("added")
+        j = c.let(f"sub i64 {i}, {self.start}")
+        c.fork(c.let(f"icmp ult i64 {j}, {self.number}"), here, done)
+        c.label(here)
+        base = c.at("%z", c.let(f"mul i64 {i}, {self.size}"))
+        results = self.traced.emit(c, self.common, [base], f"%rows{self.k}", j)
+        for pair, value in zip(self.summand.entries, results, strict=True):
+            c.store(c.let(f"fadd contract double {c.load(front[pair])}, {value}"), front[pair])
+        c.go(done)
+        c.label(done)
+
+
+def _fixed(c: Code, i: str, plan: SymbolicPlan, value: dict[Pair, str], diagonal: Sequence[str]) -> dict[Pair, str]:
+    """Where a component of the block is fixed, its rows and columns vanish but for the diagonal that is added."""
+    slots = {pair: c.slot("fixed") for pair in value}
+    for pair, name in value.items():
+        c.store(name, slots[pair])
+    with where_fixed(c, i):
+        base = c.at("%free", c.let(f"mul i64 {i}, {plan.size}"))
+        for p, own in enumerate(diagonal):
+            free = c.load(c.at(base, p))
+            _fix(c, plan, p, free, slots)
+            kept = c.let(f"fmul double {own}, {free}")
+            c.store(plus(c, c.load(slots[p, p]), c.let(f"fsub double {own}, {kept}")), slots[p, p])
+    return {pair: c.load(slot) for pair, slot in slots.items()}
+
+
+def _fix(c: Code, plan: SymbolicPlan, p: int, free: str, slots: dict[Pair, str]) -> None:
+    """SᵀKS where S replaces z_p by free·z_p; of a difference, σ by free·σ - (1 - free)·z_{p+b}."""
+    near = [(pair, c.load(slot)) for pair, slot in slots.items() if p in pair]
+    if p in plan.differences:
+        after, held = p + plan.size, c.let(f"fsub double {c.constant(1.0)}, {free}")
+        for pair, value in near:
+            other = sum(pair) - p
+            part = c.let(f"fmul double {value}, {held}")
+            to = slots[after, after] if other == p else slots[min(other, after), max(other, after)]
+            if other != p:
+                part = c.let(f"fneg double {plus(c, part, part) if other == after else part}")
+                to = slots[after, after] if other == after else to
+            c.store(plus(c, c.load(to), part), to)
+    for pair, value in near:
+        c.store(c.let(f"fmul double {value}, {free}"), slots[pair])
+
+
+def _eliminate(c: Code, plan: SymbolicPlan, value: dict[Pair, str], updated: dict[Pair, str]) -> list[EliminatedGroup]:
+    parts = []
+    for group, near in zip(plan.pivots, plan.below, strict=True):
+        column = {(p, q): value.get((min(p, q), max(p, q))) for p in group for q in (*group, *near)}
+        inverse = _inverse(c, [[column[p, q] for q in group] for p in group])
+        part = EliminatedGroup(inverse, [])
+        for n, q in enumerate(near):
+            entries = [column[p, q] for p in group]
+            multipliers = [combined(c, zip(row(inverse, k), entries, strict=True)) for k in range(len(group))]
+            part.multipliers.extend(multipliers)
+            for r in near[n:]:
+                held = value.get((q, r))
+                for factor, p in zip(multipliers, group, strict=True):
+                    other = column[p, r]
+                    if other is not None:
+                        product = c.let(f"fmul contract double {factor}, {other}")
+                        held = c.let(f"fneg double {product}" if held is None else f"fsub contract double {held}, {product}")
+                if held is not None:
+                    value[q, r] = held
+        parts.append(part)
+    left = {pair: x for pair, x in value.items() if pair[0] >= plan.size}
+    following = into_next(left, plan, lambda a, b: plus(c, a, b))
+    for pair, slot in updated.items():
+        c.store(following.get(pair, c.constant(0.0)), slot)
+    return parts
+
+
+def _inverse(c: Code, block: list[list[str | None]]) -> list[str]:
+    """The upper half of the inverse of a pivot of one or two rows."""
+    one = c.constant(1.0)
+    if len(block) == 1:
+        return [c.let(f"fdiv double {one}, {block[0][0]}")]
+    a, b, d = block[0][0], block[0][1], block[1][1]
+    square = c.let(f"fmul contract double {b}, {b}")
+    determinant = c.let(f"fsub contract double {c.let(f'fmul contract double {a}, {d}')}, {square}")
+    over = c.let(f"fdiv double {one}, {determinant}")
+    between = c.let(f"fneg double {c.let(f'fmul contract double {b}, {over}')}")
+    return [c.let(f"fmul contract double {d}, {over}"), between, c.let(f"fmul contract double {a}, {over}")]
+
+
+def _negative(plan: SymbolicPlan) -> Code:
+    """How many eigenvalues of D are negative, from those of D⁻¹."""
+    c = Code()
+    total, zero = c.slot("negative", "i64"), c.constant(0.0)
+    c.store("0", total, "i64")
+    with c.loop(0, "%count") as i:
+        stored, at = c.at("%stored", c.let(f"mul i64 {i}, {plan.stored}")), 0
+        for group, near in zip(plan.pivots, plan.below, strict=True):
+            first = c.load(c.at(stored, at))
+            below = c.let(f"fcmp olt double {first}, {zero}")
+            number = c.let(f"select i1 {below}, i64 {len(group)}, i64 0")
+            if len(group) == 2:
+                between, last = (c.load(c.at(stored, at + k)) for k in (1, 2))
+                products = [c.let(f"fmul double {a}, {b}") for a, b in ((first, last), (between, between))]
+                mixed = c.let(f"fcmp olt double {products[0]}, {products[1]}")
+                number = c.let(f"select i1 {mixed}, i64 1, i64 {number}")
+            c.store(c.let(f"add i64 {c.load(total, 'i64')}, {number}"), total, "i64")
+            at += (1, 3)[len(group) - 1] + len(group) * len(near)
+    c.line(f"ret i64 {c.load(total, 'i64')}")
+    return c
 
 
 class FrontalFactorization:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import jax
 import numpy as np
 
-from dalembert.boundary.data.boundary_data import TimeGrid
-from dalembert.boundary.iterate import Settings
-from dalembert.boundary.kkt.pivots import own_pivots
+from dalembert.boundary.data.ends import TimeGrid
+from dalembert.boundary.kkt.linear import own_pivots
+from dalembert.boundary.newton import Settings
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, extremal
 from dalembert.drawing import Depicted

@@ -16,6 +16,14 @@ from dalembert.numbers import MOST_NODES, as_number, as_numbers, as_positive, de
 from dalembert.systems.sizes import check_resolved
 
 
+def at_times(
+    times: Float[np.ndarray, "K"], values: Float[np.ndarray, "K m"], wanted: Float[np.ndarray, "..."]
+) -> Float[np.ndarray, "... m"]:
+    """Linear between the times, constant beyond them, column by column."""
+    columns = [np.interp(wanted.ravel(), times, column) for column in values.T]
+    return np.stack(columns, axis=1).reshape(*wanted.shape, -1) if columns else np.zeros((*wanted.shape, 0))
+
+
 class Nodes(eqx.Module):
     """(q₀, …, q_{k-1}), or the last k nodes of a discrete path: an end given by nodes, as in the discrete variational
     principle.
