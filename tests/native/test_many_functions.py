@@ -16,7 +16,7 @@ import dalembert as da
 from dalembert.native import Unsupported, compile_function
 from dalembert.native.graph.graph import Graph
 from dalembert.native.trace.tracer import Tracer
-from dalembert.systems.indices import index_outside
+from dalembert.systems.shapes import index_outside
 from dalembert.tracing.evaluation.program import program
 
 from . import many_functions

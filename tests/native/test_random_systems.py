@@ -26,7 +26,7 @@ from dalembert.step.run.state import Grid, RunState, StepOptions, initial_state
 from dalembert.step.start.prepare import prepare_system, program_for
 from dalembert.step.start.prepared import Given, Prepared, Recipe
 from dalembert.systems.equations import value
-from dalembert.systems.shapes import check_shapes
+from dalembert.systems.system import check_shapes
 
 COEFFICIENTS, ZERO = 24, jnp.asarray(0.0)
 CHOICES = StepOptions(None, Newton(), None, None, None, None)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dalembert.systems.indices import index_outside
+from dalembert.systems.shapes import index_outside
 
 KEY = jax.random.key(0)
 

@@ -17,9 +17,8 @@ from dalembert.claims.symplectic import least_stretch
 from dalembert.measure.invariants import constraint_residual
 from dalembert.measure.regularity import regularity
 from dalembert.numbers import EPSILON
-from dalembert.systems import Lyapunov
 from dalembert.systems.compiled.function import SystemFunction
-from dalembert.systems.equations import deflatable, first_derivative, kkt_residual, value
+from dalembert.systems.equations import first_derivative, kkt_residual, value
 from dalembert.systems.sizes import units_of
 
 STRETCHED = 1e-5  # what differences can tell from a rank that is lost
@@ -78,7 +77,7 @@ def constraints(subject: Subject) -> Iterator[Claim]:
     for residual in constraint_residual(subject.system, subject.path, scheme=subject.scheme):
         number = int(residual.name.partition("[")[2].partition("]")[0])
         promise = Promise(f"{residual.name} = 0", "the discrete equations", "at the points where the scheme reads it")
-        solved = isinstance(subject.system.constraints[number], Lyapunov) and deflatable(subject.system.constraints)
+        solved = subject.system.constraints[number].law(subject.system) is not None
         if residual.name.startswith("λ"):  # of a Lyapunov constraint: what the step solves instead
             continue
         if solved:

@@ -17,7 +17,7 @@ from dalembert.discretize.nodes import Interval, legendre_plus
 from dalembert.measure.nodes import nodes_of
 from dalembert.measure.symplectic import symplectic_defect
 from dalembert.step import ensemble
-from dalembert.systems import Holonomic, System, momentum, references
+from dalembert.systems import System, momentum, references
 from dalembert.systems.compiled.along import motion_along
 from dalembert.systems.compiled.function import SystemFunction
 from dalembert.systems.consistency import velocity_residuals
@@ -44,7 +44,7 @@ def symplectic(subject: Subject) -> Claim:
     """Φ*ω = ω, ω = dp∧dx, on tangent vectors of the states, by differences of single steps."""
     if subject.orders - {0}:
         return SYMPLECTIC.not_met("a constraint on velocities or accelerations")
-    if any(c.reactions is not None or c.virtual is not None for c in subject.system.constraints if isinstance(c, Holonomic)):
+    if not all(c.chetaev for c in subject.system.constraints):
         return SYMPLECTIC.not_met("reactions of the user's, which may have power")
     if subject.system.forces is not None:
         return SYMPLECTIC.not_met("forces act")

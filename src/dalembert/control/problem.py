@@ -16,11 +16,11 @@ from dalembert.notebook import card
 from dalembert.numbers import as_function, described
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
-from dalembert.systems import Lyapunov, System
+from dalembert.systems import System
 from dalembert.systems.pickling import reduced
 from dalembert.systems.problem import texts_of
-from dalembert.systems.shapes import check_shapes, output_shape, traced
-from dalembert.systems.system import check_system
+from dalembert.systems.shapes import output_shape, traced
+from dalembert.systems.system import check_shapes, check_system
 
 
 class OptimalControl(eqx.Module):
@@ -77,7 +77,7 @@ class OptimalControl(eqx.Module):
         check_system(system)
         for i, constraint in enumerate(system.constraints):
             if constraint.order > 1:
-                kind = "prescribes the control itself" if isinstance(constraint, Lyapunov) else "acts on accelerations"
+                kind = "prescribes the control itself" if constraint.is_control else "acts on accelerations"
                 raise ValueError(
                     f"system: constraints[{i}] is a {type(constraint).__name__}, which {kind}; a plant has Holonomic and "
                     "Nonholonomic constraints only. Simulate that system, or leave the constraint out"

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from dalembert.native import Places, Unsupported, Windowed, vanishing
 from dalembert.numbers import as_flag, as_function, described, whole_number
-from dalembert.systems.distribution.annihilator import annihilator
+from dalembert.systems.constraints import annihilator
 from dalembert.systems.higher.variational import with_parameters
 from dalembert.systems.pickling import made
 from dalembert.systems.problem import Problem, as_arrays, names_of

@@ -18,16 +18,8 @@ from jaxtyping import Array, Float
 from dalembert.discretize.scheme import Beta, PairMap, Scheme, check_map
 from dalembert.numbers import as_vector, described
 from dalembert.path import Path, check_path
-from dalembert.systems import Lyapunov, System, momentum
-from dalembert.systems.equations import (
-    all_reactions,
-    deflatable,
-    first_derivative,
-    force,
-    lyapunov_control,
-    reactions,
-    value,
-)
+from dalembert.systems import System, momentum
+from dalembert.systems.equations import all_reactions, first_derivative, force, reactions, value
 
 Vector = Float[Array, "n"]
 
@@ -135,7 +127,7 @@ def node_equations(
 ) -> Float[Array, "n_plus_m"]:
     """D₁L_d(q₁,q₂) + D₂L_d(q₀,q₁) + h(f + R_dᵀλ) = 0 and (q₀,q₁,q₂) ∈ D_K.
 
-    held_force: (n,) a further generalised force, constant over the step. deflate: write a Lyapunov constraint as λ = -φ₀/u.
+    held_force: (n,) a further generalised force, constant over the step. deflate: write a constraint with a law as λ = law.
     Source: Borda, Fernández, Grillo, Theorem 3.3, eq. (4), with multipliers scaled to converge to the continuous ones.
     """
     motion = (
@@ -167,9 +159,8 @@ def kinematic_equations(
 
 def _second_order(system: System, c, point, t, multiplier, deflate: bool) -> Float[Array, "rows"]:
     q, v, a = point
-    if deflate and isinstance(c, Lyapunov) and deflatable(system.constraints):
-        return multiplier - lyapunov_control(system, q, v, t)
-    return value(system, c, q, v, a, t)
+    law = c.law(system) if deflate else None
+    return value(system, c, q, v, a, t) if law is None else multiplier - law(q, v, t)
 
 
 class Kick(NamedTuple):

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import numerical_rank
 from dalembert.numbers import as_choice, as_flag, as_number, described, is_traced, outside, whole_number
-from dalembert.systems import Lyapunov, System
+from dalembert.systems import System
 from dalembert.systems.constraints import Constraint
 from dalembert.systems.shapes import output_shape, traced
 from dalembert.tracing import remembered, seldom
@@ -361,8 +361,8 @@ class Scheme(eqx.Module):
         """The maps of the action that are used for this system."""
         if self.action is not None:
             return self.action
-        lyapunov = any(isinstance(c, Lyapunov) for c in system.constraints)
-        return (Beta(0.0), Beta(1.0)) if lyapunov else (Beta(0.5),)
+        controlled = any(c.is_control for c in system.constraints)
+        return (Beta(0.0), Beta(1.0)) if controlled else (Beta(0.5),)
 
     def form_for(self, constraints: Sequence[Constraint]) -> Form:
         """The form that is used for a system with these constraints; ValueError if the given form cannot satisfy

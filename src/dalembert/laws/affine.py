@@ -10,16 +10,14 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.algebra.jumps import depends
-from dalembert.systems.constraints import Constraint, WithForces
+from dalembert.systems.constraints import Constraint
 from dalembert.systems.equations import euler_lagrange, reactions, reduced
 from dalembert.systems.system import System
 
 
 def is_realised(constraint: Constraint) -> bool:
     """Whether an actuator realises it: one on accelerations, or another with forces of the user's own."""
-    if isinstance(constraint, WithForces) and constraint.order < 2:
-        return constraint.reactions is not None or constraint.virtual is not None
-    return constraint.order == 2
+    return constraint.order == 2 or not constraint.chetaev
 
 
 def split(system: System) -> tuple[list[Constraint], list[Constraint]]:

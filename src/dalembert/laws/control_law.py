@@ -12,8 +12,7 @@ from dalembert.laws.affine import affine, is_affine, split
 from dalembert.laws.continued import continued
 from dalembert.laws.law import Law, Value, force_of
 from dalembert.systems.equations import acceleration, reactions
-from dalembert.systems.shapes import check_shapes
-from dalembert.systems.system import System, check_system
+from dalembert.systems.system import System, check_shapes, check_system
 
 
 @final

@@ -26,9 +26,8 @@ from dalembert.control.problem import OptimalControl, with_plant_parameters
 from dalembert.laws.law import Law, Value, force_of
 from dalembert.laws.mechanical import columns, mass, potential, unactuated
 from dalembert.numbers import as_vector
-from dalembert.systems.constraints import Lyapunov
-from dalembert.systems.shapes import check_shapes
-from dalembert.systems.system import System
+from dalembert.systems.lyapunov import Lyapunov
+from dalembert.systems.system import System, check_shapes
 from dalembert.tracing import seldom
 
 PLACES = 60  # at which a straight way from the equilibrium is looked at

@@ -18,10 +18,10 @@ from dalembert.measure.nodes import NodeView, check_neighbours, form_of, node_vi
 from dalembert.notebook import Described
 from dalembert.numbers import as_function
 from dalembert.path import Path
-from dalembert.systems import Lyapunov, System, VariationalProblem, is_traced
+from dalembert.systems import System, VariationalProblem, is_traced
 from dalembert.systems import energy as energy_at
 from dalembert.systems import momentum as momentum_at
-from dalembert.systems.equations import deflatable, first_derivative, lyapunov_control, value
+from dalembert.systems.equations import first_derivative, value
 from dalembert.systems.shapes import output_shape
 from dalembert.tracing import seldom
 
@@ -221,10 +221,10 @@ def constraint_residual(
         if c.order == 0 and form == "kick_drift_kick":
             rate = lambda x, w, a, s, c=c: first_derivative(system, c, x, w, s)  # noqa: E731
             out.append(_residual(f"d/dt of {name}", s, rate, x, w, a))
-        if isinstance(c, Lyapunov) and deflatable(system.constraints):
-            held = jnp.asarray(path.multipliers)[:, at : at + 1]
-            law = lambda x, w, held, s: held - lyapunov_control(system, x, w, s)  # noqa: E731
-            out.append(_residual(f"λ + φ₀/u of {name}", s, law, x, w, held))
+        if (law := c.law(system)) is not None:
+            multipliers = jnp.asarray(path.multipliers)[:, at : at + out[-1].values.shape[1]]
+            apart = lambda x, w, held, s, law=law: held - law(x, w, s)  # noqa: E731
+            out.append(_residual(f"λ + φ₀/u of {name}", s, apart, x, w, multipliers))
         at += out[-1].values.shape[1]
     return tuple(out)
 

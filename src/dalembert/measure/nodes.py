@@ -28,9 +28,8 @@ from dalembert.step.programs.node import DiscreteProgram, NodeProgram
 from dalembert.step.start.checks import check_discrete
 from dalembert.systems import System, is_traced
 from dalembert.systems.equations import value
-from dalembert.systems.shapes import check_shapes
 from dalembert.systems.sizes import as_step
-from dalembert.systems.system import check_system
+from dalembert.systems.system import check_shapes, check_system
 from dalembert.tracing import traced_once
 
 Vector = Float[Array, "n"]

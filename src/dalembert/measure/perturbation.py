@@ -23,7 +23,8 @@ from dalembert.systems.distribution.adapted import flow
 from dalembert.systems.distribution.connection import as_points, chart_argument, compiled
 from dalembert.systems.distribution.reduction import check_first_order, explicit_terms, velocity_constraints
 from dalembert.systems.pickling import reduced
-from dalembert.systems.shapes import check_indices, check_shapes
+from dalembert.systems.shapes import check_indices
+from dalembert.systems.system import check_shapes
 from dalembert.tracing import seldom
 
 Vector = Float[Array, "n"]

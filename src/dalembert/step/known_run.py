@@ -24,7 +24,7 @@ from dalembert.step.start.prepare import DEFAULT, Motion, begun, check_branch, p
 from dalembert.step.start.prepared import Given, Prepared, Recipe
 from dalembert.systems import System
 from dalembert.systems.initial.root import REMEMBERED, InitialRoot, root_of
-from dalembert.systems.shapes import check_shapes
+from dalembert.systems.system import check_shapes
 from dalembert.tracing import Remembered, Walk, Watched, split, unchanged, watch
 
 COPIES = 16  # function objects of the same content whose records are kept with a run

@@ -18,8 +18,8 @@ from dalembert.step.run.branch import Call, second_root
 from dalembert.step.start.prepare import program_for
 from dalembert.systems import System, check_initial_data, is_traced
 from dalembert.systems.consistency import STEPS
-from dalembert.systems.shapes import check_shapes
 from dalembert.systems.sizes import as_step
+from dalembert.systems.system import check_shapes
 from dalembert.tracing import Jitted
 
 MOST_STARTS = 1_000_000

@@ -15,7 +15,6 @@ from dalembert.native import Unsupported
 from dalembert.numbers import described, whole_number
 from dalembert.symbolic.expressions import expressions
 from dalembert.systems import System, check_x64
-from dalembert.systems.constraints import WithForces
 from dalembert.systems.equations import all_reactions, force, value
 from dalembert.systems.higher.variational import with_parameters
 from dalembert.systems.system import check_system
@@ -92,7 +91,7 @@ def symbolic_equations(system: System, n: int | None = None) -> SymbolicEquation
     names = _names(system, n)
     sympy = imported()
     for i, c in enumerate(system.constraints):
-        if isinstance(c, WithForces) and c.virtual is not None:
+        if getattr(c, "virtual", None) is not None:
             raise ValueError(f"system: constraints[{i}] has virtual displacements; formulas need its reactions, reactions=")
     q, v, a = (array([sympy.Symbol(f"{x}_{name}") for name in names]) for x in "qva")
     at = Symbols(q, v, a, array(sympy.Symbol("t")))

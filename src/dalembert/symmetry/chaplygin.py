@@ -16,7 +16,8 @@ from dalembert.systems import System, check_x64
 from dalembert.systems.checks import InconsistentDataError, RankDeficientError
 from dalembert.systems.distribution.reduction import check_first_order
 from dalembert.systems.equations import all_reactions
-from dalembert.systems.shapes import check_shapes, output_shape
+from dalembert.systems.shapes import output_shape
+from dalembert.systems.system import check_shapes
 from dalembert.tracing import seldom
 
 POINTS = 24  # states at which it is looked whether the group is one of symmetries

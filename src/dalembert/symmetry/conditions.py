@@ -18,7 +18,6 @@ from jaxtyping import Array, Float
 from dalembert.discretize import DiscreteSystem
 from dalembert.discretize.discrete import node_reactions
 from dalembert.systems import System, VariationalProblem
-from dalembert.systems.constraints import WithForces
 from dalembert.systems.equations import all_reactions, first_derivative, force, reactions, value
 from dalembert.systems.higher.variational import density, differential_constraints, holonomic_constraints
 from dalembert.tracing import seldom
@@ -142,9 +141,7 @@ def _given_rows(problem: Sampled, jet: Jet, t) -> Float[Array, "g n"]:
         return none if problem.kinematic is None else node_reactions(problem, _nodes(problem, jet), t)
     if not isinstance(problem, System):
         return none
-    chosen = [
-        c for c in problem.constraints if not (isinstance(c, WithForces) and c.reactions is None and c.virtual is None)
-    ]
+    chosen = [c for c in problem.constraints if not c.chetaev]
     return jnp.concatenate([none, *(reactions(problem, c, jet[0], jet[1], jet[2], t) for c in chosen)])
 
 

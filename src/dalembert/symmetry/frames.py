@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from dalembert.algebra.least_norm import inverse
 from dalembert.numbers import as_function, described
 from dalembert.systems import System
-from dalembert.systems.distribution.annihilator import annihilator
+from dalembert.systems.constraints import annihilator
 from dalembert.systems.distribution.reduction import constraint_rows, velocity_constraints
 from dalembert.tracing import Jitted
 

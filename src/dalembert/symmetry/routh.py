@@ -20,8 +20,7 @@ from dalembert.systems import Holonomic, System, check_x64
 from dalembert.systems.checks import RankDeficientError
 from dalembert.systems.equations import all_reactions, force
 from dalembert.systems.pickling import made
-from dalembert.systems.shapes import check_shapes
-from dalembert.systems.system import check_system
+from dalembert.systems.system import check_shapes, check_system
 from dalembert.tracing import Jitted, seldom
 
 POINTS = 24  # states at which the hypotheses are looked at
@@ -82,7 +81,7 @@ def routh(
         raise TypeError("group, generators: give one of the two, coordinates that nothing reads or fields ξ = A q + b")
     place = place_of_search("routh", system, q0, v0, t0, size)
     for i, c in enumerate(system.constraints):
-        if not isinstance(c, Holonomic) or c.virtual is not None:
+        if c.order > 0 or getattr(c, "virtual", None) is not None:
             raise ValueError(
                 f"constraints[{i}] ({type(c).__name__}): routh takes Holonomic ones without virtual displacements of their "
                 "own; see chaplygin for those on velocities"

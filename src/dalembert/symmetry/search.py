@@ -28,7 +28,8 @@ from dalembert.symmetry.samples import Samples, place_of_search, sample
 from dalembert.symmetry.symmetry import Symmetries, Symmetry
 from dalembert.systems import System, VariationalProblem, check_x64
 from dalembert.systems.higher.variational import constraint_numbers
-from dalembert.systems.shapes import check_shapes, output_shape
+from dalembert.systems.shapes import output_shape
+from dalembert.systems.system import check_shapes
 from dalembert.tracing import seldom
 
 Kind = Literal["affine", "linear", "translations"]

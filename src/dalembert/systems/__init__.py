@@ -12,7 +12,7 @@ from dalembert.systems.checks import (
     check_x64,
 )
 from dalembert.systems.consistent import Projection, project
-from dalembert.systems.constraints import Constraint, Holonomic, Lyapunov, Nonholonomic, SecondOrder
+from dalembert.systems.constraints import Constraint, Holonomic, Nonholonomic, SecondOrder
 from dalembert.systems.distribution.adapted import AdaptedReference, ChartChange, adapted_reference
 from dalembert.systems.distribution.connection import Connection, connection
 from dalembert.systems.distribution.deformed import deformed
@@ -24,6 +24,7 @@ from dalembert.systems.equations import acceleration, energy, momentum
 from dalembert.systems.higher.euler_lagrange import lift, ostrogradsky_momenta
 from dalembert.systems.higher.ostrogradsky import Ostrogradsky, ostrogradsky
 from dalembert.systems.higher.variational import VariationalProblem
+from dalembert.systems.lyapunov import Lyapunov
 from dalembert.systems.redundant.independent import Independent, independent
 from dalembert.systems.reference import Reference, reference
 from dalembert.systems.references import references

@@ -13,12 +13,10 @@ from jaxtyping import Array
 from dalembert.algebra import numerical_rank
 from dalembert.numbers import as_number, as_state, is_traced
 from dalembert.systems.consistency import Runs, violation_of
-from dalembert.systems.constraints import Lyapunov
 from dalembert.systems.equations import motion_at
 from dalembert.systems.initial.proven import proven_start
 from dalembert.systems.initial.terms import InitialTerms, in_units, initial_terms
-from dalembert.systems.shapes import check_shapes
-from dalembert.systems.system import System, check_system
+from dalembert.systems.system import System, check_shapes, check_system
 
 
 class InconsistentDataError(ValueError):
@@ -249,7 +247,7 @@ def _check_constraints(system: System, found: InitialTerms) -> None:
     raise RankDeficientError(
         f"constraints: {found.jacobian.shape[0]} equations have rank {rank.rank} in the accelerations at q0, v0; they are "
         f"{'contradictory' if contradictory else 'redundant'} (dependent: "
-        f"{_owners(system, found, rank.dependent_rows, skip_lyapunov=True)}). "
+        f"{_owners(system, found, rank.dependent_rows, skip_controls=True)}). "
         + (
             "No motion satisfies all of them"
             if contradictory
@@ -290,11 +288,11 @@ def _signed(direction: np.ndarray) -> np.ndarray:
     return direction * np.sign(direction[np.argmax(np.abs(direction).round(9))])
 
 
-def _owners(system: System, found: InitialTerms, rows: tuple[int, ...], skip_lyapunov: bool = False) -> str:
+def _owners(system: System, found: InitialTerms, rows: tuple[int, ...], skip_controls: bool = False) -> str:
     """Which constraint each of the stacked rows belongs to."""
     names = []
     for i, c in enumerate(system.constraints):
-        if not (skip_lyapunov and isinstance(c, Lyapunov)):
+        if not (skip_controls and c.is_control):
             m = len(found.given.values[i])
             names += [f"constraints[{i}] ({type(c).__name__})" + (f" row {j}" if m > 1 else "") for j in range(m)]
     return ", ".join(names[i] for i in rows)

@@ -15,9 +15,8 @@ from dalembert.algebra.least_norm import least_norm
 from dalembert.numbers import as_number, as_state, is_traced
 from dalembert.systems.checks import InconsistentDataError, RankDeficientError, check_parameters, check_x64
 from dalembert.systems.equations import first_derivative, value
-from dalembert.systems.shapes import check_shapes
 from dalembert.systems.sizes import ROUNDING
-from dalembert.systems.system import System, check_system
+from dalembert.systems.system import System, check_shapes, check_system
 from dalembert.tracing import seldom
 
 PARALLEL = 1e3  # condition of the rows, each of length 1, up to which what they leave is rounding

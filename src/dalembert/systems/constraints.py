@@ -1,41 +1,120 @@
-"""The four kinds of constraint. Kinematic data (what must hold) and variational data (which forces act) are independent.
+"""The kinds of constraint. Kinematic data (what must hold) and variational data (which forces act) are independent.
 
-Every class is plain data: functions of the user and where the reactions come from. The equations are in `equations`.
+A kind answers for itself: its equations, its forces, the checks of what its functions return. A further kind is a subclass
+of Constraint in any module.
 """
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
-from dalembert.numbers import as_function, as_numbers
-from dalembert.systems.pickling import reduced
+from dalembert.algebra.jacobian import value_and_jacobian
+from dalembert.numbers import as_function
+from dalembert.systems.pickling import made, reduced
+from dalembert.systems.shapes import output_shape, trace_output
+
+Vector = Float[Array, "n"]
+Rows = Float[Array, "m"]
+Matrix = Float[Array, "m n"]
+Law = Callable[[Any, Any, Any], Rows]
+
+LOWER = {
+    1: "a constraint on positions alone is Holonomic(phi) with phi(q)",
+    2: "a constraint on positions and velocities is Nonholonomic(phi) with phi(q, v), one on positions Holonomic(phi)",
+}
 
 
 class Constraint(eqx.Module):
-    """φ = 0: the base class of Holonomic, Nonholonomic, SecondOrder and Lyapunov.
+    """φ = 0 with forces Rᵀλ: the base class of Holonomic, Nonholonomic, SecondOrder and Lyapunov, and of a kind of your own.
+
+    A subclass says its `order` and its `residual`, and `force_rows` where these are not Chetaev's. `system` gives what a
+    residual may need, `system.call(function, q, v, t=t)` and `system.parameters`.
 
     Attributes:
-        order: the highest derivative of q in the constraint.
+        order: the highest derivative of q in the constraint, 0, 1 or 2.
+        is_control: whether the multiplier is a control that the equation prescribes.
 
     Example:
         >>> da.Holonomic.order, da.Nonholonomic.order, da.SecondOrder.order, da.Lyapunov.order
         (0, 1, 2, 2)
+        >>> class Level(da.Constraint):
+        ...     order = 0
+        ...     def residual(self, system, q, v, a, t):
+        ...         return q[-1:]
+        >>> flat = da.System(lambda q, v: 0.5 * v @ v - q[-1], Level())
+        >>> da.simulate(flat, [0.0, 0.0], [1.0, 0.0], h=0.1, steps=10).q[-1].round(9).tolist()
+        [1.0, 0.0]
     """
 
     order: ClassVar[int]
+    is_control: ClassVar[bool] = False
 
     __reduce__ = reduced
 
+    @abc.abstractmethod
+    def residual(self, system: Any, q: Vector, v: Vector, a: Vector, t) -> Rows:
+        """φ, (m,), a function of q and of its derivatives up to `order`."""
+
+    def force_rows(self, system: Any, q: Vector, v: Vector, a: Vector, t) -> Matrix:
+        """R, (m, n): rows that span the constraint forces; Chetaev's, ∂φ/∂(highest derivative)."""
+
+        def equations(x: Vector) -> Rows:
+            point: list[Any] = [q, v, a]
+            point[self.order] = x
+            return self.residual(system, *point, t)
+
+        return value_and_jacobian(equations, (q, v, a)[self.order])[1]
+
+    @property
+    def chetaev(self) -> bool:
+        """Whether the forces are Chetaev's."""
+        return type(self).force_rows is Constraint.force_rows
+
+    def virtual_basis(self, system: Any, q: Vector, v: Vector, a: Vector, t) -> Float[Array, "n d"] | None:
+        """The virtual displacements, where the user gave these and not the forces."""
+        return None
+
+    def law(self, system: Any) -> Law | None:
+        """(q, v, t) → λ, where a step of this system solves λ = law in place of φ = 0."""
+        return None
+
+    def part(self, rows: Sequence[int], name: str) -> Constraint:
+        """Some of its equations as a constraint; ValueError where they belong together."""
+        raise ValueError(f"system: {name} cannot be divided, and only rows {', '.join(map(str, rows))} are needed")
+
+    def check(self, system: Any, name: str, point: tuple[Vector, Vector, Vector], t) -> int:
+        """The number m of equations; TypeError or ValueError where they, or the forces, cannot be used."""
+        words = "q, v, a, t"
+        shape = output_shape(lambda: self.residual(system, *point, t), f"{name} residual", words)
+        m = _number_of_equations(shape, f"{name} residual", len(point[0]))
+        found = output_shape(lambda: self.force_rows(system, *point, t), f"{name} force_rows", words)
+        _check_rows(found, [(m, len(point[0]))], f"{name} force_rows", m)
+        return m
+
+
+def _number_of_equations(shape: tuple[int, ...], name: str, n: int) -> int:
+    if len(shape) > 1:
+        raise ValueError(f"{name}: returns shape {shape}; give a scalar or shape (m,)")
+    m = shape[0] if shape else 1
+    if not 0 < m <= n:
+        raise ValueError(f"{name}: returns {m} equations for n = {n} coordinates; give 1 to {n}")
+    return m
+
+
+def _check_rows(shape: tuple[int, ...], wanted: list[tuple[int, ...]], name: str, m: int) -> None:
+    if shape not in wanted:
+        n = wanted[0][1]
+        raise ValueError(f"{name}: returns shape {shape}; {m} rows of n = {n}, shape {wanted[0]}, are needed")
+
 
 class Kinematic(Constraint):
-    """Base of the constraints that are given by equations φ = 0."""
-
-    phi: eqx.AbstractVar[Callable]
-
-
-class WithForces(Kinematic):
     """φ = 0 with forces from `reactions` (rows span F_V), or `virtual` (columns span C_V), or Chetaev's ∂φ/∂(highest).
 
     Args:
@@ -59,8 +138,69 @@ class WithForces(Kinematic):
         self.reactions = None if reactions is None else as_function(reactions, "reactions", "that returns (m, n)")
         self.virtual = None if virtual is None else as_function(virtual, "virtual", "that returns (n, n-m)")
 
+    def residual(self, system: Any, q: Vector, v: Vector, a: Vector, t) -> Rows:
+        return jnp.atleast_1d(self._call(system, self.phi, (q, v, a), t))
 
-class Holonomic(WithForces):
+    def force_rows(self, system: Any, q: Vector, v: Vector, a: Vector, t) -> Matrix:
+        if self.reactions is not None:
+            return jnp.atleast_2d(self._call(system, self.reactions, (q, v, a), t))
+        basis = self.virtual_basis(system, q, v, a, t)
+        return super().force_rows(system, q, v, a, t) if basis is None else annihilator(basis)
+
+    @property
+    def chetaev(self) -> bool:
+        return self.reactions is None and self.virtual is None
+
+    def virtual_basis(self, system: Any, q: Vector, v: Vector, a: Vector, t) -> Float[Array, "n d"] | None:
+        if self.virtual is None:
+            return None
+        basis = jnp.asarray(self._call(system, self.virtual, (q, v, a), t))
+        return basis[:, None] if basis.ndim == 1 else basis
+
+    def _call(self, system: Any, function: Callable, point: tuple[Vector, Vector, Vector], t):
+        return system.call(function, *point[: self.order + 1], t=t)
+
+    def part(self, rows: Sequence[int], name: str) -> Self:
+        if self.virtual is not None:
+            raise ValueError(
+                f"system: {name} has virtual=, which belongs to all of its rows, and rows {', '.join(map(str, rows))} are "
+                "needed; give reactions=, or a constraint for each row"
+            )
+        forces = None if self.reactions is None else _some_rows(self.reactions, tuple(rows))
+        return type(self)(_some_rows(self.phi, tuple(rows)), reactions=forces)
+
+    def check(self, system: Any, name: str, point: tuple[Vector, Vector, Vector], t) -> int:
+        n, words = len(point[0]), "q, v, a"[: 3 * self.order + 1] + system.trailing
+        jaxpr, shape = trace_output(lambda: self._call(system, self.phi, point, t), f"{name} phi", words)
+        m = _number_of_equations(shape, f"{name} phi", n)
+        if self.order and not any(x is point[self.order] for x in jaxpr.consts):
+            raise ValueError(f"{name} phi: does not read {'qva'[self.order]}; {LOWER[self.order]}")
+        given, virtual = self.reactions, self.virtual
+        if given is not None:
+            shape = output_shape(lambda: self._call(system, given, point, t), f"{name} reactions", words)
+            _check_rows(shape, [(m, n), (n,)][: 2 if m == 1 else 1], f"{name} reactions", m)
+        if virtual is not None:
+            shape = output_shape(lambda: self._call(system, virtual, point, t), f"{name} virtual", words)
+            wanted = [(n, n - m), (n,)][: 2 if n - m == 1 else 1]
+            if shape not in wanted:
+                raise ValueError(
+                    f"{name} virtual: returns shape {shape}; n - m = {n - m} columns of n = {n}, shape {wanted[0]}, are "
+                    "needed"
+                )
+        return m
+
+
+@made
+def _some_rows(function: Callable, rows: tuple[int, ...]) -> Callable:
+    """Some rows of what a function returns."""
+
+    def part(*arguments):
+        return jnp.asarray(function(*arguments))[np.array(rows)]
+
+    return part
+
+
+class Holonomic(Kinematic):
     """φ(q) = 0, with reactions ∂φ/∂q unless others are given.
 
     With other reactions it is a servo-constraint on positions: φ = 0 is enforced by actuators whose forces need not be
@@ -88,7 +228,7 @@ class Holonomic(WithForces):
     order: ClassVar[int] = 0
 
 
-class Nonholonomic(WithForces):
+class Nonholonomic(Kinematic):
     """φ(q, v) = 0, linear, affine or nonlinear in v, with Chetaev's reactions ∂φ/∂v unless others are given.
 
     Args:
@@ -110,7 +250,7 @@ class Nonholonomic(WithForces):
     order: ClassVar[int] = 1
 
 
-class SecondOrder(WithForces):
+class SecondOrder(Kinematic):
     """φ(q, v, a) = 0, with Chetaev's reactions ∂φ/∂a unless others are given.
 
     Args:
@@ -134,44 +274,26 @@ class SecondOrder(WithForces):
     order: ClassVar[int] = 2
 
 
-class Lyapunov(Constraint):
-    """dV/dt = -F along the motion, enforced by one actuator: V_q v + V_v a (+ V_t) + F = 0, reactions = actuated.
+def annihilator(basis: Float[Array, "n d"]) -> Float[Array, "m n"]:
+    """Rows R with R B = 0, m = n - d.
 
-    The multiplier λ is the control. Along the motion dV/dt + F = φ₀(q,v) + u(q,v) λ, where u, the coefficient of λ, is
-    found by differentiation. If V solves the matching equation, φ₀ is divisible by u, and λ = -φ₀/u is smooth.
-
-    Args:
-        V: `V(q, v)`, (n,), (n,) → ().
-        F: `F(q, v)`, (n,), (n,) → (), the rate at which V decreases.
-        actuated: index of the actuated coordinate, or the direction of the actuator's force: a constant row (n,), or a
-            function q → (n,).
-
-    Raises:
-        TypeError: V or F is not a function, or actuated is of the wrong type.
-        ValueError: actuated is neither an index nor a row.
-
-    Example:
-        >>> damped = da.Lyapunov(lambda q, v: 0.5 * v @ v + 0.5 * q @ q, lambda q, v: v @ v, actuated=0)
-        >>> damped.actuated, damped.order
-        (0, 2)
+    For m = 1 the generalised cross product, R_i = (-1)^(n+i) det(B without row i): smooth; (b_y, -b_x) for n = 2.
+    For m > 1 the last rows of Qᵀ of a Householder factorization B = QU, the first of them with the sign that makes
+    det [B Rᵀ] positive: orthonormal, of one orientation, but turned at once where a reflection changes sign. The force Rᵀλ
+    is smooth in both cases; rely on it and not on λ when m > 1.
     """
-
-    order: ClassVar[int] = 2
-    V: Callable = eqx.field(static=True)
-    F: Callable = eqx.field(static=True)
-    actuated: int | tuple[float, ...] | Callable = eqx.field(static=True)
-
-    def __init__(self, V: Callable, F: Callable, actuated: Any):
-        self.V, self.F = as_function(V, "V", "V(q, v)"), as_function(F, "F", "F(q, v)")
-        if callable(actuated):
-            self.actuated = actuated
-        elif isinstance(actuated, int | np.integer) and not isinstance(actuated, bool):
-            self.actuated = int(actuated)
-        else:
-            row = as_numbers(actuated, "actuated")
-            if row.ndim != 1 or not row.size:
-                raise ValueError(
-                    f"actuated: found shape {row.shape}; give the index of one coordinate, a row of n numbers, or a "
-                    "function of q that returns such a row"
-                )
-            self.actuated = tuple(row.tolist())
+    n, d = basis.shape
+    if n - d == 1:
+        minors = [jnp.linalg.det(jnp.delete(basis, i, axis=0)) if d else jnp.ones(()) for i in range(n)]
+        signs = jnp.array([(-1.0) ** (n + i) for i in range(n)])
+        return (signs * jnp.stack(minors))[None, :]
+    q, work, sign = jnp.eye(n), basis, 1.0
+    for k in range(d):
+        x = work[k:, k]
+        side = jnp.where(x[0] >= 0, 1.0, -1.0)
+        sign = sign * side
+        w = x.at[0].add(side * jnp.linalg.norm(x))
+        w = jnp.concatenate([jnp.zeros(k), w / jnp.linalg.norm(w)])
+        work = work - 2.0 * jnp.outer(w, w @ work)
+        q = q - 2.0 * jnp.outer(q @ w, w)
+    return q[:, d:].T.at[0].multiply(sign)

@@ -33,8 +33,7 @@ from dalembert.systems.consistency import STEPS
 from dalembert.systems.equations import acceleration
 from dalembert.systems.frame.run import along_constraints
 from dalembert.systems.initial.proven import ProvenStart, proven_start
-from dalembert.systems.shapes import check_shapes
-from dalembert.systems.system import System, check_system
+from dalembert.systems.system import System, check_shapes, check_system
 from dalembert.tracing import Jitted, traced_once
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from dalembert.systems.reference import (
     in_machine_code,
     time_scale,
 )
-from dalembert.systems.shapes import check_shapes
-from dalembert.systems.system import System, check_system
+from dalembert.systems.system import System, check_shapes, check_system
 from dalembert.tracing import Jitted, taken_apart
 
 

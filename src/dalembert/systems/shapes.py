@@ -1,21 +1,24 @@
-"""Errors in the user's functions: what they are called with, and the shape and type of what they return."""
+"""Errors in the user's functions: the shape and type of what they return, and indices outside of their arrays.
+
+JAX reads or writes another entry at such an index, or none, without an error. If it is a constant, it stands in the traced
+program as a number, or as a few operations on constants, which are worked out here by NumPy. Looked at is what every call of
+the function does, not the branches of a cond or bodies of loops.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
+import jax.extend as jex
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 
-from dalembert.systems.constraints import Constraint, Kinematic, Lyapunov, WithForces
-from dalembert.systems.indices import index_outside
-from dalembert.systems.system import System
 from dalembert.tracing import OnShapes
 
-LOWER = {
-    1: "a constraint on positions alone is Holonomic(phi) with phi(q)",
-    2: "a constraint on positions and velocities is Nonholonomic(phi) with phi(q, v), one on positions Holonomic(phi)",
-}
+LARGEST = 4096  # numbers in an array of indices that is worked out
 
 
 def output_shape(function: Callable[[], object], name: str, arguments: str) -> tuple[int, ...]:
@@ -23,11 +26,11 @@ def output_shape(function: Callable[[], object], name: str, arguments: str) -> t
 
     arguments: how it is called, for the message. Call it inside `traced`, so that the arguments are traced values.
     """
-    return _checked(function, name, arguments)[1]
+    return trace_output(function, name, arguments)[1]
 
 
-def _checked(function: Callable[[], object], name: str, arguments: str):
-    """What was traced, and the shape."""
+def trace_output(function: Callable[[], object], name: str, arguments: str):
+    """The traced function, and the shape of what it returns; errors as of `output_shape`."""
     jaxpr, result = _trace(function, name, arguments)
     if not jnp.issubdtype(result.dtype, jnp.floating):
         raise TypeError(
@@ -36,6 +39,13 @@ def _checked(function: Callable[[], object], name: str, arguments: str):
         )
     check_indices(jaxpr, name)
     return jaxpr, tuple(result.shape)
+
+
+def check_scalar(function: Callable[[], object], name: str, arguments: str) -> None:
+    """ValueError where a function returns anything but a scalar."""
+    shape = output_shape(function, name, arguments)
+    if shape:
+        raise ValueError(f"{name}: returns shape {shape}; a scalar is needed")
 
 
 def condition_shape(function: Callable[[], object], name: str, arguments: str) -> tuple[int, ...]:
@@ -83,66 +93,134 @@ def _trace(function: Callable[[], object], name: str, arguments: str):
         ) from error
 
 
-@OnShapes
-def check_shapes(system: System, q, v, t) -> list[int]:
-    """Shapes of everything the user's functions return; the number m of equations of each constraint."""
-    n, a = q.shape[0], jnp.zeros_like(q)
-    if system.coordinates is not None and len(system.coordinates) != n:
-        raise ValueError(f"q0: found {n} numbers; the system names {len(system.coordinates)} coordinates")
-    names = system.trailing
-    shape = output_shape(lambda: system.call(system.lagrangian, q, v, t=t), "lagrangian", "q, v" + names)
-    _expect(shape, (), "lagrangian", "a scalar")
-    forces = system.forces
-    if forces is not None:
-        shape = output_shape(lambda: system.call(forces, q, v, t=t), "forces", "q, v" + names)
-        _expect(shape, (n,), "forces", f"shape ({n},)")
-    return [_check_constraint(system, c, f"constraints[{i}] ({type(c).__name__})", (q, v, a), t)
-            for i, c in enumerate(system.constraints)]  # fmt: skip
+class _Outside(Exception):
+    """Carries (index, length) out of the functions that the traced one calls."""
 
 
-def _check_constraint(system: System, c: Constraint, name: str, point, t) -> int:
-    q, v, a = point
-    n, names = q.shape[0], system.trailing
-    if isinstance(c, Lyapunov):
-        for label, function in (("V", c.V), ("F", c.F)):
-            shape = output_shape(lambda f=function: system.call(f, q, v, t=t), f"{name} {label}", "q, v" + names)
-            _expect(shape, (), f"{name} {label}", "a scalar")
-        if isinstance(c.actuated, int) and not 0 <= c.actuated < n:
-            raise ValueError(f"{name} actuated: found index {c.actuated}; the system has coordinates 0 to {n - 1}")
-        if isinstance(c.actuated, tuple) and len(c.actuated) != n:
-            raise ValueError(f"{name} actuated: found {len(c.actuated)} numbers; one actuated direction has n = {n}")
-        actuated = c.actuated
-        if callable(actuated):
-            shape = output_shape(lambda: system.call(actuated, q, t=t), f"{name} actuated", "q" + names)
-            _expect(shape, (n,), f"{name} actuated", f"one row of shape ({n},)")
-        return 1
-    assert isinstance(c, Kinematic)
-    arguments, words = (q, v, a)[: c.order + 1], "q, v, a"[: 3 * c.order + 1] + names
-    jaxpr, shape = _checked(lambda: system.call(c.phi, *arguments, t=t), f"{name} phi", words)
-    if len(shape) > 1:
-        raise ValueError(f"{name} phi: returns shape {shape}; give a scalar or shape (m,)")
-    m = shape[0] if shape else 1
-    if not 0 < m <= n:
-        raise ValueError(f"{name} phi: returns {m} equations for n = {n} coordinates; give 1 to {n}")
-    if c.order and not any(x is arguments[-1] for x in jaxpr.consts):
-        raise ValueError(f"{name} phi: does not read {'qva'[c.order]}; {LOWER[c.order]}")
-    assert isinstance(c, WithForces)
-    given, virtual = c.reactions, c.virtual
-    if given is not None:
-        shape = output_shape(lambda: system.call(given, *arguments, t=t), f"{name} reactions", words)
-        wanted = [(m, n), (n,)] if m == 1 else [(m, n)]
-        if shape not in wanted:
-            raise ValueError(f"{name} reactions: returns shape {shape}; {m} rows of n = {n}, shape {wanted[0]}, are needed")
-    if virtual is not None:
-        shape = output_shape(lambda: system.call(virtual, *arguments, t=t), f"{name} virtual", words)
-        wanted = [(n, n - m), (n,)] if n - m == 1 else [(n, n - m)]
-        if shape not in wanted:
-            raise ValueError(
-                f"{name} virtual: returns shape {shape}; n - m = {n - m} columns of n = {n}, shape {wanted[0]}, are needed"
-            )
-    return m
+def index_outside(jaxpr, constants: Sequence[Any]) -> tuple[int, int] | None:
+    """The first constant index of a traced program that lies outside of its array, and the length there."""
+    try:
+        _walk(jaxpr, constants, [None] * len(jaxpr.invars))
+    except _Outside as found:
+        return found.args
+    return None
 
 
-def _expect(shape: tuple[int, ...], wanted: tuple[int, ...], name: str, words: str) -> None:
-    if shape != wanted:
-        raise ValueError(f"{name}: returns shape {shape}; {words} is needed")
+def _walk(jaxpr, constants: Sequence[Any], arguments: Sequence[Any]) -> list[np.ndarray | None]:
+    """The results of a program that are constants; None for the others."""
+    known: dict = dict(zip(jaxpr.constvars, map(_small, constants), strict=True))
+    known |= dict(zip(jaxpr.invars, arguments, strict=True))
+
+    def value(x):
+        return known.get(x) if isinstance(x, jex.core.Var) else _small(x.val)
+
+    for equation in jaxpr.eqns:
+        values, name = [value(x) for x in equation.invars], equation.primitive.name
+        if (read := _READS.get("scatter" if name.startswith("scatter") else name)) is not None:
+            read(equation, values)
+        elif (inner := _inner(equation)) is not None:
+            known |= dict(zip(equation.outvars, _walk(*inner, values), strict=True))
+        elif name in _FOLDED and all(x is not None for x in values) and equation.outvars[0].aval.size <= LARGEST:
+            known[equation.outvars[0]] = _FOLDED[name](equation, *values)
+    return [value(x) for x in jaxpr.outvars]
+
+
+def _small(value) -> np.ndarray | None:
+    """The value of a constant that may be an index."""
+    if not isinstance(value, int | np.ndarray | np.generic | jax.Array) or isinstance(value, Tracer):
+        return None
+    whole = getattr(getattr(value, "dtype", np.dtype(int)), "kind", "") in ("i", "u", "b")  # a key of jax.random has none
+    return np.asarray(value) if whole and np.size(value) <= LARGEST else None
+
+
+def _inner(equation):
+    """The program and the constants of a function under jit, or the like: it is called once, with these arguments."""
+    found = equation.params.get("jaxpr", equation.params.get("call_jaxpr")) if equation.primitive.name in _CALLS else None
+    if found is None:
+        return None
+    inner, constants = (found.jaxpr, found.consts) if isinstance(found, jex.core.ClosedJaxpr) else (found, ())
+    same = len(inner.invars) == len(equation.invars) and len(inner.outvars) == len(equation.outvars)
+    return (inner, constants) if same else None
+
+
+_CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat", "remat2")
+
+
+def _slice(equation, values) -> None:
+    """dynamic_slice(x, start, …), which JAX moves inside."""
+    _check(values[1:], equation.invars[0].aval.shape, equation.params["slice_sizes"])
+
+
+def _update_slice(equation, values) -> None:
+    _check(values[2:], equation.invars[0].aval.shape, equation.invars[1].aval.shape)
+
+
+def _gather(equation, values) -> None:
+    """x[indices]; not where the user has said by mode= or fill_value= what is to be read outside."""
+    mode, fill = str(equation.params["mode"]), equation.params["fill_value"]
+    if "CLIP" not in mode and not ("FILL" in mode and fill is not None and not np.isnan(fill)):
+        axes = equation.params["dimension_numbers"].start_index_map
+        _check_columns(values[1], axes, equation.invars[0].aval.shape, equation.params["slice_sizes"])
+
+
+def _scatter(equation, values) -> None:
+    """x.at[indices].set(…), .add(…), …"""
+    numbers, shape = equation.params["dimension_numbers"], equation.invars[0].aval.shape
+    window = [equation.invars[2].aval.shape[i] for i in numbers.update_window_dims]
+    single = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+    sizes = [1 if i in single else window.pop(0) for i in range(len(shape))]
+    if "CLIP" not in str(equation.params["mode"]):
+        _check_columns(values[1], numbers.scatter_dims_to_operand_dims, shape, sizes)
+
+
+def _check_columns(indices, axes: Sequence[int], shape, sizes) -> None:
+    """indices: (…, k), a column for each of the axes."""
+    if indices is not None:
+        _check([indices[..., k] for k in range(len(axes))], [shape[i] for i in axes], [sizes[i] for i in axes])
+
+
+def _check(starts, lengths, sizes) -> None:
+    for start, length, size in zip(starts, lengths, sizes, strict=True):
+        flat = np.ravel(0 if start is None else start)
+        outside = flat[(flat < 0) | (flat > length - size)]
+        if outside.size and start is not None:
+            raise _Outside(int(outside[0]), int(length))
+
+
+_READS: dict[str, Callable] = {
+    "dynamic_slice": _slice,
+    "dynamic_update_slice": _update_slice,
+    "gather": _gather,
+    "scatter": _scatter,
+}
+
+
+def _broadcast(equation, x):
+    shape, axes = equation.params["shape"], equation.params["broadcast_dimensions"]
+    wide = [1] * len(shape)
+    for axis, length in zip(axes, x.shape, strict=True):
+        wide[axis] = length
+    return np.broadcast_to(x.reshape(wide), shape)
+
+
+def _iota(equation):
+    shape, axis = equation.params["shape"], equation.params["dimension"]
+    return np.broadcast_to(np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
+
+
+_FOLDED: dict[str, Callable] = {
+    "lt": lambda _, a, b: a < b,
+    "add": lambda _, a, b: a + b,
+    "sub": lambda _, a, b: a - b,
+    "mul": lambda _, a, b: a * b,
+    "neg": lambda _, a: -a,
+    "select_n": lambda _, which, *cases: np.choose(which.astype(int), cases),
+    "convert_element_type": lambda e, x: x.astype(e.params["new_dtype"]),
+    "broadcast_in_dim": _broadcast,
+    "reshape": lambda e, x: x.reshape(e.params["new_sizes"]),
+    "squeeze": lambda e, x: x.reshape(e.outvars[0].aval.shape),
+    "expand_dims": lambda e, x: x.reshape(e.outvars[0].aval.shape),
+    "concatenate": lambda e, *x: np.concatenate(x, axis=e.params["dimension"]),
+    "stack": lambda e, *x: np.stack(x, axis=e.params["axis"]),
+    "iota": _iota,
+}

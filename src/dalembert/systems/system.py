@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax.numpy as jnp
 
 from dalembert.lazy import front_door
 from dalembert.numbers import as_flag, as_function, described
-from dalembert.systems.constraints import Constraint, Lyapunov, WithForces
+from dalembert.systems.constraints import Constraint
 from dalembert.systems.problem import Problem, as_arrays, names_of
-from dalembert.tracing import UNREAD, Walk, refilled, split, taken_apart
+from dalembert.systems.shapes import check_scalar, output_shape
+from dalembert.tracing import UNREAD, OnShapes, Walk, refilled, split, taken_apart
 
 WIDEST = 800  # characters of LaTeX in one line: more are wider than a page; `equations` has them
 
@@ -25,7 +27,7 @@ class System(Problem):
 
     Args:
         lagrangian: `lagrangian(q, v)`, (n,), (n,) → (), written with jax.numpy.
-        constraints: one of Holonomic, Nonholonomic, SecondOrder, Lyapunov, or a sequence of them.
+        constraints: one of Holonomic, Nonholonomic, SecondOrder, Lyapunov, another Constraint, or a sequence of them.
         forces: `forces(q, v)`, (n,), (n,) → (n,), external and dissipative generalised forces.
         coordinates: the names of q.
         parameters: a mapping (or any pytree) of real, finite numbers and arrays, which become float64. Booleans, and
@@ -79,7 +81,7 @@ class System(Problem):
             )
         given = tuple(constraints)
         for i, constraint in enumerate(given):
-            if not isinstance(constraint, WithForces | Lyapunov):
+            if not isinstance(constraint, Constraint):
                 raise TypeError(
                     f"constraints: item {i} is {described(constraint)}; give Holonomic, Nonholonomic, SecondOrder "
                     "or Lyapunov"
@@ -114,6 +116,26 @@ def check_system(system: Any) -> None:
     """TypeError for anything but a System."""
     if not isinstance(system, System):
         raise TypeError(f"system: found {described(system)}; give a System")
+
+
+@OnShapes
+def check_shapes(system: System, q, v, t) -> list[int]:
+    """Shapes of everything the user's functions return; the number m of equations of each constraint."""
+    n, names, forces = q.shape[0], system.trailing, system.forces
+    if system.coordinates is not None and len(system.coordinates) != n:
+        raise ValueError(f"q0: found {n} numbers; the system names {len(system.coordinates)} coordinates")
+    check_scalar(lambda: system.call(system.lagrangian, q, v, t=t), "lagrangian", "q, v" + names)
+    if forces is not None:
+        shape = output_shape(lambda: system.call(forces, q, v, t=t), "forces", "q, v" + names)
+        if shape != (n,):
+            raise ValueError(f"forces: returns shape {shape}; shape ({n},) is needed")
+    point = q, v, jnp.zeros_like(q)
+    return [c.check(system, label(i, c), point, t) for i, c in enumerate(system.constraints)]
+
+
+def label(i: int, constraint: Constraint) -> str:
+    """The i-th constraint, for messages."""
+    return f"constraints[{i}] ({type(constraint).__name__})"
 
 
 Rebuilt = Callable[[Sequence[Any]], Any]  # a problem of the same kind

@@ -20,7 +20,8 @@ from dalembert.path import Path
 from dalembert.systems import System
 from dalembert.systems import momentum as momentum_at
 from dalembert.systems.equations import force, reactions
-from dalembert.systems.shapes import check_shapes, output_shape
+from dalembert.systems.shapes import output_shape
+from dalembert.systems.system import check_shapes
 from dalembert.tracing import seldom
 
 

@@ -13,9 +13,8 @@ from dalembert.numbers import as_number, as_tolerance, as_vector, is_traced
 from dalembert.systems import System, check_x64, momentum
 from dalembert.systems.consistency import velocity_residuals
 from dalembert.systems.reference import chosen_backend, travelled
-from dalembert.systems.shapes import check_shapes
 from dalembert.systems.sizes import as_step
-from dalembert.systems.system import check_system
+from dalembert.systems.system import check_shapes, check_system
 from dalembert.tracing import seldom
 
 NODES, WEIGHTS = (np.polynomial.legendre.leggauss(16) + np.array([[1.0], [0.0]])) * 0.5  # of ∫L, far below its error

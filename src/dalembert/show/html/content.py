@@ -18,7 +18,7 @@ from dalembert.path import Path
 from dalembert.show.panels import envelope, subscript
 from dalembert.show.results import Shown, scene_for
 from dalembert.solution import ActiveBounds, ControlSolution, CriticalPoint, Solution
-from dalembert.systems import Holonomic, System, VariationalProblem
+from dalembert.systems import Constraint, System, VariationalProblem
 from dalembert.systems import energy as energy_at
 from dalembert.systems.equations import value
 from dalembert.tracing import seldom
@@ -241,7 +241,7 @@ def _residuals(shown: Shown) -> LineGroup | None:
 def _holonomic(problem: Any) -> tuple[Any, ...]:
     if isinstance(problem, VariationalProblem):
         return problem.holonomic
-    return tuple(c for c in getattr(problem, "constraints", ()) if isinstance(c, Holonomic))
+    return tuple(c for c in getattr(problem, "constraints", ()) if c.order == 0)
 
 
 @seldom
@@ -249,7 +249,7 @@ def _along(problem: Any, functions: tuple, q, t):
     def one(x, s):
         rest = jnp.zeros_like(x)
         found = [
-            value(problem, f, x, rest, rest, s) if isinstance(f, Holonomic) else problem.call(f, x, t=s) for f in functions
+            value(problem, f, x, rest, rest, s) if isinstance(f, Constraint) else problem.call(f, x, t=s) for f in functions
         ]
         return jnp.concatenate([jnp.atleast_1d(y) for y in found])
 

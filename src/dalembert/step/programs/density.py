@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from dalembert.step.programs.motion import motion_from
 from dalembert.systems import System, momentum
 from dalembert.systems.equations import first_guess
-from dalembert.systems.shapes import check_shapes
+from dalembert.systems.system import check_shapes
 
 Vector = Float[Array, "n"]
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from dalembert.algebra.jacobian import value_and_jacobian
-from dalembert.systems import Lyapunov, System
+from dalembert.systems import System
 from dalembert.systems.equations import kkt_residual
 
 _ITERATIONS = 3  # for multipliers whose equations are not affine, from an error of O(h) that is squared each time
@@ -18,7 +18,7 @@ def motion_from(
     """(a, λ) with d/dt L_v - L_q = f + held_force + Rᵀλ and the constraints reduced to order 2, by Newton's method from
     `start`: exact where the equations are affine, three iterations where φ(q, v, a) or R(q, v, a) is not."""
     equations = lambda y: kkt_residual(system, q, v, t, y).at[: q.shape[0]].add(-held_force)  # noqa: E731
-    second = any(c.order == 2 and not isinstance(c, Lyapunov) for c in system.constraints)
+    second = any(c.order == 2 and not c.is_control for c in system.constraints)
     for _ in range(_ITERATIONS if second else 1):
         left, jacobian = value_and_jacobian(equations, start)
         start = start - jnp.linalg.solve(jacobian, left)

@@ -13,8 +13,9 @@ from dalembert.discretize.discrete import Reading, discrete_equations
 from dalembert.discretize.discrete import node_reactions as discrete_reactions
 from dalembert.discretize.nodes import Interval, Kick, Node, kick_equations, node_equations, node_reactions
 from dalembert.step.programs.base import ONE_STAGE, Outputs, StepProgram, Vector, joined, velocity_scale
-from dalembert.systems import SecondOrder, System
-from dalembert.systems.equations import all_reactions, deflatable, lyapunov_factor, reactions
+from dalembert.systems import System
+from dalembert.systems.equations import all_reactions, reactions
+from dalembert.systems.lyapunov import deflatable, lyapunov_factor
 
 Kinds = tuple[tuple[int, int], ...]  # (order, number of equations) of each constraint
 
@@ -32,9 +33,7 @@ def _overlap(program: NodeProgram | KickDriftKick, z, q: Vector, s: Vector, t, h
 
     With these J stands in the equations twice, and where it passes through zero their determinant does not change its sign.
     """
-    both = [
-        c for c in program.system.constraints if isinstance(c, SecondOrder) and c.reactions is None and c.virtual is None
-    ]
+    both = [c for c in program.system.constraints if c.order == 2 and c.chetaev]
     if not both:
         return None
     increment, new = program.advance(z, q, s, t, h)

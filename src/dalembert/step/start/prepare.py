@@ -31,7 +31,7 @@ from dalembert.systems.checks import InconsistentDataError, RankDeficientError, 
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.consistent import project
 from dalembert.systems.constraints import Constraint
-from dalembert.systems.equations import deflatable
+from dalembert.systems.lyapunov import deflatable
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, allowed, with_inertia
 from dalembert.tracing import Jitted, seldom
 

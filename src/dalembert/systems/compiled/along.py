@@ -10,8 +10,7 @@ from dalembert.native import native_first
 from dalembert.systems.compiled.flow import reduced_flow
 from dalembert.systems.equations import acceleration
 from dalembert.systems.reference import in_machine_code
-from dalembert.systems.shapes import check_shapes
-from dalembert.systems.system import System
+from dalembert.systems.system import System, check_shapes
 from dalembert.tracing import Jitted
 
 

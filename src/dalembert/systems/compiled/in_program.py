@@ -9,8 +9,7 @@ import jax.numpy as jnp
 
 from dalembert.native import travel_by_xla
 from dalembert.systems.compiled.flow import reduced_code
-from dalembert.systems.shapes import check_shapes
-from dalembert.systems.system import System
+from dalembert.systems.system import System, check_shapes
 
 
 def in_program(system: System, q, v, times, tolerance, most: int, again: Callable[..., tuple]) -> tuple:

@@ -28,8 +28,7 @@ from dalembert.systems.distribution.charts import (
 from dalembert.systems.distribution.integrability import AFFINE, affinity
 from dalembert.systems.distribution.reduction import check_first_order, constraint_rows, explicit_terms, velocity_constraints
 from dalembert.systems.equations import Time
-from dalembert.systems.shapes import check_shapes
-from dalembert.systems.system import System
+from dalembert.systems.system import System, check_shapes
 from dalembert.tracing import seldom
 
 Vector = Float[Array, "n"]

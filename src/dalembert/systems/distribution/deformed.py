@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -38,10 +39,10 @@ def deformed(system: System, g: Callable, delta: float) -> System:
     """
     check_first_order(system, "deformed", holonomic=False)
     as_function(g, "g", "g(q, v) that returns () or (m,)")
-    constraints = [c for c in system.constraints if isinstance(c, Nonholonomic)]
+    constraints: Any = system.constraints
     if not constraints:
         raise ValueError("system: has no constraint to deform; give one with Nonholonomic(φ)")
-    if any(c.reactions is not None or c.virtual is not None for c in constraints):
+    if not all(c.chetaev and hasattr(c, "phi") for c in constraints):
         raise ValueError("system: a constraint has reactions or virtual displacements of its own; those of φ + δ g are ∂/∂v")
     given = system.parameters
     if given is not None and (not isinstance(given, Mapping) or "delta" in given):

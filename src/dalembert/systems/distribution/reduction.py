@@ -17,8 +17,7 @@ from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.numbers import as_number, as_vector, is_traced
 from dalembert.systems.checks import RankDeficientError, check_x64
 from dalembert.systems.equations import Time, all_reactions, euler_lagrange, first_derivative, reduced, value
-from dalembert.systems.shapes import check_shapes
-from dalembert.systems.system import System, check_system
+from dalembert.systems.system import System, check_shapes, check_system
 from dalembert.tracing import seldom
 
 Vector = Float[Array, "n"]

@@ -15,14 +15,12 @@ from dalembert.numbers import as_number, as_state, is_traced
 from dalembert.systems.checks import check_parameters, check_x64
 from dalembert.systems.compiled.along import motion_along
 from dalembert.systems.consistency import velocity_residuals
-from dalembert.systems.constraints import Lyapunov, WithForces
 from dalembert.systems.distribution.integrability import AFFINE, affinity, forms_and_slopes, judge
 from dalembert.systems.distribution.leaves import leaf_forms
 from dalembert.systems.distribution.reduction import coupling_rank, unit_coupling
 from dalembert.systems.distribution.solvable import Solvability
-from dalembert.systems.equations import all_reactions, deflatable, euler_lagrange, first_guess, reduced
-from dalembert.systems.shapes import check_shapes
-from dalembert.systems.system import System, check_system
+from dalembert.systems.equations import all_reactions, euler_lagrange, first_guess, reduced
+from dalembert.systems.system import System, check_shapes, check_system
 from dalembert.tracing import seldom
 
 POINTS = 8  # nearby points at which rank and integrability are looked at
@@ -39,8 +37,7 @@ class _Systems(NamedTuple):
 
     @classmethod
     def of(cls, system: System) -> _Systems:
-        forced = deflatable(system.constraints)
-        moving = tuple(c for c in system.constraints if not (forced and isinstance(c, Lyapunov)))
+        moving = tuple(c for c in system.constraints if c.law(system) is None)
         lower = tuple(c for c in system.constraints if c.order < 2)
         with_those = lambda kept: dataclasses.replace(system, constraints=kept)  # noqa: E731
         return cls(system, with_those(moving), with_those(lower))
@@ -194,7 +191,7 @@ def _judge(systems: _Systems, found: Any, x: np.ndarray, root: bool) -> Solvabil
         free_motion=float(motion),
         coupling=coupling,
         condition=condition,
-        chetaev=not any(isinstance(c, WithForces) and (c.reactions or c.virtual) for c in systems.moving.constraints),
+        chetaev=all(c.chetaev for c in systems.moving.constraints),
         holonomic=all(c.order == 0 for c in systems.lower.constraints),
         frobenius=frobenius,
         first_integrals=0 if frobenius and frobenius.reached == len(x) else _first_integrals(systems.lower, x),

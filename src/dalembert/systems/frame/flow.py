@@ -24,7 +24,6 @@ from dalembert.native.graph.simplify import gather_factors
 from dalembert.native.trace.place import refusing
 from dalembert.native.trace.proof import ANALYTIC, CONTINUOUS
 from dalembert.native.trace.tracer import Tracer
-from dalembert.systems.constraints import Nonholonomic
 from dalembert.systems.equations import all_reactions, force, value
 from dalembert.systems.frame.directions import AllowedDirections
 from dalembert.systems.frame.equations import OrthonormalEquations
@@ -107,7 +106,7 @@ class _Arrays:
 
 def frame_flow(system: System, n: int, m: int) -> FrameFlow | None:
     """Machine code that serves all systems of this structure; None where the equation on D is not written."""
-    if not (all(isinstance(c, Nonholonomic) for c in system.constraints) and 0 < m < n):
+    if not (all(c.order == 1 for c in system.constraints) and 0 < m < n):
         return None
     parts = parts_of(system)
     if parts.key is None:
@@ -167,8 +166,8 @@ class _Written:
         def functions(q, t, v, *given):
             system = rebuilt(given)
             phi = [value(system, c, q, v, v, t) for c in system.constraints]
-            given = any(c.reactions is not None or c.virtual is not None for c in system.constraints)
-            rows = all_reactions(system, q, v, jax.numpy.zeros_like(v), t) if given else jax.numpy.zeros((0, 0))
+            chetaev = all(c.chetaev for c in system.constraints)
+            rows = jax.numpy.zeros((0, 0)) if chetaev else all_reactions(system, q, v, jax.numpy.zeros_like(v), t)
             return system.call(system.lagrangian, q, v, t=t), jax.numpy.concatenate(phi), force(system, q, v, t), rows
 
         given = [self.g.vector(f"x{2 + i}", x.size).reshape(x.shape) for i, x in enumerate(self.leaves)]

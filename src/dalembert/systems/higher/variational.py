@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from dalembert.numbers import as_flag, as_function, described, whole_number
 from dalembert.solution import Solution
-from dalembert.systems.constraints import Holonomic, Kinematic, Lyapunov, WithForces
+from dalembert.systems.constraints import Constraint, Kinematic
 from dalembert.systems.problem import Problem, as_arrays, names_of
 from dalembert.systems.shapes import output_shape, traced
 from dalembert.tracing import UNREAD
@@ -78,18 +78,15 @@ class VariationalProblem(Problem):
     ):
         as_function(lagrangian, "lagrangian", "L(q, v, …)")
         derivatives = whole_number(derivatives, "derivatives", 1, HIGHEST)
-        given = (constraints,) if isinstance(constraints, Kinematic | Lyapunov) or callable(constraints) else constraints
+        given = (constraints,) if isinstance(constraints, Constraint) or callable(constraints) else constraints
         if not isinstance(given, Sequence):
             raise TypeError(
                 f"constraints: found {type(constraints).__name__}; give functions φ(q, v, …), or Holonomic, Nonholonomic"
             )
         self.lagrangian, self.derivatives = lagrangian, derivatives
-        for i, c in enumerate(given):
-            _check_forces(c, i)
-        self.holonomic = tuple(c.phi for c in given if isinstance(c, Holonomic))
-        self.differential = tuple(
-            _differential(c, i, derivatives) for i, c in enumerate(given) if not isinstance(c, Holonomic)
-        )
+        equations = [_equation(c, i, derivatives) for i, c in enumerate(given)]
+        self.holonomic = tuple(f for order, f in equations if order == 0)
+        self.differential = tuple((order, f) for order, f in equations if order > 0)
         self.coordinates = None if coordinates is None else names_of(coordinates)
         self.parameters = None if parameters is None else as_arrays(parameters, "parameters")
         self.time_dependent = as_flag(time_dependent, "time_dependent")
@@ -197,26 +194,23 @@ def _check_functions(problem: VariationalProblem, q) -> tuple[int, int]:
     return numbers[0], numbers[1]
 
 
-def _check_forces(constraint, i: int) -> None:
-    """ValueError where a constraint brings forces of its own."""
-    if isinstance(constraint, WithForces) and (constraint.reactions is not None or constraint.virtual is not None):
-        raise ValueError(
-            f"constraints: item {i} brings reactions or virtual displacements; in a variational problem every "
-            "constraint acts through the action. Leave them out, or use System, whose constraints act by forces"
-        )
-
-
-def _differential(constraint, i: int, k: int) -> tuple[int, Callable]:
-    """(highest derivative it is given, φ) of a constraint that is not holonomic."""
-    if isinstance(constraint, WithForces):
-        if constraint.order > k:
-            raise ValueError(
-                f"constraints: item {i} reads {constraint.order} derivatives; the problem has derivatives={k}, raise it"
-            )
-        return constraint.order, constraint.phi
-    if isinstance(constraint, Kinematic | Lyapunov) or not callable(constraint):
+def _equation(constraint, i: int, k: int) -> tuple[int, Callable]:
+    """(the highest derivative it is given, φ) of a constraint, which brings no forces of its own."""
+    phi = getattr(constraint, "phi", None) if isinstance(constraint, Constraint) else constraint
+    if not callable(phi):
         raise TypeError(
             f"constraints: item {i} is a {type(constraint).__name__}; give a function φ(q, v, …), Holonomic, "
             "Nonholonomic or SecondOrder"
         )
-    return k, constraint
+    if not isinstance(constraint, Constraint):
+        return k, phi
+    if not constraint.chetaev:
+        raise ValueError(
+            f"constraints: item {i} brings reactions or virtual displacements; in a variational problem every "
+            "constraint acts through the action. Leave them out, or use System, whose constraints act by forces"
+        )
+    if constraint.order > k:
+        raise ValueError(
+            f"constraints: item {i} reads {constraint.order} derivatives; the problem has derivatives={k}, raise it"
+        )
+    return constraint.order, phi

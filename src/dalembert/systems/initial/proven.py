@@ -12,8 +12,7 @@ from jaxtyping import Bool, Float
 
 from dalembert.numbers import as_numbers, as_state, holds_tracer, outside
 from dalembert.systems.initial.root import REMEMBERED, InitialMotion, InitialRoot, root_of
-from dalembert.systems.shapes import check_shapes
-from dalembert.systems.system import System
+from dalembert.systems.system import System, check_shapes
 from dalembert.tracing import Remembered, Walk, Watched, split, unchanged, watch
 
 T = TypeVar("T")

@@ -15,22 +15,10 @@ from dalembert.algebra.newton import newton_by_values
 from dalembert.numbers import is_traced
 from dalembert.systems.compiled.function import LARGEST, SystemFunction
 from dalembert.systems.consistency import restrictions
-from dalembert.systems.constraints import Constraint, Lyapunov
 from dalembert.systems.equations import EXACT, first_guess, force, kkt_residual, value
 from dalembert.systems.sizes import units_of
 from dalembert.systems.system import System
 from dalembert.tracing import seldom
-
-
-def has_basis(c: Constraint) -> bool:
-    """Whether the user gave virtual displacements."""
-    return getattr(c, "virtual", None) is not None
-
-
-def virtual_basis(system: System, c, q, v, a, t):
-    """The user's basis of the virtual displacements, (n, n-m)."""
-    basis = system.call(c.virtual, *(q, v, a)[: c.order + 1], t=t)
-    return basis[:, None] if basis.ndim == 1 else basis
 
 
 class InitialValues(NamedTuple):
@@ -52,7 +40,11 @@ def looked_at(system: System, q, v, t, z, rest) -> InitialValues:
         system.call(system.lagrangian, q, v, t=t),
         force(system, q, v, t),
         [value(system, c, q, v, rest, t) for c in system.constraints],
-        {i: virtual_basis(system, c, q, v, rest, t) for i, c in enumerate(system.constraints) if has_basis(c)},
+        {
+            i: basis
+            for i, c in enumerate(system.constraints)
+            if (basis := c.virtual_basis(system, q, v, rest, t)) is not None
+        },
         restrictions(system, q, v, t),
     )
 
@@ -105,8 +97,8 @@ def initial_terms(system: System, q, v, t, m: int) -> InitialTerms | None:
         (residual, matrix), (_, beside) = at(z), at(np.where(np.arange(n + m) < n, 1.0, 0.0))
         with np.errstate(invalid="ignore"):  # numbers that are not finite are named later
             linear = bool(np.all(np.abs(beside[n:, :n] - matrix[n:, :n]) <= 1e-9 * (1.0 + np.abs(matrix[n:, :n]))))
-    lyapunov = [isinstance(c, Lyapunov) for c in system.constraints]
-    plain = n + np.flatnonzero(~np.repeat(np.array(lyapunov, bool), [len(x) for x in given.values]))
+    controls = [c.is_control for c in system.constraints]
+    plain = n + np.flatnonzero(~np.repeat(np.array(controls, bool), [len(x) for x in given.values]))
     rows = -matrix[:n, n:].T  # the equations of motion contain -Rᵀλ
     parts = residual, matrix, rows, residual[plain], matrix[plain, :n]
     return InitialTerms(z, report.solved, linear, report.residual, *parts, given)

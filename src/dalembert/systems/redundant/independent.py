@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -14,12 +13,9 @@ from dalembert.algebra import numerical_rank
 from dalembert.numbers import is_traced
 from dalembert.path import Path, check_path
 from dalembert.systems.checks import RankDeficientError, examined
-from dalembert.systems.constraints import Constraint, WithForces
-from dalembert.systems.pickling import made
 from dalembert.systems.redundant.along import AllRows, check_nodes, reactions_along, shortest, unit_rows
-from dalembert.systems.shapes import check_shapes
 from dalembert.systems.sizes import units_of
-from dalembert.systems.system import System, check_system
+from dalembert.systems.system import System, check_shapes, check_system, label
 
 DEPENDENT = 1e-10  # of a row, what is left of it beside the others, and counts as nothing
 NEARLY = 0.1  # of the largest such part: the row that was written first is preferred
@@ -185,33 +181,11 @@ def _restricted(system: System, sizes: list[int], kept: tuple[int, ...]) -> Syst
     parts, at = [], 0
     for i, (c, m) in enumerate(zip(system.constraints, sizes, strict=True)):
         rows = tuple(k - at for k in kept if at <= k < at + m)
-        parts += [_rows_of(c, rows, m, i)] if rows else []
+        if rows:
+            parts.append(c if len(rows) == m else c.part(rows, label(i, c)))
         at += m
     own = {name: getattr(system, name) for name in ("forces", "coordinates", "parameters", "time_dependent")}
     return System(system.lagrangian, parts, **own)
-
-
-def _rows_of(constraint: Constraint, rows: tuple[int, ...], m: int, i: int) -> Constraint:
-    if len(rows) == m:
-        return constraint
-    assert isinstance(constraint, WithForces)
-    if constraint.virtual is not None:
-        raise ValueError(
-            f"system: constraints[{i}] ({type(constraint).__name__}) has virtual=, which belongs to all of its {m} rows, "
-            f"and rows {', '.join(map(str, rows))} are needed; give reactions=, or a constraint for each row"
-        )
-    forces = None if constraint.reactions is None else _part(constraint.reactions, rows)
-    return type(constraint)(_part(constraint.phi, rows), reactions=forces)
-
-
-@made
-def _part(function: Callable, rows: tuple[int, ...]) -> Callable:
-    """Some rows of what a function returns."""
-
-    def part(*arguments):
-        return jnp.asarray(function(*arguments))[np.array(rows)]
-
-    return part
 
 
 def _check_path(found: Independent, path: Path) -> None:
