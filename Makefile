@@ -7,6 +7,7 @@ WORKERS ?= 2
 SOAK ?= 600
 PICTURES ?= all
 PAPERS ?=
+TAG ?=
 
 # What the lowest versions have to show: steps of every form on both back-ends, against dense oracles and their orders; boundary
 # problems against dense KKT systems and closed forms.
@@ -37,7 +38,7 @@ export NO_MKDOCS_2_WARNING := 1
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test processors mutants documents lowest newest package tools check format lint types docs browser examples papers notebooks pictures soak truth clean
+.PHONY: help demo test processors mutants tag documents lowest newest package tools check format lint types docs browser examples papers notebooks pictures soak truth clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -60,6 +61,9 @@ processors: $(VENV)/.with-test  ## the tests as on five other processors and way
 
 mutants: $(VENV)/.with-test  ## change signs, nodes, times and orders one at a time: does a test fail? hours; MUTANTS="m04 d17" for some
 	$(BIN)/python tests/mutation/mutate.py $(MUTANTS)
+
+tag: $(VENV)/.with-test  ## run pages, examples and tests of the commit before the halving with the code as it is; half an hour; TAG=pages for some
+	$(BIN)/python tests/inventory/run_tag.py $(TAG)
 
 documents: $(VENV)/.with-test  ## run every block of code of the README and the pages, and every example of a docstring
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal tests/documents
