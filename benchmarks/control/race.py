@@ -24,7 +24,7 @@ from dalembert.boundary.data.ends import TimeGrid
 from dalembert.boundary.newton import Termination
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, settings
-from dalembert.control.solve import ControlSearch, control_search
+from dalembert.control.extremals import ControlSearch, control_search
 from dalembert.gallery import PROBLEMS
 
 FORCES = (None, 12.0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.claims import Finding, balance, convergence, existence, judge, reversal, symplectic
+from dalembert.claims import Finding, balance, convergence, existence, geometry, judge
 from dalembert.claims.subject import RunData
 from dalembert.gallery import ENTRIES
 
@@ -83,7 +83,7 @@ def test_d_is_not_claimed_at_states_where_the_scheme_does_not_keep_it():
     assert claim.finding is NOT_CLAIMED
     assert "states elsewhere" in claim.reason
     assert scheme.claims(entry.system).order == 1
-    assert "not symmetric" in reversal.reversible(off).reason
+    assert "not symmetric" in geometry.reversible(off).reason
 
 
 def test_a_drift_of_the_energy_is_told_from_oscillation_and_from_a_way_between_two_places():
@@ -203,12 +203,12 @@ def test_momenta_of_symmetries_whole_broken_and_bent():
 def test_a_step_is_symplectic_in_both_forms_and_a_damped_one_is_not(form):
     free = da.System(lambda q, v: 0.5 * (1.0 + q[0] ** 2) * v @ v - jnp.cos(q[0]) - q[0] * q[1] ** 2)
     seen = subject(free, [0.4, 0.1], [0.3, 0.2], h=0.2, steps=30, scheme=da.Scheme(form))
-    claim = symplectic.symplectic(seen)
+    claim = geometry.symplectic(seen)
     assert claim.finding is HOLDS
     assert claim.measured < 1e-9
     damped = dataclasses.replace(seen.system, forces=lambda q, v: -0.01 * v)
-    assert symplectic.symplectic(dataclasses.replace(seen, system=damped)).finding is NOT_CLAIMED
-    assert symplectic.change(dataclasses.replace(seen, system=damped), 5) > 1e-4
+    assert geometry.symplectic(dataclasses.replace(seen, system=damped)).finding is NOT_CLAIMED
+    assert geometry.change(dataclasses.replace(seen, system=damped), 5) > 1e-4
 
 
 def test_stages_of_drift_kick_drift_keep_no_common_form():
@@ -216,19 +216,19 @@ def test_stages_of_drift_kick_drift_keep_no_common_form():
     entry = ENTRIES["pendulum"]
     composed = {form: subject(entry.system, entry.q0, entry.v0, h=0.4, steps=20, scheme=da.Scheme(form, order=4))
                 for form in ("drift_kick_drift", "kick_drift_kick")}  # fmt: skip
-    assert symplectic.symplectic(composed["drift_kick_drift"]).finding is NOT_CLAIMED
-    assert symplectic.symplectic(composed["kick_drift_kick"]).finding is HOLDS
-    assert symplectic.change(composed["drift_kick_drift"], 10) > 1e-4
+    assert geometry.symplectic(composed["drift_kick_drift"]).finding is NOT_CLAIMED
+    assert geometry.symplectic(composed["kick_drift_kick"]).finding is HOLDS
+    assert geometry.change(composed["drift_kick_drift"], 10) > 1e-4
 
 
 def test_with_holonomic_constraints_the_step_is_symplectic_on_the_manifold():
-    claim = symplectic.symplectic(of_gallery("spherical_pendulum", steps=20))
+    claim = geometry.symplectic(of_gallery("spherical_pendulum", steps=20))
     assert claim.finding is HOLDS
     assert claim.measured < 1e-9
     pulled = da.Holonomic(lambda q: q[1] - 0.2 * jnp.sin(q[0]), reactions=lambda q: jnp.array([1.0, 2.0]))
     servo = subject(da.System(lambda q, v: 0.5 * v @ v - q[1], pulled), [0.0, 0.0], [1.0, 0.2], steps=20)
-    assert symplectic.symplectic(servo).finding is NOT_CLAIMED
-    assert symplectic.change(servo, 5) > 1e-3
+    assert geometry.symplectic(servo).finding is NOT_CLAIMED
+    assert geometry.change(servo, 5) > 1e-3
 
 
 def test_v_of_a_lyapunov_constraint_falls_where_the_step_resolves_it_and_not_at_twice_the_step():
@@ -251,16 +251,16 @@ def test_a_start_of_first_order_costs_the_order_of_the_run():
 
 
 def test_reversal_sees_what_the_motion_forgets(particle):
-    assert reversal.reversible(particle).measured < 1e-12
-    assert reversal.self_adjoint(particle).measured < 1e-12
+    assert geometry.reversible(particle).measured < 1e-12
+    assert geometry.self_adjoint(particle).measured < 1e-12
     spinning = da.System(lambda q, v: 0.5 * v @ v + q[0] * v[1] - q @ q)  # a magnetic field
     turning = subject(spinning, [1.0, 0.0], [0.0, 0.5], steps=60)
-    assert reversal.self_adjoint(turning).finding is HOLDS
-    claim = reversal.reversible(turning)
+    assert geometry.self_adjoint(turning).finding is HOLDS
+    claim = geometry.reversible(turning)
     assert claim.finding is NOT_CLAIMED
     assert "a(q, -v) differs" in claim.reason
     sliding = da.Nonholonomic(lambda q, v: v[1] - 0.3 - q[0] * v[0])  # affine
-    claim = reversal.reversible(subject(da.System(lambda q, v: 0.5 * v @ v, sliding), [0.0, 0.0], [1.0, 0.3], steps=20))
+    claim = geometry.reversible(subject(da.System(lambda q, v: 0.5 * v @ v, sliding), [0.0, 0.0], [1.0, 0.3], steps=20))
     assert claim.finding is NOT_CLAIMED
     assert "-v violates" in claim.reason
 
@@ -269,7 +269,7 @@ def test_reversal_sees_what_the_motion_forgets(particle):
 def test_findings_do_not_depend_on_the_units(unit):
     system = da.System(lambda q, v: 0.5 * v @ v + unit**2 * jnp.cos(q[0] / unit), parameters=None)
     seen = subject(system, [unit], [0.0], steps=100)
-    claims = [existence.motion(seen), balance.energy_drift(seen), symplectic.symplectic(seen), reversal.reversible(seen)]
+    claims = [existence.motion(seen), balance.energy_drift(seen), geometry.symplectic(seen), geometry.reversible(seen)]
     assert [c.finding for c in claims] == [HOLDS] * 4
     assert claims[2].measured < 1e-8
 
@@ -315,17 +315,17 @@ def test_one_step_has_the_declared_order_and_a_scheme_that_declares_more_is_seen
 def test_the_flow_changes_omega_by_what_its_reactions_make_of_it(name, monkeypatch):
     """Theorem 2.4 by differences of motions, beside one integration of variations; reactions of the wrong sign are seen."""
     run = of_gallery(name, steps=20)
-    claim = symplectic.flow_evolution(run, existence.motion(run))
+    claim = geometry.flow_evolution(run, existence.motion(run))
     assert claim.finding is HOLDS
     assert claim.measured < 1e-9
     if name == "nonholonomic_particle":
-        exact = da.measure.flow_symplectic_defect(run.system, run.start.q0, run.start.v0, symplectic.SPAN * run.start.h)
+        exact = da.measure.flow_symplectic_defect(run.system, run.start.q0, run.start.v0, geometry.SPAN * run.start.h)
         assert float(exact.relative) < 1e-9
-    turned = lambda system, q, *rest: symplectic._phases(system, q, *rest).at[-len(q) :].multiply(-1.0)  # noqa: E731
-    monkeypatch.setattr(symplectic, "_PHASES", symplectic.SystemFunction(turned))
-    wrong = symplectic.flow_evolution(run, existence.motion(run))
+    turned = lambda system, q, *rest: geometry._phases(system, q, *rest).at[-len(q) :].multiply(-1.0)  # noqa: E731
+    monkeypatch.setattr(geometry, "_PHASES", geometry.SystemFunction(turned))
+    wrong = geometry.flow_evolution(run, existence.motion(run))
     assert wrong.finding is (HOLDS if name == "spherical_pendulum" else FAILS)  # where the reactions are ∂φ/∂q, dν = 0
-    none = symplectic.flow_evolution(run, existence.MOTION.at_least(0.0, existence.RANK, "singular"))
+    none = geometry.flow_evolution(run, existence.MOTION.at_least(0.0, existence.RANK, "singular"))
     assert none.finding is NOT_CLAIMED
 
 
@@ -366,7 +366,7 @@ def test_a_long_step_of_a_bent_map_is_symplectic():
             lambda q, v, u=unit: 0.5 * v @ v - 0.5 * q @ q - (q[0] ** 2 * q[1] - q[1] ** 3 / 3) / u,
         )
         found = subject(system, [0.0, 0.1 * unit], [0.5 * unit, 0.0], h=0.5, steps=100)
-        assert symplectic.symplectic(found).finding is HOLDS
+        assert geometry.symplectic(found).finding is HOLDS
     pushed = da.System(lambda q, v: 0.5 * v @ v - 0.5 * q @ q, forces=lambda q, v: -1e-5 * v)
     changed = subject(pushed, [0.0, 0.1], [0.5, 0.0], h=0.5, steps=100)
-    assert symplectic.change(changed, 0) > 1e-6  # friction is seen by both stencils
+    assert geometry.change(changed, 0) > 1e-6  # friction is seen by both stencils

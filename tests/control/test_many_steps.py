@@ -10,7 +10,7 @@ from dalembert.boundary.kkt import linear
 from dalembert.boundary.newton import Termination
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, settings
-from dalembert.control.solve import control_search
+from dalembert.control.extremals import control_search
 from dalembert.gallery import PROBLEMS
 
 MANY = 10_000

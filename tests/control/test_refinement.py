@@ -6,7 +6,7 @@ from benchmarks.boundary.switches import drawn
 from scipy.interpolate import CubicSpline
 
 import dalembert as da
-from dalembert.control.mesh.extrapolation import limit_of
+from dalembert.control.refinement import limit_of
 from dalembert.gallery import PROBLEMS
 
 MOVE = PROBLEMS["double_integrator"].problem

@@ -8,7 +8,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import dalembert as da
-from dalembert.control.solve import _integrated
+from dalembert.control.extremals import _integrated
 
 STIFF = da.System(lambda q, v: 0.5 * v @ v - 0.5 * 60.0**2 * (1.0 - jnp.cos(q[0])))
 TASK = da.OptimalControl(STIFF, cost=lambda q, v, u: u @ u, actuated=0)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.control.singular import flat_controls
+from dalembert.control.result import flat_controls
 
 MASS = da.System(lambda q, v: 0.5 * v @ v)
 SETTLE = da.OptimalControl(MASS, cost=lambda q, v, u: q @ q + v @ v, actuated=0)

@@ -13,9 +13,8 @@ from dalembert.gallery import cart_pole_balance as balance
 from dalembert.gallery import inertia_wheel_pendulum as wheel
 from dalembert.gallery.cart_pole import cart_pole
 from dalembert.laws import Shaped
-from dalembert.laws.attraction import matched, parts_of
-from dalembert.laws.matching import terms
-from dalembert.laws.mechanical import actuators
+from dalembert.laws.design import matched, parts_of
+from dalembert.laws.mechanical import actuators, terms
 from dalembert.laws.shaping import free_rate
 from dalembert.tracing import seldom
 

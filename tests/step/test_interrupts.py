@@ -170,7 +170,7 @@ def test_a_reference_is_broken_off(monkeypatch, method):
 
 
 def test_an_order_does_not_take_ctrl_c_for_a_run_that_failed(monkeypatch):
-    module = importlib.import_module("dalembert.measure.order")  # its function has the name, too
+    module = importlib.import_module("dalembert.measure.convergence")  # its function has the name, too
     pressed = lambda *given, **more: run(10**9, throw=False, save_every=None, progress=press)  # noqa: E731
     monkeypatch.setattr(module, "simulate", pressed)
     with pytest.raises(da.Interrupted):

@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.claims.claim import Claim, Promise
-from dalembert.claims.subject import Subject, negligible
+from dalembert.claims.subject import Claim, Promise, Subject, negligible
 from dalembert.measure.invariants import energy, momentum
 from dalembert.numbers import EPSILON
 from dalembert.outcome import Outcome

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.claims.claim import Claim, Promise
-from dalembert.claims.subject import Subject
+from dalembert.claims.subject import Claim, Promise, Subject
 from dalembert.discretize.windows import Interpolated, WindowMap
 from dalembert.measure import consistency
-from dalembert.measure.order import Comparison, Convergence, converge, order
+from dalembert.measure.convergence import Comparison, Convergence, converge, order
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step import simulate

@@ -11,11 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.algebra import numerical_rank
-from dalembert.claims.claim import Claim, Promise
-from dalembert.claims.subject import RESTRICTIONS, Subject
-from dalembert.claims.symplectic import least_stretch
+from dalembert.claims.geometry import least_stretch
+from dalembert.claims.subject import RESTRICTIONS, Claim, Promise, Subject
 from dalembert.measure.invariants import constraint_residual
-from dalembert.measure.regularity import regularity
+from dalembert.measure.ranks import regularity
 from dalembert.numbers import EPSILON
 from dalembert.systems.compiled.function import SystemFunction
 from dalembert.systems.equations import first_derivative, kkt_residual, value

@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.claims.balance import BLOCKS, DIGITS_LEFT, ENERGY, NOETHER, by_order, drift_of
-from dalembert.claims.claim import Claim, Promise
 from dalembert.claims.convergence import FlowData, flow_orders
 from dalembert.claims.existence import FLOW, RANK, WINDOWS
-from dalembert.claims.symplectic import EVOLUTION, IDENTITY
+from dalembert.claims.geometry import EVOLUTION, IDENTITY
+from dalembert.claims.subject import Claim, Promise
 from dalembert.discretize import DiscreteSystem
 from dalembert.discretize.windows import Interpolated
 from dalembert.measure import energy, momentum, poincare_cartan, regularity, symplectic_defect
-from dalembert.measure.higher_path import PathData, path_windows
+from dalembert.measure.higher import PathData, path_windows
 from dalembert.measure.nodes import NodeView, node_view
 from dalembert.numbers import EPSILON
 from dalembert.outcome import Outcome

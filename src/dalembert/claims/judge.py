@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.claims import balance, convergence, existence, flows, reversal, symplectic
-from dalembert.claims.claim import Claim, Verdict
-from dalembert.claims.subject import SAMPLES, RunData, Subject
+from dalembert.claims import balance, convergence, existence, flows, geometry
+from dalembert.claims.subject import SAMPLES, Claim, RunData, Subject, Verdict
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.windows import WindowMap
 from dalembert.measure.nodes import own_scheme, states_of
@@ -142,11 +141,11 @@ def _claims(subject: Subject, symmetries: Mapping[str, Callable]) -> Iterator[Cl
     yield balance.energy_drift(subject)
     yield from balance.momenta(subject, symmetries)
     yield from balance.lyapunov(subject)
-    yield symplectic.symplectic(subject)
-    yield symplectic.evolution(subject)
-    yield symplectic.flow_evolution(subject, motion)
-    yield reversal.self_adjoint(subject)
-    yield reversal.reversible(subject)
+    yield geometry.symplectic(subject)
+    yield geometry.evolution(subject)
+    yield geometry.flow_evolution(subject, motion)
+    yield geometry.self_adjoint(subject)
+    yield geometry.reversible(subject)
     yield from convergence.orders(subject)
     yield from convergence.one_step(subject)
     yield from convergence.leaf(subject)

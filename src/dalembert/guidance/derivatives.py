@@ -1,30 +1,42 @@
-"""sensitivity: how a solution changes with its ends and with the parameters of the plant, by the implicit function theorem.
+"""sensitivity and optimum: the change of a solution with its ends and with the parameters of the plant.
 
     K dz/dθ = -∂²L̃/∂z∂θ,   dJ/dθ = ∂L̃/∂θ
 
-K: the KKT matrix at the solution, factorized once; a column for every θ. What is at a bound stays there.
+by the implicit function theorem. K: the KKT matrix at the solution, factorized once; a column for every θ. What is at a
+bound stays there. The iteration of `optimum` is not differentiated: its end is. JAX sees two calls of Python, one for values
+and one that also returns the derivatives, in which tangents are linear.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
+from dalembert.boundary.data.end_sets import refuse_sets
+from dalembert.boundary.data.ends import TimeGrid, read_times
+from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.kkt.linear import BandedFactors, LinearSolver
 from dalembert.boundary.kkt.system import KKTSystem
-from dalembert.control.problem import OptimalControl
-from dalembert.control.solve import ControlStart
+from dalembert.boundary.prepare import Request
+from dalembert.boundary.solve import Asked, extremal, settings
+from dalembert.control.extremals import ControlStart
+from dalembert.control.given import read_partly
+from dalembert.control.problem import OptimalControl, counted, with_plant_parameters
 from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import timed_elements_of
 from dalembert.discretize import Scheme
 from dalembert.guidance.linearisation import active_paths, along, completed, fixed_components, read_given
+from dalembert.numbers import as_array, described, is_traced
+from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
+from dalembert.systems.problem import is_flag
 from dalembert.tracing import seldom
 
 
@@ -217,3 +229,225 @@ def _by_parameters(terms, data, shared, numbers, z):
         return slope, value
 
     return jax.jacfwd(gradient)(numbers)
+
+
+class Optimum(NamedTuple):
+    """min ∫C dt + Φ as arrays of JAX: what `optimum` returns.
+
+    Attributes:
+        t: (N+1,) times of the nodes.
+        q: (N+1, n) positions.
+        v: (N+1, n) velocities.
+        u: (N+1, r) controls.
+        cost: the discrete cost.
+        code: the Outcome as an integer. If it is not SUCCESS, q, v, u and cost are NaN, and so is t if T is free.
+
+    Example:
+        >>> best = da.optimum(move, initial=([0.0], [0.0]), final=([1.0], [0.0]), T=1.0, steps=20)
+        >>> best.u.shape, int(best.code)
+        ((21, 1), 0)
+    """
+
+    t: Float[Array, "nodes"]
+    q: Float[Array, "nodes n"]
+    v: Float[Array, "nodes n"]
+    u: Float[Array, "nodes r"]
+    cost: Float[Array, ""]
+    code: Int[Array, ""]
+
+
+def optimum(
+    problem: OptimalControl,
+    *,
+    initial: Any = None,
+    final: Any = None,
+    through: Mapping[float, Any] | None = None,
+    T: float | Free | None = None,
+    steps: int | None = None,
+    times: Float[Array | np.ndarray, "N+1"] | None = None,
+    scheme: Any = None,
+    guess: Any = None,
+    scales: Float[Array | np.ndarray, "n"] | None = None,
+    bounds: Mapping[str, Any] | None = None,
+    inequalities: Callable | None = None,
+    tolerance: float = 1e-9,
+    max_iterations: int = 200,
+) -> Optimum:
+    """min ∫C(q, v, u) dt + Φ under the plant's equations of motion: `solve` for use inside `jax.jit`, `jax.grad`,
+    `jax.jacobian` and `vmap`.
+
+    Once differentiable, in forward and reverse mode, with respect to the data at the ends and the parameters of the
+    plant. Given times, points to pass, bounds and the guess are constants. With a free final time the times of the
+    nodes have derivatives too. Active bounds stay active. `vmap` solves one problem after the other; `solve_batch`
+    solves many at once.
+
+    Args:
+        problem: an OptimalControl; its parameters may be traced.
+        initial: as in `solve`; its numbers may be traced.
+        final: as in `solve`; its numbers may be traced.
+        through: as in `solve`.
+        T: the time of the last node, a number, or `Free` as in `solve`.
+        steps: as in `solve`.
+        times: as in `solve`.
+        scheme: as in `solve`.
+        guess: as in `solve`.
+        scales: as in `solve`.
+        bounds: as in `solve`.
+        inequalities: as in `solve`.
+        tolerance: as in `solve`.
+        max_iterations: as in `solve`.
+
+    Returns:
+        An Optimum. No error is raised if no solution is found: see its code.
+
+    Raises:
+        ValueError: an argument has the wrong shape or value; inside a jitted function JAX raises it as an error of its
+            own.
+        TypeError: an argument is of the wrong type.
+
+    Source: Fiacco, Introduction to Sensitivity and Stability Analysis in Nonlinear Programming, Theorem 3.2.1.
+
+    Example:
+        >>> import jax
+        >>> cost = lambda x: da.optimum(move, initial=([0.0], [0.0]), final=(x, [0.0]), T=1.0, steps=100).cost
+        >>> round(float(jax.grad(cost)(jnp.array([1.0]))[0]), 1)  # d(12 x²/T³)/dx
+        24.0
+    """
+    if not isinstance(problem, OptimalControl):
+        raise TypeError(f"problem: found {described(problem)}; give an OptimalControl")
+    grid = TimeGrid(T, steps, times)
+    request = Request(initial, final, through, guess)
+    asked = Asked(request, grid, scheme, scales, settings(tolerance, max_iterations, "minimum"), False, bounds, inequalities)
+    parameters, flags = eqx.partition(problem.parameters, lambda x: not is_flag(x))
+    leaves, tree = jax.tree.flatten(parameters)
+    n = _dimension(problem, request)
+    (first, given_first), (last, given_last) = (
+        _matrix(end, name, n, problem.coordinates) for name, end in (("initial", initial), ("final", final))
+    )
+    plant = with_plant_parameters(problem, eqx.combine(jax.tree.map(lambda x: jnp.ones(jnp.shape(x)), parameters), flags))
+    shape = _Shape(len(read_times(grid, 2, "at least two steps are needed")), n, counted(plant, n)[0])
+    task = _Task(plant, flags, tree, asked, (given_first, given_last), shape)
+    numbers = [jnp.asarray(x, dtype=float) for x in leaves], first, last
+    if is_traced(numbers):
+        return Optimum(*_differentiable_solution(task)(numbers))
+    return Optimum(*map(jnp.asarray, task.values(numbers)))
+
+
+class _Shape(NamedTuple):
+    nodes: int
+    n: int
+    r: int
+
+    def arrays(self) -> list[jax.ShapeDtypeStruct]:
+        """Of t, q, v, u, J."""
+        N, n, r = self
+        return [jax.ShapeDtypeStruct(shape, np.float64) for shape in ((N,), (N, n), (N, n), (N, r), ())]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Task:
+    """A problem but for its numbers: parameters, ends (2, n). given: which numbers of the ends are."""
+
+    problem: OptimalControl
+    flags: Any
+    tree: Any
+    asked: Asked
+    given: tuple[np.ndarray, np.ndarray]
+    shape: _Shape
+
+    def with_numbers(self, numbers: Any) -> tuple[OptimalControl, Asked]:
+        leaves, first, last = jax.tree.map(np.asarray, numbers)
+        problem = self.problem
+        if problem.parameters is not None:
+            problem = with_plant_parameters(problem, eqx.combine(jax.tree.unflatten(self.tree, leaves), self.flags))
+        ends = [
+            tuple(_level(row, g) for row, g in zip(end, given, strict=True))
+            for end, given in zip((first, last), self.given, strict=True)
+        ]
+        return problem, self.asked._replace(request=self.asked.request._replace(initial=ends[0], final=ends[1]))
+
+    def values(self, numbers: Any) -> tuple:
+        """t, q, v, u, J and the outcome."""
+        return self._arrays(extremal(*self.with_numbers(numbers)))
+
+    def _arrays(self, s: ControlSolution) -> tuple:
+        nothing = np.nan if s.outcome is not Outcome.SUCCESS else 0.0
+        t = np.asarray(s.t) + (0.0 if s.final_time is None else nothing)
+        return t, *(np.asarray(x) + nothing for x in (s.q, s.v, s.u, s.cost)), np.asarray(s.code, np.int64)
+
+    def with_derivatives(self, numbers: Any) -> tuple:
+        """The same, and the derivatives of t, q, v, u and J by every leaf and both ends."""
+        problem, asked = self.with_numbers(numbers)
+        solution = extremal(problem, asked)
+        if solution.outcome is not Outcome.SUCCESS:
+            return self._arrays(solution), [
+                tuple(np.full(x.shape, np.nan) for x in each) for each in self.derivative_shapes(numbers)
+            ]
+        request = asked.request
+        found = sensitivity(
+            problem, solution, initial=request.initial, final=request.final, through=request.through,
+            inequalities=asked.inequalities, scheme=asked.scheme,
+        )  # fmt: skip
+        every = [x for x in jax.tree.leaves(found.parameters, is_leaf=_is_derivatives) if _is_derivatives(x)]
+        return self._arrays(solution), [(d.t, d.q, d.v, d.u, d.cost) for d in (*every, found.initial, found.final)]
+
+    def derivative_shapes(self, numbers: Any) -> list[tuple[jax.ShapeDtypeStruct, ...]]:
+        outer = self.shape.arrays()
+        return [
+            tuple(jax.ShapeDtypeStruct((*x.shape, *np.shape(theta)), np.float64) for x in outer)
+            for theta in jax.tree.leaves(numbers)
+        ]
+
+
+def _level(row: np.ndarray, given: np.ndarray) -> Any:
+    """As `solve` takes it."""
+    return row if given.all() else {int(j): float(row[j]) for j in np.flatnonzero(given)}
+
+
+def _is_derivatives(x: Any) -> bool:
+    return isinstance(x, Derivatives)
+
+
+def _differentiable_solution(task: _Task) -> Callable:
+    """numbers → t, q, v, u, J and the outcome, with its tangents."""
+    shapes = (*task.shape.arrays(), jax.ShapeDtypeStruct((), np.int64))
+
+    @jax.custom_jvp
+    def solved(numbers):
+        return jax.pure_callback(task.values, shapes, numbers, vmap_method="sequential")
+
+    @solved.defjvp
+    def _(primals, tangents):
+        (numbers,), (moved,) = primals, tangents
+        both = shapes, task.derivative_shapes(numbers)
+        (*values, code), slopes = jax.pure_callback(task.with_derivatives, both, numbers, vmap_method="sequential")
+        directions = jax.tree.leaves(moved)
+        changes = [jnp.zeros_like(x) for x in values]
+        for each, theta in zip(slopes, directions, strict=True):
+            changes = [dx + jnp.tensordot(slope, theta, jnp.ndim(theta)) for dx, slope in zip(changes, each, strict=True)]
+        return (*values, code), (*changes, np.zeros((), jax.dtypes.float0))
+
+    return solved
+
+
+def _dimension(problem: OptimalControl, request: Request) -> int:
+    """n, from the shapes of what is given."""
+    if problem.coordinates is not None:
+        return len(problem.coordinates)
+    for name, end in (("initial", request.initial), ("final", request.final)):
+        for i, level in enumerate(end if isinstance(end, list | tuple) else ()):
+            if level is not None and not isinstance(level, Mapping) and (row := as_array(level, f"{name}[{i}]")).ndim == 1:
+                return row.shape[0]
+    raise TypeError("initial: give all coordinates of something at an end, or the system's coordinates=")
+
+
+def _matrix(end: Any, name: str, n: int, coordinates: tuple[str, ...] | None) -> tuple[Array, np.ndarray]:
+    """The numbers (2, n) of an end, traced or not, and which are given."""
+    refuse_sets(end, name, "how a solution on a set changes is not known: give (q, v), or parts of them")
+    leaves, tree = jax.tree.flatten(end)
+    numbers = [as_array(x, name) for x in leaves]
+    counts = np.cumsum([0, *(x.size for x in numbers)])
+    places = [1.0 + np.arange(b, e).reshape(x.shape) for b, e, x in zip(counts, counts[1:], numbers, strict=False)]
+    read = read_partly(jax.tree.unflatten(tree, places), name, n, coordinates)  # it tells where every number goes
+    flat = jnp.concatenate([jnp.zeros(1), *(x.ravel() for x in numbers)])
+    return flat[read.values.astype(int)], read.given

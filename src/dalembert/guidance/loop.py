@@ -1,23 +1,40 @@
-"""closed_loop: a plant and a controller in Python, sample by sample, with a delay between measurement and action."""
+"""closed_loop: a plant and a controller in Python, sample by sample; mpc: a controller that plans anew from every state."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from dalembert.boundary.data.end_sets import refuse_sets
+from dalembert.boundary.data.ends import TimeGrid
+from dalembert.boundary.data.limits import check_given
+from dalembert.boundary.interior.activity import Activity
+from dalembert.boundary.kkt.system import KKTSystem
+from dalembert.boundary.newton import Iterate
+from dalembert.boundary.prepare import Request
+from dalembert.boundary.result import OUTCOMES
+from dalembert.boundary.solve import Asked, settings
+from dalembert.control.extremals import ControlSearch, control_search, prepare_control
+from dalembert.control.given import read_partly, size_of_end
 from dalembert.control.problem import OptimalControl, actuation
+from dalembert.control.result import control_solution
+from dalembert.control.transcription import ControlData
 from dalembert.discretize import Scheme
 from dalembert.interrupts import Interrupted
 from dalembert.lazy import as_left
-from dalembert.numbers import as_number, as_numbers, as_positive, described, whole_number
-from dalembert.outcome import Outcome
+from dalembert.numbers import as_number, as_numbers, as_positive, as_vector, described, whole_number
+from dalembert.outcome import CONTROLLED, Outcome
 from dalembert.path import Path
+from dalembert.solution import ControlSolution, SolveError
 from dalembert.step import simulate
 from dalembert.systems import System
 from dalembert.systems.system import check_system
@@ -222,3 +239,218 @@ def with_held_force(system: System, n: int) -> System:
         lambda *x: system.lagrangian(*x[:-1], *own(x[-1])), constraints, forces=forces, coordinates=system.coordinates,
         parameters=parameters, time_dependent=system.time_dependent,
     )  # fmt: skip
+
+
+class Replanned(NamedTuple):
+    """One call of a predictive controller.
+
+    Attributes:
+        t: time of the call.
+        outcome: how the solution ended; if not with SUCCESS, the last plan was continued.
+        message: what went wrong, in words; empty if nothing did.
+        iterations: number of Newton iterations.
+        seconds: wall clock time of the solution.
+        cost: cost of the new plan; NaN if there is none.
+
+    Example:
+        >>> controller.records[0].outcome.name
+        'SUCCESS'
+    """
+
+    t: float
+    outcome: Outcome
+    message: str
+    iterations: int
+    seconds: float
+    cost: float
+
+
+@dataclasses.dataclass(frozen=True)
+class _Horizon:
+    """A problem over the next time T, ready to be solved from any state: only the first node of its path changes."""
+
+    ready: ControlSearch
+
+    @property
+    def data(self) -> ControlData:
+        return self.ready.start.data
+
+    @property
+    def kkt(self) -> KKTSystem:
+        return self.ready.kkt
+
+    def minimise(self, z: np.ndarray) -> tuple[Iterate, Activity]:
+        """From a first path (blocks, b)."""
+        return self.ready.search(z, self.ready.sizes, None)
+
+    def shifted(self, z: np.ndarray, by: float) -> np.ndarray:
+        """The path seen a while later; what lies beyond its end stays as it was there."""
+        t, new = self.data.t, z.copy()
+        middle = 0.5 * (t[1:] + t[:-1])
+        for first, times, names in (
+            (1, t, ("state", "controls")),
+            (2, t, ("reactions", "adjoints")),
+            (2, middle, ("steps",)),
+        ):
+            for name in names:
+                for c in range(*self.data.layout.part(name).indices(z.shape[1])):
+                    rows = slice(first, first + len(times))
+                    if name == "state" or not self.kkt.fixed[rows, c].all():
+                        new[rows, c] = np.interp(times + by, times, z[rows, c])
+        return np.where(self.kkt.fixed, z, new)
+
+
+class PredictiveController:
+    """u(t, q, v) = the control at t of min ∫_t^{t+T} C dt' + Φ from (q, v): what `mpc` returns.
+
+    It keeps its last plan: shifted in time, this is the guess for the next plan, and it is continued if the next
+    problem is not solved. For an independent run make a new controller by `mpc`.
+
+    Attributes:
+        problem: the OptimalControl, with the controller's model of the plant.
+        asked: the arguments of the problem other than the measured state.
+        begun: the time at which the last plan starts; NaN before the first one.
+        records: a Replanned for every call.
+
+    Example:
+        >>> controller(0.0, [0.1], [0.0]).shape
+        (1,)
+    """
+
+    def __init__(self, problem: OptimalControl, asked: Asked):
+        self.problem, self.asked, self.begun = problem, asked, math.nan
+        self.records = list[Replanned]()
+        self._horizon: _Horizon | None = None
+        self._found: tuple[Iterate, Activity] | None = None
+
+    def __call__(self, t: float, q: Float[Array | np.ndarray, "n"], v: Float[Array | np.ndarray, "n"]) -> np.ndarray:
+        """The control (r,) at time t, from the state that is measured then."""
+        return self.control(as_number(t, "t"), as_numbers(q, "q"), as_numbers(v, "v"), 0.0)
+
+    @property
+    def plan(self) -> ControlSolution:
+        """The last plan, at its own times."""
+        assert self._horizon is not None
+        assert self._found is not None
+        it, activity = self._found
+        found = control_solution(self._horizon.data, self._horizon.kkt, it, False, activity)
+        return dataclasses.replace(found, t=found.t - found.t[0] + self.begun)
+
+    def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
+        """Called by `closed_loop`: a new plan from the state at t, and its control at t + ahead."""
+        self._replan(t, q, v)
+        assert self._horizon is not None
+        assert self._found is not None
+        data = self._horizon.data
+        u = self._found[0].z[1:-1, data.layout.part("controls")]
+        return np.array([np.interp(t + ahead - self.begun, data.t - data.t[0], column) for column in u.T])
+
+    def _replan(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
+        begun, message, found = time.perf_counter(), "", None
+        if self._horizon is not None:  # what is no state of the plant is a mistake, and not a state that no plan begins at
+            n = self._horizon.data.layout.n
+            q, v = np.asarray(as_vector(q, "q", n)), np.asarray(as_vector(v, "v", n))
+        try:
+            found = self._solve_from(t, q, v)
+            outcome, it = OUTCOMES[found[0].end], found[0]
+            message = "" if outcome is Outcome.SUCCESS else CONTROLLED.get(outcome, outcome.message)
+        except ValueError as error:  # the first call has found the arguments right: what is wrong is the measured state
+            if self._found is None:
+                raise
+            outcome, message, it = Outcome.INFEASIBLE, str(error), None
+        solved = outcome is Outcome.SUCCESS and it is not None
+        self.records.append(
+            Replanned(
+                t, outcome, message, 0 if it is None else it.iterations, time.perf_counter() - begun,
+                it.at.objective if it is not None and solved else math.nan,
+            )
+        )  # fmt: skip
+        if found is not None and (solved or self._found is None):
+            self._found, self.begun = found, t
+            if not solved:
+                plan, self._found = self.plan, None
+                raise SolveError(plan)
+
+    def _solve_from(self, t: float, q: np.ndarray, v: np.ndarray) -> tuple[Iterate, Activity]:
+        """The problem from a state, the last plan being the guess."""
+        if self._horizon is None or self._found is None or self.problem.system.time_dependent:
+            self._horizon = _Horizon(control_search(self.problem, self._asked_from(t, q, v)))
+            z = self._horizon.ready.start.z
+            if self._found is not None:
+                z = np.where(self._horizon.kkt.fixed, z, self._horizon.shifted(self._found[0].z, t - self.begun))
+        else:
+            z = self._horizon.shifted(self._found[0].z, t - self.begun)
+        data = self._horizon.data
+        z[1, data.layout.part("state")], z[0, data.layout.part("state")] = q - data.origin, v
+        if "q" in data.bounds:
+            path = z[1:-1, data.layout.part("state")] + data.origin
+            check_given(data.bounds["q"], path, data.given, data.t, self.problem.coordinates)
+        return self._horizon.minimise(z)
+
+    def _asked_from(self, t: float, q: np.ndarray, v: np.ndarray) -> Asked:
+        grid = self.asked.grid
+        if self.problem.system.time_dependent:
+            assert grid.T is not None
+            assert grid.steps is not None
+            grid = TimeGrid(None, None, t + np.linspace(0.0, grid.T, grid.steps + 1))
+        return self.asked._replace(request=self.asked.request._replace(initial=(q, v)), grid=grid)
+
+
+def mpc(
+    problem: OptimalControl,
+    *,
+    T: float,
+    steps: int,
+    final: Any = None,
+    bounds: Mapping[str, Any] | None = None,
+    guess: Any = None,
+    scheme: Scheme | None = None,
+    tolerance: float = 1e-6,
+    max_iterations: int = 100,
+) -> PredictiveController:
+    """min ∫_t^{t+T} C dt' + Φ from the measured (q, v), solved anew at every sample: model predictive control.
+
+    Each solution starts from the last one, shifted in time. If a problem is not solved, the last plan is continued, and
+    the records say so; the first problem has to be solved.
+
+    Args:
+        problem: the OptimalControl, with the controller's model of the plant.
+        T: the horizon, the length of time that a plan covers.
+        steps: number of steps of a plan.
+        final: the end of every plan, as in `solve`; None leaves it free, for a terminal cost.
+        bounds: as in `solve`; every control stays within them.
+        guess: for the first plan, as in `solve`.
+        scheme: the Scheme of the plant, as in `solve`.
+        tolerance: as in `solve`.
+        max_iterations: of Newton's method, for one plan.
+
+    Returns:
+        A PredictiveController, for `closed_loop`, or to be called as u(t, q, v) in a loop of your own.
+
+    Raises:
+        TypeError: an argument is of the wrong type.
+        ValueError: an argument has the wrong shape or value; the message names it.
+
+    Example:
+        >>> controller = da.mpc(move, final=([1.0], [0.0]), T=1.0, steps=20)
+        >>> run = da.closed_loop(move.system, controller, [0.0], [0.0], h=0.01, steps=20, every=5)
+        >>> [record.outcome.name for record in controller.records]
+        ['SUCCESS', 'SUCCESS', 'SUCCESS', 'SUCCESS']
+    """
+    if not isinstance(problem, OptimalControl):
+        raise TypeError(f"problem: found {described(problem)}; give an OptimalControl")
+    checked, length = settings(tolerance, max_iterations, "minimum"), as_positive(T, "T")
+    grid = TimeGrid(length, whole_number(steps, "steps", 2), None)
+    asked = Asked(Request(None, final, None, guess), grid, scheme, None, checked, False, bounds)
+    _check(problem, asked)
+    return PredictiveController(problem, asked)
+
+
+def _check(problem: OptimalControl, asked: Asked) -> None:
+    """As `solve` will, without a state; where nothing tells the number of coordinates it is left to the first call."""
+    final, guess = asked.request.final, asked.request.guess
+    refuse_sets(final, "final", "a receding horizon has a fixed end; give (q, v), or parts of them")
+    if problem.coordinates is not None or guess is not None or size_of_end(final, "final"):
+        prepare_control(problem, asked)
+    elif final is not None and not (isinstance(final, list | tuple) and any(isinstance(x, Mapping) for x in final)):
+        read_partly(final, "final", 1, None)

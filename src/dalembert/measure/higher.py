@@ -1,4 +1,4 @@
-"""The flow Υ_d of a variational problem of order k at one run of nodes: its one-forms and its step.
+"""The flow Υ_d of a variational problem of order k: its one-forms, its step, and its runs of nodes along a path.
 
 Everything is made from the action of nodes by differentiation, with windows as the paper writes them, and not from the step.
 """
@@ -18,7 +18,9 @@ from dalembert.algebra.newton import implicit
 from dalembert.discretize import Scheme
 from dalembert.discretize.higher import forward_differences, node_defects
 from dalembert.discretize.windows import Hermite, Interpolated, WindowMap, as_windows
+from dalembert.measure.nodes import check_neighbours, check_single
 from dalembert.numbers import as_array, as_number, as_positive, described
+from dalembert.path import Path, check_path
 from dalembert.systems import VariationalProblem
 from dalembert.systems.higher.orders import true_orders
 from dalembert.systems.higher.variational import (
@@ -266,3 +268,47 @@ def higher_flow(problem: VariationalProblem, nodes, multipliers, h, t0, scheme) 
     n = points.shape[1]
     flow = HigherFlow(problem, chosen, *_clock(h, t0), n, *constraint_numbers(problem, n))
     return flow, jnp.concatenate([points.ravel(), free.ravel()])
+
+
+class PathData(NamedTuple):
+    """What is taken of a path of constant step h: q (N+1, n), multipliers (K, m), t (N+1,)."""
+
+    q: Array
+    multipliers: Array
+    t: Array
+    h: Array
+
+
+def path_windows(problem: VariationalProblem, data: PathData) -> tuple[Array, Array, Array]:
+    """All runs of 2k neighbouring nodes with the multipliers of their r windows and the time of the first one.
+
+    Multipliers of the windows before the first step are initial data and no part of the path: it begins where they
+    are known.
+    """
+    k, order, (q, multipliers, t, _) = problem.derivatives, common_order(problem), data
+    m, _ = constraint_numbers(problem, q.shape[1])
+    rows = multipliers if m else jnp.zeros((q.shape[0] - k, 0))
+    known = q.shape[0] - k - rows.shape[0]  # the node with which the first window begins whose multiplier is known
+    begin = max(known - (k - order), 0)
+    count = q.shape[0] - 2 * k + 1 - begin
+    if count < 1:
+        raise ValueError(
+            f"path: has {q.shape[0]} nodes and {rows.shape[0]} windows; {2 * k} nodes with {order} windows are needed"
+        )
+    index = jnp.arange(count)[:, None]
+    free = rows[begin + k - order - known + index + jnp.arange(order)]
+    return q[begin + index + jnp.arange(2 * k)], free, t[begin : begin + count]
+
+
+def data_of(path: Path) -> PathData:
+    return PathData(jnp.asarray(path.q), jnp.asarray(path.multipliers), jnp.asarray(path.t), jnp.asarray(path.h))
+
+
+def check_flow_path(problem: VariationalProblem, path: Path) -> None:
+    """Errors for what is no path of the problem, as far as numbers of coordinates and multipliers tell, or is thinned."""
+    check_path(path)
+    check_single(path)
+    m, _ = constraint_numbers(problem, path.q.shape[1])
+    if m and path.multipliers.shape[1] != m:
+        raise ValueError(f"path: has {path.multipliers.shape[1]} multipliers, the problem {m}; give a path of this problem")
+    check_neighbours(path)

@@ -1,29 +1,71 @@
-"""What should stay constant along a path: energy, momentum maps, and the constraints."""
+"""Invariants along a path, energy, momentum maps and constraints, and the multipliers of the continuous equations."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.higher import forward_differences, momenta_of_nodes
 from dalembert.discretize.windows import WindowMap
-from dalembert.measure.higher_path import higher_energy, higher_momentum
-from dalembert.measure.invariant import Invariant
+from dalembert.measure.higher import (
+    PathData,
+    check_flow_path,
+    chosen_windows,
+    data_of,
+    node_action,
+    path_windows,
+    with_orders,
+)
 from dalembert.measure.nodes import NodeView, check_neighbours, form_of, node_view, states_of
 from dalembert.notebook import Described
 from dalembert.numbers import as_function
 from dalembert.path import Path
-from dalembert.systems import System, VariationalProblem, is_traced
+from dalembert.systems import System, VariationalProblem, acceleration, is_traced
 from dalembert.systems import energy as energy_at
 from dalembert.systems import momentum as momentum_at
-from dalembert.systems.equations import first_derivative, value
-from dalembert.systems.shapes import output_shape
+from dalembert.systems.equations import all_reactions, first_derivative, value
+from dalembert.systems.shapes import output_shape, traced
 from dalembert.tracing import seldom
+
+
+class Invariant(Described, eqx.Module):
+    """A scalar along a path, and whether it is conserved.
+
+    Attributes:
+        t: (K,) times.
+        values: (K,).
+    """
+
+    t: Float[Array, "K"]
+    values: Float[Array, "K"]
+
+    @property
+    def range(self) -> Float[Array, ""]:
+        """Largest value minus smallest."""
+        return jnp.max(self.values) - jnp.min(self.values)
+
+    @property
+    def drift(self) -> Float[Array, "K"]:
+        """Values minus the first."""
+        return self.values - self.values[0]
+
+    @property
+    def slope(self) -> Float[Array, ""]:
+        """Slope of the least-squares line, per unit of time: near zero if the value oscillates without drifting."""
+        s = self.t - jnp.mean(self.t)
+        return (s @ (self.values - jnp.mean(self.values))) / jnp.maximum(s @ s, jnp.finfo(float).tiny)
+
+    def describe(self) -> str:
+        """The numbers in one line."""
+        return f"first {float(self.values[0]):.6g}, range {float(self.range):.3e}, slope {float(self.slope):.3e} per time"
 
 
 def energy(system: System | VariationalProblem, path: Path, *, scheme: WindowMap | None = None) -> Invariant:
@@ -266,3 +308,114 @@ def _residual(name: str, t, function: Callable, x, w, a) -> Residual:
 @seldom
 def _along(function: Callable, x, w, a, t):
     return jax.vmap(function)(x, w, a, t)
+
+
+def higher_momentum(
+    problem: VariationalProblem, path: Path, generator: Callable, scheme: Scheme | WindowMap | None
+) -> Invariant:
+    """J_d(ξ) = Θ⁺·ξ_Q at all runs of 2k nodes of a path, at the time of the last one.
+
+    As Σ_j Π_j · Δʲξ_Q/hʲ: of the momenta's size. Rounding of the stored nodes, ε|q|/2 each, is seen in the highest of their
+    differences, of order 2k-1: |ΔJ| ≤ 4^{k-1} ε |q| |ξ_Q| |L_{q⁽ᵏ⁾q⁽ᵏ⁾}|/h^{2k-1} to leading order, whatever the
+    number of steps. Source: Colombo, Martín de Diego, Zuccalli, Remark 3.5.
+    """
+    chosen = chosen_windows(scheme)
+    check_flow_path(problem, path)
+    problem = with_orders(problem, chosen, path.q.shape[1])
+    shape = traced(_direction_shape, problem, generator, path.q[0], path.t[0])
+    if shape != path.q.shape[1:]:
+        raise ValueError(f"generator: returns shape {shape}; a direction of shape {path.q.shape[1:]} is needed")
+    return Invariant(*_higher_momenta(problem, chosen, generator, data_of(path)))
+
+
+def _direction_shape(problem: VariationalProblem, generator: Callable, q, t) -> tuple[int, ...]:
+    return output_shape(lambda: problem.call(generator, q, t=t), "generator", "q" + problem.trailing)
+
+
+@seldom
+def _higher_momenta(problem: VariationalProblem, scheme: WindowMap, generator: Callable, data: PathData):
+    """Times and values, in one program: outside of one every small operation is compiled for every length of a path."""
+    k, h = problem.derivatives, data.h
+
+    def value(points, free, begin):
+        momenta = momenta_of_nodes(problem, scheme, points, free, h, begin).momenta
+        direction = jnp.stack([problem.call(generator, x, t=begin + (k + i) * h) for i, x in enumerate(points[k:])])
+        return jnp.sum(momenta * forward_differences(direction, h))
+
+    nodes, rows, begin = path_windows(problem, data)
+    return begin + (2 * k - 1) * h, jax.vmap(value)(nodes, rows, begin)
+
+
+def higher_energy(problem: VariationalProblem, path: Path, scheme: Scheme | WindowMap | None) -> Invariant:
+    """E_i = -∂/∂h_i Σ L̃_d over the k windows that contain the step h_i = t_{i+1} - t_i; at the middle of that step.
+
+    The sum has the weights (t_{i+k} - t_i)/k, so that E_i tends to the energy Σ_j p_j·q⁽ʲ⁺¹⁾ - L. With a fixed
+    step it oscillates, with an amplitude O(h²). Source: Colombo, Martín de Diego, Zuccalli, section 4.1, divided by k.
+    """
+    check_flow_path(problem, path)
+    chosen = chosen_windows(scheme)
+    problem = with_orders(problem, chosen, path.q.shape[1])
+    return Invariant(*_higher_energies(problem, chosen, data_of(path)))
+
+
+@seldom
+def _higher_energies(problem: VariationalProblem, scheme: WindowMap, data: PathData):
+    k, h = problem.derivatives, data.h
+
+    def value(points, free, begin):
+        def action(step):
+            times = h * jnp.arange(2 * k) + (step - h) * (jnp.arange(2 * k) >= k)
+            return node_action(problem, scheme, points, free, times, begin)
+
+        return -jax.grad(action)(h)
+
+    nodes, rows, begin = path_windows(problem, data)
+    return begin + (k - 0.5) * h, jax.vmap(value)(nodes, rows, begin)
+
+
+class Multipliers(NamedTuple):
+    """d/dt L_v - L_q = f + Rᵀλ: λ and Rᵀλ along a path.
+
+    Attributes:
+        t: (K,) times.
+        multipliers: (K, m) λ.
+        forces: (K, n) Rᵀλ.
+    """
+
+    t: Float[Array, "K"]
+    multipliers: Float[Array, "K m"]
+    forces: Float[Array, "K n"]
+
+
+def multipliers(system: System, path: Path) -> Multipliers:
+    """λ(q, v) with  d/dt L_v - L_q = f + Rᵀλ  and the index-reduced constraints, at the states (q, v) of the path.
+
+    They have the order of (q, v), and the times of the velocities. `path.multipliers` are those of the discrete
+    equations: of order 2 at their own times `path.t_multipliers`, and of order 1 as values at the end of the step. (A
+    composed scheme has no such discrete multipliers: there the two agree.) The held forces of a sampled law are not
+    included. Works under jit. If velocities lie half way between nodes, the position is the mid-point, as in `energy`.
+
+    Args:
+        system: a System.
+        path: its Path.
+
+    Returns:
+        Multipliers.
+
+    Raises:
+        TypeError: system is not a System.
+
+    Source: Jiménez, Scheurle, Remark 4.3, eq. (23).
+
+    Example:
+        >>> turning = da.simulate(sphere, [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], h=0.1, steps=20)
+        >>> da.measure.multipliers(sphere, turning).multipliers.shape
+        (21, 1)
+    """
+    q, v, t = states_of(system, path)
+
+    def at(q, v, t):
+        a, found, _ = acceleration(system, q, v, t)
+        return found, all_reactions(system, q, v, a, t).T @ found
+
+    return Multipliers(t, *jax.vmap(at)(q, v, t))

@@ -1,20 +1,36 @@
-"""Frames of the admissible velocities, v = B(q)w + c(q): given, or from constraints and a group of translations."""
+"""Frames of the admissible velocities, v = B(q)ẋ + c(q), and the systems without constraints that they lead to.
+
+x = (r, s): r the shape, s quasi-coordinates of what the group still may do. Where B, c, L and the forces do not change along
+the group, the motion of r and ṡ is that of Chaplygin's equations, with gyroscopic forces in place of constraints:
+
+    L_c(r, ẋ) = L(q̂(r), Bẋ + c),    f_c = p·[X_ẋ, X_a] + Bᵀf,    p = L_v,   X_w = B w + c,
+
+[X_w, X_a] = (DX_a)X_w - (DX_w)X_a with w held, on a section q̂(r). Without c the bracket's force does no work. The
+quotient of the full discretization by translations is a discrete system in x, with forces.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra.least_norm import inverse
+from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.nodes import Interval, incoming, outgoing
 from dalembert.numbers import as_function, described
 from dalembert.systems import System
 from dalembert.systems.constraints import annihilator
 from dalembert.systems.distribution.reduction import constraint_rows, velocity_constraints
+from dalembert.systems.equations import force
+from dalembert.systems.equations import momentum as momentum_at
+from dalembert.systems.higher.variational import with_parameters
+from dalembert.systems.pickling import made
 from dalembert.tracing import Jitted
 
 Vector = Float[Array, "n"]
@@ -115,3 +131,86 @@ def indices_of(system: System, group: Any, n: int) -> tuple[int, ...]:
     if len(set(out)) < len(out) or len(out) >= n:
         raise ValueError(f"group: found {given}; give different coordinates, and leave one at least for the shape")
     return tuple(out)
+
+
+def reduced_system(system: System, frame: VelocityFrame, names: Sequence[str] | None) -> System:
+    """(L_c, f_c), with the parameters of the system."""
+    return System(
+        _lagrangian(system, frame), forces=_forces(system, frame), coordinates=names, parameters=system.parameters,
+        time_dependent=system.time_dependent,
+    )  # fmt: skip
+
+
+def with_own(system: System, trailing: tuple) -> tuple[System, Any]:
+    """The system with the parameters of this call, and the time."""
+    t = trailing[0] if system.time_dependent else 0.0
+    return (with_parameters(system, trailing[-1]) if system.parameters is not None else system), t
+
+
+@made
+def _lagrangian(system: System, frame: VelocityFrame) -> Callable:
+    def lagrangian(x, w, *trailing):
+        own, t = with_own(system, trailing)
+        q = frame.section(x)
+        return own.call(own.lagrangian, q, frame.velocity(own, q, w, t), t=t)
+
+    return lagrangian
+
+
+@made
+def _forces(system: System, frame: VelocityFrame) -> Callable:
+    def forces(x, w, *trailing):
+        own, t = with_own(system, trailing)
+        return reduced_force(own, frame, frame.section(x), w, t)
+
+    return forces
+
+
+def reduced_force(system: System, frame: VelocityFrame, q, w, t):
+    """p·[X_w, X_a] + Bᵀf at q, which may lie beside the section."""
+    now = jnp.asarray(t, dtype=float)
+    v = frame.velocity(system, q, w, t)
+    p = momentum_at(system, q, v, t)
+    rate = jax.jvp(lambda y, s: frame.basis(system, y, s).T @ p, (q, now), (v, jnp.ones_like(now)))[1]
+    slope = jax.grad(lambda y: p @ frame.velocity(system, y, w, t))(q)
+    return rate + frame.basis(system, q, t).T @ (force(system, q, v, t) - slope)
+
+
+def discrete_quotient(original: System, reduced: System, frame: VelocityFrame, scheme: Scheme, h: float) -> DiscreteSystem:
+    """L_d = h L_c∘ρ with f_d^± = B(r_±)ᵀ D_±(full L_d) - D_± L_d: the sum is B(r_k)ᵀ of the equation at a node.
+
+    Reactions are in the annihilator of B at the node, where the central map of the variational constraints reads them, and
+    the constraints hold where `distribution` reads them: so nothing of the full equations is left out.
+    """
+    action = _action(reduced, scheme, h)
+    return DiscreteSystem(
+        action, forces=_impulses(original, frame, scheme, action, h), coordinates=reduced.coordinates,
+        parameters=reduced.parameters,
+    )  # fmt: skip
+
+
+@made
+def _action(reduced: System, scheme: Scheme, h: float) -> Callable:
+    rho = scheme.distribution
+
+    def action(x0, x1, *p):
+        x, w = rho(x0, x1 - x0, h)
+        return h * reduced.lagrangian(x, w, *p)
+
+    return action
+
+
+@made
+def _impulses(original: System, frame: VelocityFrame, scheme: Scheme, action: Callable, h: float) -> Callable:
+    rho = scheme.distribution
+
+    def impulses(x0, x1, *p):
+        own, t = with_own(original, p)
+        x, w = rho(x0, x1 - x0, h)
+        q0 = frame.section(x0)
+        interval = Interval(q0, h * frame.velocity(own, frame.section(x), w, t), t, jnp.asarray(h))
+        left, right = (frame.basis(own, frame.section(y), t) for y in (x0, x1))
+        slopes = jax.grad(action, (0, 1))(x0, x1, *p)
+        return left.T @ outgoing(scheme, own, interval) - slopes[0], right.T @ incoming(scheme, own, interval) - slopes[1]
+
+    return impulses

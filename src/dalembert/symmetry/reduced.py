@@ -17,8 +17,7 @@ from dalembert.notebook import Described
 from dalembert.numbers import as_number, as_positive, as_vector
 from dalembert.path import Path, check_path
 from dalembert.step import simulate
-from dalembert.symmetry.frames import VelocityFrame
-from dalembert.symmetry.quotient import discrete_quotient
+from dalembert.symmetry.frames import VelocityFrame, discrete_quotient
 from dalembert.systems import System
 from dalembert.tracing import seldom
 

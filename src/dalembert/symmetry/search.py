@@ -1,36 +1,277 @@
-"""symmetries: the vector fields that leave a system as it is, given by the user or found among affine ones."""
+"""Symmetries: affine vector fields ξ = A q + b that leave a system as it is, given by the user or found."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from dalembert.discretize import DiscreteSystem
-from dalembert.numbers import as_choice, as_tolerance, described
+from dalembert.notebook import Described
+from dalembert.numbers import as_choice, as_function, as_numbers, as_tolerance, described
 from dalembert.step.start.checks import check_discrete
 from dalembert.symmetry.conditions import (
     Conditions,
     Directions,
     LeftSides,
     Sampled,
+    Samples,
     affine_directions,
     affine_units,
     conditions,
     equilibrated,
+    place_of_search,
     relative,
+    sample,
 )
-from dalembert.symmetry.generators import affine, as_generator, in_words, readable, reading_order
-from dalembert.symmetry.samples import Samples, place_of_search, sample
-from dalembert.symmetry.symmetry import Symmetries, Symmetry
 from dalembert.systems import System, VariationalProblem, check_x64
 from dalembert.systems.higher.variational import constraint_numbers
+from dalembert.systems.pickling import made
 from dalembert.systems.shapes import output_shape
 from dalembert.systems.system import check_shapes
 from dalembert.tracing import seldom
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Symmetry(Described):
+    """A vector field ξ on Q, a candidate for a symmetry, with the residual of each condition at the samples.
+
+    Attributes:
+        name: as given, or a formula, such as "-y ∂x + x ∂y + ∂θ".
+        generator: ξ(q) as a function, for `measure.momentum` and the argument `symmetries` of `verdict`.
+        matrix: (n, n) A of ξ = A q + b; None if a function was given.
+        shift: (n,) b; None if a function was given.
+        residuals: for "action", "constraints", "forces" and "reactions": the largest change along ξ, relative to the
+            sizes of its terms.
+        work: the largest of R ξ and f·ξ, relative to the sizes of their terms: what changes the momentum. For a
+            VariationalProblem, whose constraints are part of the action, the residual of the constraints.
+        tolerance: largest residual that counts as zero.
+        order: k of a VariationalProblem; None for a System.
+    """
+
+    name: str
+    generator: Callable
+    matrix: Float[np.ndarray, "n n"] | None
+    shift: Float[np.ndarray, "n"] | None
+    residuals: dict[str, float]
+    work: float
+    tolerance: float
+    order: int | None
+
+    @property
+    def residual(self) -> float:
+        """The largest residual."""
+        return max(self.residuals.values(), default=0.0)
+
+    @property
+    def is_symmetry(self) -> bool:
+        """Whether L, the constraints, the forces and the space of reactions do not change along ξ: its flow maps
+        motions to motions."""
+        return self.residual <= self.tolerance
+
+    @property
+    def conserved(self) -> bool:
+        """Whether the momentum is conserved: L does not change along ξ, and neither forces nor reactions act along it.
+
+        The constraints may change: p_θ of a knife edge is constant although ∂θ is not a symmetry of it. The constraints
+        of a VariationalProblem are part of the action, and must not change.
+        """
+        return max(self.residuals["action"], self.work) <= self.tolerance
+
+    @property
+    def theorem(self) -> str:
+        """What holds for the momentum, in words."""
+        if self.conserved and self.order is not None:
+            return f"J = Θ·ξ of order {self.order} is kept"
+        if self.conserved:
+            return "J = p·ξ is kept (Noether)" if self.is_symmetry else "J = p·ξ is kept (Noether), but ξ is not a symmetry"
+        if self.residuals["action"] > self.tolerance:
+            return f"no symmetry: L changes by {self.residuals['action']:.1g} of its terms"
+        if self.order is not None:
+            return f"no symmetry: the constraints in the action change by {self.work:.1g} of their terms"
+        return "dJ/dt = (f + Rᵀλ)·ξ (momentum equation)"
+
+    def describe(self) -> str:
+        """Name, theorem and residual in one line."""
+        missed = [f"{name} {size:.1g}" for name, size in self.residuals.items() if size > self.tolerance]
+        found = f"residual {self.residual:.1g}" if not missed else f"changed: {', '.join(missed)}"
+        return f"{self.name}: {self.theorem}; {found}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Symmetries(Described):
+    """The fields that were found or given; those whose momentum is conserved come first. It has a length, and can be
+    indexed and looped over.
+
+    Attributes:
+        found: the fields, each a Symmetry.
+        accepted: the largest singular value of the conditions that counted as zero; 0 if there is no symmetry, nan if
+            generators were given.
+        rejected: the smallest singular value that did not; inf if every field is a symmetry, nan if generators were
+            given.
+        samples: number of states at which the conditions were evaluated.
+    """
+
+    found: tuple[Symmetry, ...]
+    accepted: float
+    rejected: float
+    samples: int
+
+    @property
+    def gap(self) -> float:
+        """rejected/accepted: near 1 the number of symmetries is uncertain; 1e8 and more is certain."""
+        return self.rejected / max(self.accepted, float(np.finfo(float).eps))
+
+    @property
+    def generators(self) -> dict[str, Callable]:
+        """name → ξ(q) for the fields along which L does not change: for the argument `symmetries` of `verdict`."""
+        return {one.name: one.generator for one in self.found if one.residuals["action"] <= one.tolerance}
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def __iter__(self) -> Iterator[Symmetry]:
+        return iter(self.found)
+
+    def __getitem__(self, key: int | str) -> Symmetry:
+        """By number, or by name."""
+        if not isinstance(key, str):
+            return self.found[key]
+        for one in self.found:
+            if one.name == key:
+                return one
+        raise KeyError(f"{key!r}: no field has this name; there are {', '.join(repr(one.name) for one in self.found)}")
+
+    def describe(self) -> str:
+        """One line for each field, and the gap of the search."""
+        lines = [one.describe() for one in self.found] or ["no symmetry found"]
+        if not np.isnan(self.accepted):
+            lines.append(
+                f"singular values: {self.accepted:.1e} counted as zero, {self.rejected:.1e} not; {self.samples} states"
+            )
+        return "\n".join(lines)
+
+    __str__ = describe
+
+
+PIVOT = 1e-6  # of the largest entry in units of the coordinates: what is smaller does not lead a row
+SHOWN = 1e-9  # relative: a number is written as the fraction that it is up to this
+LARGEST_DENOMINATOR = 12
+
+
+@made
+def affine(matrix: Any, shift: Any) -> Callable:
+    """q ↦ A q + b, called as a user's generator is, with t and p or without."""
+    by, ahead = np.asarray(matrix, dtype=float), np.asarray(shift, dtype=float)
+    return lambda q, *_: jnp.asarray(by) @ q + jnp.asarray(ahead)
+
+
+def as_generator(value: Any, name: str, n: int) -> tuple[Callable, tuple | None]:
+    """A function ξ(q), or a pair (A, b), as a function; with the pair where it was one."""
+    if callable(value):
+        return as_function(value, name, "of q that returns a direction (n,)"), None
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise TypeError(f"{name}: found {described(value)}; give a function ξ(q), or a pair (A, b) for ξ = A q + b")
+    matrix, shift = (as_numbers(x, f"{name}[{i}]") for i, x in enumerate(value))
+    if matrix.shape != (n, n) or shift.shape != (n,):
+        raise ValueError(f"{name}: found shapes {matrix.shape} and {shift.shape}; A is ({n}, {n}) and b ({n},)")
+    return affine(matrix.tolist(), shift.tolist()), (matrix, shift)
+
+
+def readable(
+    space: Float[np.ndarray, "r p"], units: Float[np.ndarray, "p"], order: Sequence[int], zero: float
+) -> np.ndarray:
+    """Reduced rows that span the same space, in the user's units, with small fractions where there are some.
+
+    space: rows in units of the coordinates; units: what one of each entry is in the user's. order: which entry leads. zero:
+    relative, what is taken for rounding; with 0 rows are reduced and nothing else.
+    """
+    rows, at = np.array(space, dtype=float), 0
+    for column in order:
+        if at == len(rows):
+            break
+        lead = at + int(np.argmax(np.abs(rows[at:, column])))
+        if abs(rows[lead, column]) <= PIVOT * np.max(np.abs(rows[at:]), initial=0.0):
+            continue
+        rows[[at, lead]] = rows[[lead, at]]
+        rows[at] /= rows[at, column]
+        others = np.arange(len(rows)) != at
+        rows[others] -= np.outer(rows[others, column], rows[at])
+        at += 1
+    rows = np.where(np.abs(rows) <= zero * np.max(np.abs(rows), axis=1, initial=0.0, keepdims=True), 0.0, rows) * units
+    rows = _sparser(rows, zero) if zero else rows
+    return np.array([_simplest(row, order, zero) for row in rows]).reshape(rows.shape)
+
+
+def _sparser(rows: np.ndarray, zero: float) -> np.ndarray:
+    """Multiples of one row are taken from another as long as that leaves fewer entries: three masses turn as one body."""
+    rows = np.array(rows)
+    changed = True
+    while changed:
+        changed = False
+        for i, j in itertools.permutations(range(len(rows)), 2):
+            both = (rows[i] != 0.0) & (rows[j] != 0.0)
+            for ratio in np.unique(rows[i, both] / rows[j, both]):
+                left = rows[i] - ratio * rows[j]
+                left[np.abs(left) <= zero * (np.abs(rows[i]) + np.abs(ratio * rows[j]))] = 0.0
+                if np.count_nonzero(left) < np.count_nonzero(rows[i]):
+                    rows[i], changed = left, True
+                    break
+    return rows
+
+
+def _simplest(row: np.ndarray, order: Sequence[int], zero: float) -> np.ndarray:
+    """The row with that entry made 1, in this order, which makes most entries 1 or -1: x - 2 and not x/2 - 1."""
+    candidates = [np.array([_rounded(x / row[c], zero) for x in row]) for c in order if row[c] != 0.0]
+    return max(candidates, key=lambda x: int(np.sum(np.abs(x) == 1.0)), default=row)
+
+
+def _rounded(x: float, zero: float) -> float:
+    """The fraction with a small denominator that x is up to rounding; x itself otherwise."""
+    if not math.isfinite(x):
+        return x
+    near = float(Fraction(x).limit_denominator(LARGEST_DENOMINATOR))
+    return near if abs(near - x) <= zero * abs(x) else x
+
+
+def reading_order(n: int) -> list[int]:
+    """Of the entries (A, b): shifts first, then A below the diagonal, so that x ∂y - y ∂x leads with 1; then the rest."""
+    pairs = [(i, j) for i in range(n) for j in range(n)]
+    below, above = ([i * n + j for i, j in pairs if (i > j) is kind and i != j] for kind in (True, False))
+    return [*range(n * n, n * n + n), *below, *above, *(i * (n + 1) for i in range(n))]
+
+
+def in_words(matrix: np.ndarray, shift: np.ndarray, names: Sequence[str]) -> str:
+    """-y ∂x + x ∂y + ∂θ."""
+    parts = []
+    for i, name in enumerate(names):
+        terms = [(matrix[i, j], other) for j, other in enumerate(names) if matrix[i, j]] + [(shift[i], "")] * bool(shift[i])
+        if not terms:
+            continue
+        inner = _sum([_term(x, what) for x, what in terms])
+        parts.append(f"({inner}) ∂{name}" if len(terms) > 1 else f"{_term(*terms[0], last=f'∂{name}')}")
+    return _sum(parts) or "0"
+
+
+def _sum(terms: Sequence[str]) -> str:
+    return " + ".join(terms).replace("+ -", "- ")
+
+
+def _term(x: float, what: str, last: str = "") -> str:
+    words = " ".join(part for part in (what, last) if part)
+    size = Fraction(abs(x)).limit_denominator(LARGEST_DENOMINATOR)
+    number = str(size) if abs(float(size) - abs(x)) <= SHOWN * abs(x) and size else f"{abs(x):.12g}"
+    sign = "-" if x < 0 else ""
+    return f"{sign}{words}" if number == "1" and words else f"{sign}{number} {words}".rstrip()
+
 
 Kind = Literal["affine", "linear", "translations"]
 KINDS = ("affine", "linear", "translations")

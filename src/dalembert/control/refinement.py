@@ -1,17 +1,33 @@
 """refine: solutions on finer and finer nodes, until the limit of small steps is known well enough.
 
 Four meshes are halves of each other, a root, its halves, quarters and eighths, and their costs have order 2: the limit of
-the two finest has order 4, and the four say whether it does, see `extrapolation`. Where its error comes from say
-`local_errors`: steps with the larger part of it are halved. A node is put where a bound is reached or left: with a kink
-inside a step the error is of order 2 without being regular, and nothing can be extrapolated. Halves of a mesh share a node
-that is beside its switch, so that their limit is compared with that of the mesh before, whose switch nodes lay elsewhere.
+the two finest has order 4, and the four say whether it does:
+
+    J_h = J + bh² + ch⁴ + …,   E_h = (4J_h - J_{2h})/3 = J - 4ch⁴ + …
+    p = log₂((J_{2h} - J_{4h})/(J_h - J_{2h})),   q = log₂((E_{2h} - E_{4h})/(E_h - E_{2h}))
+
+p needs three meshes, q four. With q the error of E_h is |E_h - E_{2h}|/(2^q - 1); without it nobody knows more than that the
+difference is an error of E_{2h}. Steps with the larger part of the error are halved:
+
+    S_h(j) = Σ L̃ of the windows in step j of a base mesh, on nodes that divide it into 1, 2 and 4, all along one path
+    e_j = |(4S_{h/4} - S_{h/2})/3 - (4S_{h/2} - S_h)/3|
+
+L̃ is stationary along the solution, so that a path's own error adds nothing of first order: what S differs by is what the
+step itself does wrong. Smooth parts have S = a + bh² + ch⁴, which leaves e_j = O(h⁵); where a bound is reached inside a step
+b depends on where, and e_j = O(h²). What the error of the path adds, of second order in d_j = |S_{h/4} - S_{h/2}|, belongs
+to no step: it is shared as the d_j are.
+
+A node is put where a bound is reached or left: with a kink inside a step the error is of order 2 without being regular, and
+nothing can be extrapolated. Halves of a mesh share a node that is beside its switch, so that their limit is compared with
+that of the mesh before, whose switch nodes lay elsewhere.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Float
@@ -21,15 +37,144 @@ from dalembert.boundary.data.ends import Through, TimeGrid, at_times, read_throu
 from dalembert.boundary.data.free_time import Free, fitted
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, extremal, settings
-from dalembert.control.mesh.extrapolation import SAFETY, apart, limit_of
-from dalembert.control.mesh.local_errors import StepSums, local_errors
-from dalembert.control.mesh.switching import switch_times, with_switches
+from dalembert.control.extremals import ControlSearch, control_search
 from dalembert.control.problem import Lobatto, OptimalControl, check_solution_of
-from dalembert.control.solve import control_search
 from dalembert.drawing import Depicted
 from dalembert.numbers import as_tolerance, described, whole_number
 from dalembert.outcome import Outcome
-from dalembert.solution import ControlSolution, Refinement
+from dalembert.solution import ActiveBounds, ControlSolution, Refinement
+
+MEASURED = 1.5  # least q: a kink inside a step leaves differences that fall slower, and by chance
+EXPECTED = 4.0  # largest q that counts: what falls faster does so by chance
+SAFETY = 3.0
+
+
+class Limit(NamedTuple):
+    """cost: E of the finest meshes; error: estimated; order: p, limit_order: q, NaN where they cannot be told."""
+
+    cost: float
+    error: float
+    order: float
+    limit_order: float
+
+
+def extrapolated(costs: Sequence[float]) -> list[float]:
+    """E on all meshes but the coarsest."""
+    return [(4.0 * fine - coarse) / 3.0 for fine, coarse in itertools.pairwise(costs)]
+
+
+def apart(costs: Sequence[float]) -> float:
+    """|E_h - E_{2h}|."""
+    fine, coarse, *_ = extrapolated(costs)
+    return abs(fine - coarse)
+
+
+def limit_of(costs: Sequence[float], noise: float, least: float = 0.0) -> Limit:
+    """costs: of three or four meshes, the finest first; noise: below which differences mean nothing; least: error where q is
+    not known."""
+    limits = extrapolated(costs)
+    order, limit_order, difference = _order(costs, noise), _order(limits, noise), apart(costs)
+    if limit_order >= MEASURED:
+        error = SAFETY * difference / (2.0 ** min(limit_order, EXPECTED) - 1.0)
+    elif order >= MEASURED or abs(costs[0] - costs[1]) <= noise:
+        error = max(difference, least)
+    else:  # the costs have another order, or none
+        error = max(difference, least, abs(costs[0] - costs[1]))
+    return Limit(limits[0], error + noise, order, limit_order)
+
+
+def _order(values: Sequence[float], noise: float) -> float:
+    """log₂ of the ratio of the two finest differences; NaN of two, where they do not fall, or below the noise."""
+    if len(values) < 3:
+        return np.nan
+    fine, coarse = values[0] - values[1], values[1] - values[2]
+    falls = fine * coarse > 0.0 and abs(coarse) > abs(fine) > noise
+    return float(np.log2(coarse / fine)) if falls else np.nan
+
+
+class StepSums(NamedTuple):
+    """values: (steps,), S of the steps of a base mesh, or parts of an error; sizes: (steps,), h|C| of them."""
+
+    values: Float[np.ndarray, "steps"]
+    sizes: Float[np.ndarray, "steps"]
+
+
+def step_sums(ready: ControlSearch, parts: int) -> StepSums:
+    """Along the first path of a problem, whose nodes divide the steps of the base mesh into so many parts each.
+
+    What belongs to a node between two steps of the base mesh is shared as their lengths are.
+    """
+    inner, first, last, edges, *others = ready.kkt.assembly.values(ready.start.z)
+    count = len(edges)
+    nodes = np.concatenate([first[:, 0], inner[:, 0], last[:, 0]])
+    lengths = np.diff(ready.start.data.t[::parts])
+    values = edges[:, 0].reshape(-1, parts).sum(axis=1)
+    within = np.append(nodes[:-1], 0.0)[:-1].reshape(-1, parts)
+    values += within[:, 1:].sum(axis=1)
+    shared = nodes[::parts]
+    before = lengths / (lengths + np.append(lengths[1:], 0.0))
+    values += before * shared[1:]
+    values[1:] += (1.0 - before[:-1]) * shared[1:-1]
+    values[0] += shared[0]
+    sizes = np.abs(edges[:, 1]).reshape(-1, parts).sum(axis=1)
+    sizes[-1] += sum(float(np.abs(other[:, 1]).sum()) for other in others)
+    assert count == len(values) * parts
+    return StepSums(values, sizes)
+
+
+def local_errors(coarse: ControlSearch, middle: ControlSearch, fine: ControlSearch, error: float) -> StepSums:
+    """The parts of the error, the larger one of this and Σ e_j, and h|C|, of the steps of the base mesh: with 1, 2 and 4
+    parts of each."""
+    one, two, four = (step_sums(ready, parts) for ready, parts in ((coarse, 1), (middle, 2), (fine, 4)))
+    own = np.abs(4.0 * four.values - 5.0 * two.values + one.values) / 3.0
+    apart = np.abs(four.values - two.values)
+    rest = max(error - own.sum(), 0.0)
+    return StepSums(own + rest * apart / max(apart.sum(), np.finfo(float).tiny), four.sizes)
+
+
+NEAR = 0.3  # of a step: a node within it is moved to the switch, otherwise there is a new one
+CLOSE = 1e-3  # of a step: a switch that near to a node which cannot move stays inside the step
+
+
+def switch_times(solution: ControlSolution) -> Float[np.ndarray, "switches"]:
+    """Of everything that has bounds, increasing."""
+    found = [time for bounds in solution.bounds.values() for times in _switches(bounds) for time in times]
+    return np.unique(np.array(found, dtype=float))
+
+
+def _switches(bounds: ActiveBounds) -> list[np.ndarray]:
+    """As `ActiveBounds.switches`; where one value alone stands between opposite bounds, the time at which the jump from one
+    to the other has the same integral."""
+    found = bounds.switches()
+    for j, times in enumerate(found):
+        active, x, t = bounds.active[:, j], bounds.values[:, j], bounds.t
+        alone = 1 + np.flatnonzero((active[1:-1] == 0) & (active[:-2] * active[2:] < 0))
+        if len(alone):
+            share = (x[alone] - x[alone + 1]) / (x[alone - 1] - x[alone + 1])
+            left, right = 0.5 * (t[alone - 1] + t[alone]), 0.5 * (t[alone] + t[alone + 1])
+            outside = ~np.any((times[:, None] >= t[alone - 1]) & (times[:, None] <= t[alone + 1]), axis=1)
+            found[j] = np.sort(np.concatenate([times[outside], left + share * (right - left)]))
+    return found
+
+
+def with_switches(
+    t: Float[np.ndarray, "nodes"], switches: Float[np.ndarray, "switches"], kept: Sequence[float]
+) -> Float[np.ndarray, "nodes"]:
+    """The nodes, with one at every switch: the nearest is moved, or there is a new one. kept: times that stay nodes."""
+    still = {0, len(t) - 1, *(int(np.argmin(np.abs(t - time))) for time in kept)}
+    moved, new = t.copy(), []
+    for time in switches:
+        k = int(np.clip(np.searchsorted(t, time) - 1, 0, len(t) - 2))
+        width = t[k + 1] - t[k]
+        near = k if time - t[k] < t[k + 1] - time else k + 1
+        off = abs(time - t[near]) / width
+        if off < NEAR and near not in still:
+            moved[near] = time
+            still.add(near)
+        elif off > CLOSE:
+            new.append(time)
+    return np.unique(np.concatenate([moved, new]))
+
 
 COARSEST, FEW = 2, 4  # steps of a root: the least, and of the first one
 PARTS = 8  # of a step of the root in the finest mesh

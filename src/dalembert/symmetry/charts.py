@@ -17,9 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.numbers import described
-from dalembert.symmetry.chaplygin_equations import with_own
-from dalembert.symmetry.generators import as_generator
-from dalembert.symmetry.symmetry import Symmetry
+from dalembert.symmetry.frames import with_own
+from dalembert.symmetry.search import Symmetry, as_generator
 from dalembert.systems import Holonomic, System
 from dalembert.systems.checks import RankDeficientError
 from dalembert.systems.equations import force

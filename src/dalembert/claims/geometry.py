@@ -1,4 +1,4 @@
-"""Whether a step keeps the symplectic form of T*Q, and whether the reactions account for what it does not keep."""
+"""The geometry of a step: the symplectic form of T*Q, what the reactions change of it, and the way back."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.algebra.least_norm import least_norm
-from dalembert.claims.claim import Claim, Finding, Promise
-from dalembert.claims.subject import Subject
+from dalembert.claims.subject import Claim, Finding, Promise, Subject, reversed_motion
 from dalembert.discretize import Scheme
 from dalembert.discretize.nodes import Interval, legendre_plus
 from dalembert.measure.nodes import nodes_of
 from dalembert.measure.symplectic import symplectic_defect
-from dalembert.step import ensemble
+from dalembert.outcome import Outcome
+from dalembert.step import ensemble, simulate
+from dalembert.step.simulate import answered
 from dalembert.systems import System, momentum, references
 from dalembert.systems.compiled.along import motion_along
 from dalembert.systems.compiled.function import SystemFunction
@@ -217,3 +218,50 @@ def _form(slopes: Float[np.ndarray, "d two_n"]) -> Float[np.ndarray, "d d"]:
     n = slopes.shape[1] // 2
     x, p = slopes[:, :n], slopes[:, n:]
     return x @ p.T - p @ x.T
+
+
+STEPS = 50  # there and back again
+ROUNDING = 1e-9  # of the way: what rounding errors grow to over so many steps
+
+ADJOINT = Promise(
+    "a step of -h undoes a step of h", "Hairer, Lubich, Wanner, Def. II.3.1", "maps that are their own adjoints"
+)
+REVERSIBLE = Promise(
+    "with -v a run returns", "Hairer, Lubich, Wanner, Thm. V.1.5", "a(q, -v) = a(q, v), a self-adjoint step"
+)
+
+
+def self_adjoint(subject: Subject) -> Claim:
+    """Φ(-h) after Φ(h): the distance from the start, in sizes of the coordinates."""
+    if reason := _without_nodes(subject):
+        return ADJOINT.not_met(reason)
+    return _there_and_back(subject, ADJOINT, -1.0)
+
+
+def reversible(subject: Subject) -> Claim:
+    """Φ(q, -v) after Φ(q, v): the same with the velocity turned round."""
+    if reason := _without_nodes(subject) or reversed_motion(subject):
+        return REVERSIBLE.not_met(reason)
+    return _there_and_back(subject, REVERSIBLE, 1.0)
+
+
+def _without_nodes(subject: Subject) -> str | None:
+    """Why a run has no way back: its start, or a map of the scheme."""
+    if subject.form == "nodes":
+        return "a run of nodes begins with a starter"
+    return subject.scheme.claims(subject.system).not_self_adjoint
+
+
+def _there_and_back(subject: Subject, promise: Promise, direction: float) -> Claim:
+    """From the state after some steps with the step direction · h and the velocity direction · (-v)."""
+    start, steps = subject.start, min(STEPS, subject.path.steps)
+    q, v, t = (np.asarray(x)[steps] for x in (subject.path.q, subject.path.v, subject.path.t))
+    back = simulate(
+        subject.system, q, -direction * v, h=direction * start.h, steps=steps, t0=t if direction < 0.0 else start.t0,
+        scheme=subject.scheme, throw=False, **start.given,
+    )  # fmt: skip
+    if (ended := Outcome(int(answered(back).code))).failed:
+        return promise.at_most(float("inf"), ROUNDING, f"the run back failed: {ended.name}")
+    ends = np.asarray(back.q)[-1] - start.q0, np.asarray(back.v)[-1] + direction * start.v0
+    distance = max(float(np.max(np.abs(x) / size)) for x, size in zip(ends, subject.sizes, strict=True))
+    return promise.at_most(distance, ROUNDING, f"distance from the start after {steps} steps there and back, over the way")

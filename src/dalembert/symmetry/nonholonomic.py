@@ -8,10 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.symmetry.chaplygin_equations import reduced_force, reduced_system
-from dalembert.symmetry.frames import VelocityFrame, indices_of, own_parts
+from dalembert.symmetry.conditions import Samples, place_of_search, sample
+from dalembert.symmetry.frames import VelocityFrame, indices_of, own_parts, reduced_force, reduced_system
 from dalembert.symmetry.reduced import Reduced
-from dalembert.symmetry.samples import Samples, place_of_search, sample
 from dalembert.systems import System, check_x64
 from dalembert.systems.checks import InconsistentDataError, RankDeficientError
 from dalembert.systems.distribution.reduction import check_first_order

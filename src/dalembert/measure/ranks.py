@@ -1,4 +1,4 @@
-"""Whether the discrete flow exists at given nodes: ranks and smallest singular values of the node equations."""
+"""Existence of the discrete flow at given nodes: ranks and smallest singular values of the node equations."""
 
 from __future__ import annotations
 
@@ -9,16 +9,141 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.algebra import numerical_rank
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.windows import WindowMap
-from dalembert.measure.condition import Condition, condition
-from dalembert.measure.higher_path import FlowRegularity, higher_regularity
+from dalembert.measure.higher import (
+    HigherFlow,
+    PathData,
+    check_flow_path,
+    chosen_windows,
+    data_of,
+    path_windows,
+    with_orders,
+)
 from dalembert.measure.nodes import NodeView, node_view, nodes_of
 from dalembert.notebook import Described
 from dalembert.numbers import as_number, as_numbers, whole_number
 from dalembert.path import Path
 from dalembert.systems import System, VariationalProblem, check_x64
+from dalembert.systems.higher.variational import constraint_numbers
 from dalembert.tracing import seldom
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """rank A_i = wanted at every window i: a matrix that must have full rank.
+
+    A smallest singular value near zero is a warning that the rank is about to drop.
+
+    Attributes:
+        name: what the matrix is.
+        wanted: the rank that is needed.
+        ranks: (K,) rank of each matrix.
+        smallest: (K,) the wanted-th singular value of each, with rows of unit length.
+    """
+
+    name: str
+    wanted: int
+    ranks: np.ndarray
+    smallest: np.ndarray
+
+    @property
+    def holds(self) -> bool:
+        """Whether the rank is full at every window."""
+        return bool(np.all(self.ranks >= self.wanted))
+
+    @property
+    def worst(self) -> int:
+        """Index of the window with the smallest singular value."""
+        return int(np.argmin(self.smallest))
+
+
+def condition(name: str, matrices: np.ndarray, wanted: int, t) -> Condition:
+    if wanted == 0:
+        return Condition(name, 0, np.zeros(len(matrices), int), np.full(len(matrices), np.inf))
+    if not np.all(np.isfinite(matrices)):
+        k = int(np.argmin(np.all(np.isfinite(matrices), axis=(1, 2))))
+        raise ValueError(f"nodes: a derivative of the node equations is not finite at t = {float(t[k]):g}")
+    found = [numerical_rank(matrix) for matrix in matrices]
+    smallest = np.array([rank.singular_values[wanted - 1] for rank in found])
+    return Condition(name, wanted, np.array([rank.rank for rank in found]), smallest)
+
+
+_ROUNDING = 1e-12  # entries of D₁D_{k+1}L̃_d this much below the largest: differences of knots, and no dependence
+
+
+@dataclasses.dataclass(frozen=True)
+class FlowRegularity:
+    """rank [[D₁D_{k+1}L̃_d, D₁Φᵀ], [D_{k+1}Φ, 0]]: the matrix that the flow Υ_d inverts, at runs of 2k+1 nodes.
+
+    Attributes:
+        t: (K,) times of their middle nodes.
+        matrix: a Condition, with its rank and smallest singular values.
+        residual: (K,) largest residual of the equations there.
+    """
+
+    t: np.ndarray
+    matrix: Condition
+    residual: np.ndarray
+
+    @property
+    def regular(self) -> bool:
+        """Whether Υ_d exists and is a local diffeomorphism at every run of nodes."""
+        return self.matrix.holds
+
+    def describe(self) -> str:
+        c = self.matrix
+        return (
+            f"{'regular' if self.regular else 'not regular'} at {self.t.shape[0]} windows: {c.name} has rank "
+            f"{int(c.ranks.min())} of "
+            f"{c.wanted}, smallest singular value {c.smallest.min():.3g} at t = {self.t[c.worst]:g}\n"
+            f"  largest residual of the node equations: {self.residual.max():.2e}"
+        )
+
+
+def higher_regularity(
+    problem: VariationalProblem, path: Path, scheme: Scheme | WindowMap | None, every: int
+) -> FlowRegularity:
+    """rank [[D₁D_{k+1}L̃_d, (D₁Φ)ᵀ], [D_{k+1}Φ, 0]] = n + m + mh at every run of 2k+1 nodes of a path.
+
+    Holonomic constraints are paired: ∂φᵀμ at the middle node with φ = 0 at the newest. Rows are scaled to unit length.
+    Source: Colombo, Martín de Diego, Zuccalli, Proposition 3.2, transposed as in the theorem on implicit functions.
+    """
+    check_flow_path(problem, path)
+    chosen = chosen_windows(scheme)
+    problem = with_orders(problem, chosen, path.q.shape[1])
+    data = _matrices(problem, chosen, data_of(path), every)
+    matrices, residual, begin = (np.asarray(x) for x in data)
+    times = begin + problem.derivatives * float(path.h)
+    found = condition("the matrix of the flow", matrices, matrices.shape[1], times)
+    return FlowRegularity(times, found, residual)
+
+
+@seldom
+def _matrices(problem: VariationalProblem, scheme: WindowMap, data: PathData, every: int):
+    """(matrix, residual, time of the first node) at every run of 2k+1 nodes."""
+    nodes, rows, begin = path_windows(problem, data)
+    if nodes.shape[0] < 2:
+        raise ValueError(
+            f"path: has {data.q.shape[0]} nodes; {2 * problem.derivatives + 1} with their multipliers are needed"
+        )
+    n = data.q.shape[1]
+
+    def at(points, free, newest, start):
+        flow = HigherFlow(problem, scheme, data.h, start, n, *constraint_numbers(problem, n))
+        x = jnp.concatenate([points.ravel(), free.ravel()])
+        z = jnp.concatenate([newest[0], newest[1], jnp.zeros(flow.mh)])
+        matrix = jax.jacfwd(flow.equations)(z, x)
+        motion = jnp.abs(matrix) < _ROUNDING * jnp.max(jnp.abs(matrix[: flow.n]))
+        matrix = jnp.where(motion & (jnp.arange(len(matrix)) < flow.n)[:, None], 0.0, matrix)
+        left, columns = flow.equations(z, x), matrix[:, flow.n + flow.m :]
+        return matrix, jnp.max(jnp.abs(left - columns @ jnp.linalg.pinv(columns) @ left))
+
+    newest = nodes[1:, -1], rows[1:, -1]
+    chosen = jax.tree.map(lambda x: x[::every], (nodes[:-1], rows[:-1], newest, begin[:-1]))
+    return *jax.vmap(at)(*chosen), chosen[-1]
+
 
 Vector = Float[Array, "n"]
 

@@ -1,0 +1,448 @@
+"""Optimal control problems for `dalembert.solve`: from the arguments over the KKT system to a ControlSolution, or to many.
+
+Under bounds the interior point method begins at the first path. Where a path that was given as guess leads nowhere, it
+begins again nearer to the smooth path through what is given, and at last from that path: a guess may wind a pendulum more
+often than bounded forces can.
+
+Of many problems that differ in what is given one KKT system is prepared. What is given stands in the fixed components of a
+path, so that equations, machine code, pivots and units are those of one problem, that whose ends are farthest apart.
+Continued, an entry begins at the solution of its neighbour, moved as the smooth paths through what is given differ, with its
+multipliers: a tree of nearest neighbours is walked from one entry to all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from dalembert.boundary.data.drawn import slopes_of_intervals
+from dalembert.boundary.data.end_sets import check_rank
+from dalembert.boundary.data.ends import read_times
+from dalembert.boundary.data.free_time import fitted, horizon_of
+from dalembert.boundary.data.limits import (
+    Asking,
+    Bounded,
+    PathPoints,
+    check_given,
+    continued_forces,
+    read_bounds,
+    read_inequalities,
+)
+from dalembert.boundary.data.sizes import extents_of, origin_of
+from dalembert.boundary.interior.activity import Activity
+from dalembert.boundary.interior.path import violation
+from dalembert.boundary.iteration import Search, search_of
+from dalembert.boundary.kkt.system import KKTSystem
+from dalembert.boundary.newton import Iterate, Termination
+from dalembert.boundary.prepare import Request
+from dalembert.boundary.solve import Asked, SmoothStart, extremal, extremals_of, smooth_start
+from dalembert.control.given import GivenPath, given_path, size_of_end
+from dalembert.control.problem import Lobatto, OptimalControl, actuation, counted, plant_scheme, scheme_name
+from dalembert.control.result import control_solution
+from dalembert.control.terms import ControlLayout, check_parabolas
+from dalembert.control.transcription import (
+    ControlData,
+    ControlSizes,
+    check_controls,
+    control_sizes,
+    first_values,
+    sampled,
+    transcribed,
+)
+from dalembert.discretize import Scheme
+from dalembert.discretize.scheme import check_maps
+from dalembert.interrupts import keep
+from dalembert.messages import warn
+from dalembert.native.threads import on_threads
+from dalembert.numbers import as_numbers
+from dalembert.outcome import Outcome
+from dalembert.solution import ControlSolution
+from dalembert.systems import System, check_x64
+from dalembert.systems.equations import kkt_residual, value
+from dalembert.systems.sizes import as_scales
+from dalembert.tracing import seldom
+
+NEARER = (0.5, 1.0)  # to the smooth path
+FAILED = (Termination.INFEASIBLE, Termination.NOT_CONVERGED)
+
+
+def minimised(data: ControlData, search: Search, starts: Starts, sizes: np.ndarray) -> tuple[Iterate, Activity]:
+    """The end of the iteration; where all have failed, the one that violates least."""
+    best = search(starts.z, sizes, _known_forces(data, starts))
+    used, count = best[0].iterations, best[0].restorations
+    for share in () if starts.guess is None or isinstance(starts.guess, ControlSolution) else NEARER:
+        if best[0].end not in FAILED:
+            break
+        other = search(starts.nearer(data, share), sizes, None)
+        used, count = used + other[0].iterations, count + other[0].restorations + 1
+        if other[0].end is Termination.CONVERGED or _violation(other[0]) < _violation(best[0]):
+            best = other
+    best[0].iterations, best[0].restorations = used, count
+    return best
+
+
+def _violation(it: Iterate) -> float:
+    return violation(it.kkt, it.at)
+
+
+@dataclasses.dataclass(frozen=True)
+class Starts:
+    """First paths. z: (blocks, b), from the guess; guess: that of the user, or None; smooth: (N+1, n), the path and its
+    velocities without it."""
+
+    z: np.ndarray
+    guess: Any
+    smooth: tuple[np.ndarray, np.ndarray]
+
+    def nearer(self, data: ControlData, share: float) -> np.ndarray:
+        """A path that much nearer to the smooth one, with neither controls nor multipliers."""
+        state, z = data.layout.part("state"), np.zeros(self.z.shape)
+        path, v = self.smooth
+        z[1:-1, state] = (1.0 - share) * self.z[1:-1, state] + share * (path - data.origin)
+        z[[0, -1], state] = (1.0 - share) * self.z[[0, -1], state] + share * v[[0, -1]]
+        place_values(data, z)
+        return z
+
+
+def place_values(data: ControlData, z: np.ndarray) -> list[PathPoints]:
+    """The values of path inequalities on a path, put where they belong; and where they are taken."""
+    state, found = data.layout.part("state"), []
+    path = z[1:-1, state] + data.origin
+    v = np.gradient(path, data.t, axis=0, edge_order=2)
+    v[[0, -1]] = z[[0, -1], state]
+    for one, places in zip(data.paths, data.path_places("values"), strict=True):
+        level = one.level
+        u = np.zeros((len(level.times), data.layout.r)) if level.steps else z[1:-1, data.layout.part("controls")]
+        found.append(PathPoints(level.on(path), level.rates(path, v), u, level.times))
+        z.ravel()[places] = one.values(data.problem.parameters, found[-1])
+    return found
+
+
+def _known_forces(data: ControlData, starts: Starts) -> np.ndarray | None:
+    """What the multipliers of the bounds add to the gradient on a known solution of the same bounds; those of path
+    inequalities go into the path."""
+    guess, z = starts.guess, starts.z
+    names = {*data.bounds, *(one.name for one in data.paths)}
+    if not isinstance(guess, ControlSolution) or not names <= guess.bounds.keys():
+        return None
+    forces = np.zeros(z.shape)
+    for name in data.bounds:
+        forces.ravel()[data.places(name)] = continued_forces(guess.bounds[name], data.nodes)
+    places = data.path_places("values"), data.path_places("inequalities")
+    for one, values, own in zip(data.paths, *places, strict=True):
+        found = one.known_forces(guess.bounds[one.name])
+        forces.ravel()[values] = found
+        z.ravel()[own] = found / one.level.weights[:, None]
+    return forces
+
+
+def bounds_of(data: ControlData) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Places in the flat path, and their bounds."""
+    origins = {"q": data.origin, "u": np.zeros(data.layout.r)}
+    parts = [(data.places(name), both - origins[name]) for name, both in data.bounds.items()]
+    parts += [(at, one.limits) for at, one in zip(data.path_places("values"), data.paths, strict=True)]
+    if data.horizon is not None and data.horizon.bounded:
+        parts.append((np.array([data.time_place]), data.horizon.bounds))
+    return parts
+
+
+UNRESOLVED = 0.25  # of the path, by which an integrated step may end off the next node
+PARTS = 4  # of a step that is integrated
+
+
+class ControlStart(NamedTuple):
+    """A checked problem, its first path (blocks, b), and sizes. smooth: path and velocities (N+1, n) without the guess."""
+
+    data: ControlData
+    z: np.ndarray
+    sizes: ControlSizes
+    smooth: tuple[np.ndarray, np.ndarray] | None = None
+
+
+class ControlSearch(NamedTuple):
+    """A checked problem, ready to be solved from any path. sizes: of what convergence is judged by."""
+
+    start: ControlStart
+    kkt: KKTSystem
+    search: Search
+    sizes: np.ndarray
+
+
+@extremal.register
+def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
+    ready = control_search(problem, asked)
+    (data, z, _, smooth), kkt, _, sizes = ready
+    assert smooth is not None
+    keep()
+    it, activity = searched(ready, Starts(z, asked.request.guess, smooth), sizes)
+    for end, function in zip((0, -1), data.sets.on, strict=True):
+        if function is not None:
+            at = data.at(it.z).end_state(it.z, end, kkt.positions[: data.layout.n])
+            check_rank(function, problem.system, at, "at the end of the iteration")
+    found = control_solution(data, kkt, it, asked.certify, activity)
+    if asked.certify and found.outcome is Outcome.SUCCESS:
+        _warn_of_resolution(problem, found, kkt.positions[: data.layout.n])
+    return found
+
+
+def _warn_of_resolution(problem: OptimalControl, found: ControlSolution, sizes: np.ndarray) -> None:
+    """A warning where the plant, integrated over single steps, ends far from the nodes: see `step/run/resolution`."""
+    h = np.diff(found.t)
+    ends = np.asarray(_integrated(problem, found.q[:-1], found.v[:-1], found.u[:-1], found.u[1:], found.t[:-1], h))
+    off = (np.abs(ends - found.q[1:]) / np.maximum(sizes, np.ptp(found.q, axis=0))).max(axis=1)
+    if np.any(off > UNRESOLVED):
+        k = int(np.nanargmax(off))
+        warn(
+            f"steps: found {len(h)}; the plant, integrated over step {k} with the controls of its ends, is off by "
+            f"{100 * off[k]:.0f} % of the path. The solution solves the discrete equations, but its steps do not "
+            "resolve the motion: use more steps"
+        )
+
+
+@seldom
+def _integrated(problem: OptimalControl, q, v, u0, u1, t, h):
+    """q at the ends of steps, by Runge and Kutta's method over parts of each, with u linear."""
+    system = problem.system
+
+    def rate(state, s, u):
+        x, w = state
+        push = actuation(problem, x, s) @ u
+        balance = lambda z: kkt_residual(system, x, w, s, z).at[: x.shape[0]].add(-push)  # noqa: E731, linear in z
+        zero = jnp.zeros(x.shape[0] + sum(value(system, c, x, w, w, s).shape[0] for c in system.constraints))
+        return jnp.stack([w, -jnp.linalg.solve(jax.jacfwd(balance)(zero), balance(zero))[: x.shape[0]]])
+
+    def one(q, v, u0, u1, t, h):
+        state, part = jnp.stack([q, v]), h / PARTS
+        for i in range(PARTS):
+            at = lambda y, c, i=i: rate(y, t + (i + c) * part, u0 + (i + c) / PARTS * (u1 - u0))  # noqa: E731
+            k1 = at(state, 0.0)
+            k2 = at(state + 0.5 * part * k1, 0.5)
+            k3 = at(state + 0.5 * part * k2, 0.5)
+            state = state + part / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + at(state + part * k3, 1.0))
+        return state[0]
+
+    return jax.vmap(one)(q, v, u0, u1, t, h)
+
+
+def searched(ready: ControlSearch, starts: Starts, sizes: np.ndarray) -> tuple[Iterate, Activity]:
+    """What the search comes to from these paths; sizes: of what convergence is judged by."""
+    data = ready.start.data
+    return minimised(data, ready.search, starts, sizes) if bounds_of(data) else ready.search(starts.z, sizes, None)
+
+
+def control_search(problem: OptimalControl, asked: Asked) -> ControlSearch:
+    """The filter's line search, or inside bounds on anything the interior point method."""
+    start = prepare_control(problem, asked)
+    data = start.data
+    kkt = transcribed(data, start.z, start.sizes, asked.settings.tolerance)
+    least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
+    sizes = kkt.positions + (least if data.horizon is None else np.append(least, 0.0))
+    time = None if data.horizon is None else data.time_place
+    search = search_of(kkt, start.z, asked.settings, bounds_of(data), time, filtered=True)
+    return ControlSearch(start, kkt, search, sizes)
+
+
+def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
+    """Everything checked, and a first path."""
+    check_x64()
+    initial, final, _, guess = asked.request
+    if isinstance(guess, tuple) and len(guess) != 2:
+        raise ValueError(f"guess: found a tuple of {len(guess)}; give (q, u), path and controls, one row per node each")
+    n = _dimension(problem, initial, final, guess)
+    r, equations = counted(problem, n)
+    scheme = _checked_scheme(asked.scheme, n)
+    t = read_times(asked.grid, 2, "at least two steps are needed")
+    if isinstance(scheme, Lobatto):
+        velocities = asked.bounds.get("v") if isinstance(asked.bounds, Mapping) else None
+        check_parabolas(problem, t, {"bounds['v']": velocities, "inequalities": asked.inequalities})
+    horizon = horizon_of(asked.grid.T, t)
+    guess = guess if horizon is None else fitted(guess, t)
+    own = given_path(problem, asked.request._replace(guess=guess), t, n, horizon is not None)
+    given, path, v, sets = own.given, own.path, own.v, own.sets
+    of_coordinates = Bounded(n, problem.coordinates)
+    bounds = read_bounds(asked.bounds, {"q": of_coordinates, "v": of_coordinates, "u": Bounded(r)}, len(t))
+    asking = Asking(problem.system, n, r, t, (True, True))
+    paths = read_inequalities(asking, asked.inequalities, bounds.pop("v", None))
+    if "q" in bounds:
+        check_given(bounds["q"], path, given, t, problem.coordinates)
+    held = own.held
+    holonomic = np.repeat(np.array([c.order == 0 for c in problem.system.constraints], dtype=bool), equations)
+    origin = origin_of(held, path)
+    layout = ControlLayout(n, r, len(holonomic), sum(one.size for one in paths), horizon is not None, sets.size)
+    name = scheme_name(scheme, problem.system)
+    data = ControlData(
+        problem, scheme, layout, t, given, own.ends, origin, holonomic, bounds, paths, horizon, sets, name, own.settled,
+        own.leaf,
+    )  # fmt: skip
+    found = sampled(problem, path, v, r, t)
+    limits = bounds.get("u", np.full((1, 1, r), np.inf))
+    check_controls(found, np.asarray(np.isfinite(limits).all(axis=(0, 1))), asked.settings.minimum)
+    scales = as_scales(asked.scales, n)
+    whole = bool(bounds or paths or sets.size)  # a barrier, and an end that moves, know no other scale
+    extents = np.ptp(path, axis=0) if whole else extents_of(held, path)
+    told = np.full(n, guess is not None or scales is not None) | (given.sum(axis=0) > 1)
+    extents = extents if scales is None else scales
+    sizes = control_sizes(found, extents, told, float(t[-1] - t[0]), horizon is not None)
+    z = first_values(data, own, guess)
+    points, rows, of_nodes = place_values(data, z), [], (sizes.positions, sizes.positions / sizes.time, sizes.controls)
+    for one, at, places in zip(paths, points, data.path_places("values"), strict=True):
+        rows.append(one.sizes(problem.parameters, at, of_nodes))
+        one.check_settled(z.ravel()[places], data.settled(one), rows[-1])
+    sizes = sizes._replace(values=np.concatenate([np.zeros(0), *rows]))
+    return ControlStart(data, z, sizes, own.smooth)
+
+
+def _dimension(problem: OptimalControl, initial, final, guess) -> int:
+    """n, from whatever was given."""
+    if problem.coordinates is not None:
+        return len(problem.coordinates)
+    found = [n for n in (size_of_end(initial, "initial"), size_of_end(final, "final")) if n]
+    if guess is not None:
+        path = guess.q if isinstance(guess, ControlSolution) else guess[0] if isinstance(guess, tuple) else guess
+        found += as_numbers(path, "guess").shape[1:2]
+    if not found:
+        raise TypeError("initial: give all coordinates of something at an end, a guess, or the system's coordinates=")
+    return int(found[0])
+
+
+def _checked_scheme(scheme: Any, n: int) -> Scheme | Lobatto:
+    if isinstance(scheme, Lobatto):
+        return scheme
+    found = plant_scheme(scheme)
+    check_maps(found, n)
+    return found
+
+
+@smooth_start.register
+def _(problem: OptimalControl, asked: Asked) -> SmoothStart:
+    start = prepare_control(problem, asked)
+    assert start.smooth is not None
+    t, system = start.data.t, problem.system
+    rows = (lambda paths: _intervals(system, paths, t)) if system.constraints else None
+    return SmoothStart(t, start.smooth[0], start.sizes.positions, start.data.given, rows)
+
+
+@seldom
+def _intervals(system: System, paths, t):
+    """φ(q, v) of each interval, and φ(q) of its end, with their slopes."""
+
+    def rows(a, b, s, h):
+        v, middle = (b - a) / h, 0.5 * (a + b)
+        found = [
+            value(system, c, b, v, v, s + h) if c.order == 0 else value(system, c, middle, v, v, s + 0.5 * h)
+            for c in system.constraints
+        ]
+        return jnp.concatenate(found)
+
+    return slopes_of_intervals(rows, paths, t)
+
+
+@extremals_of.register
+def _(
+    problem: OptimalControl, asked: Asked, requests: Sequence[Request], threads: int, continued: bool = False
+) -> list[ControlSolution]:
+    data = prepare_control(problem, asked._replace(request=requests[0])).data
+    own = [_own_path(data, request) for request in requests]
+    extents = np.array([extents_of(path.held, path.path) for path in own])
+    farthest = int(np.argmax((extents / np.maximum(extents.max(axis=0), np.finfo(float).tiny)).sum(axis=1)))
+    ready = control_search(problem, asked._replace(request=requests[farthest]))
+    batch = _Batch(ready, requests, own, extents, asked.certify)
+    if not continued:
+        return [end.solution for end in on_threads(batch.found, range(len(requests)), threads)]
+    ends: dict[int, _End] = {}
+
+    def begun(pair: tuple[int, int]) -> _End:
+        return batch.found(pair[0], ends.get(pair[1]))
+
+    for level in _levels(np.array([np.concatenate([e.values.ravel() for e in path.ends]) for path in own])):
+        ends.update(zip((i for i, _ in level), on_threads(begun, level, threads), strict=True))
+    return [ends[i].solution for i in range(len(requests))]
+
+
+def _own_path(data: ControlData, request: Request) -> GivenPath:
+    """The first path of a request, checked."""
+    problem, t = data.problem, data.t
+    guess = request.guess if data.horizon is None else fitted(request.guess, t)
+    own = given_path(problem, request._replace(guess=guess), t, data.layout.n, data.horizon is not None)
+    if not (np.array_equal(own.settled, data.settled_ends) and np.array_equal(own.given, data.given)):
+        raise ValueError(
+            "initial, final: the data of an entry leave other equations of the plant's constraints open than those of the "
+            "first, for example because velocities are zero; solve such entries separately"
+        )
+    if "q" in data.bounds:
+        check_given(data.bounds["q"], own.path, own.given, t, problem.coordinates)
+    return own
+
+
+def _levels(points: Float[np.ndarray, "batch k"]) -> list[list[tuple[int, int]]]:
+    """A tree of least length through the points, by Prim: pairs of a point and the one before it, level by level, -1 before
+    the first, which is nearest to the mean."""
+    spread = points.std(axis=0)
+    scaled = (points - points.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
+    root = int(np.argmin((scaled**2).sum(axis=1)))  # by hand: SciPy's tree wants all pairs, 800 MB of 10⁴ points
+    distance, before = np.full(len(points), np.inf), np.full(len(points), -1)
+    level, outside = np.zeros(len(points), dtype=int), np.ones(len(points), dtype=bool)
+    distance[root] = 0.0
+    for _ in points:
+        new = int(np.argmin(np.where(outside, distance, np.inf)))
+        outside[new] = False
+        level[new] = 0 if before[new] < 0 else level[before[new]] + 1
+        apart = ((scaled - scaled[new]) ** 2).sum(axis=1)
+        nearer = outside & (apart < distance)
+        distance[nearer], before[nearer] = apart[nearer], new
+    return [[(int(i), int(before[i])) for i in np.flatnonzero(level == k)] for k in range(level.max() + 1)]
+
+
+class _End(NamedTuple):
+    """A solved entry. first: the path it would have begun with on its own."""
+
+    solution: ControlSolution
+    it: Iterate
+    activity: Activity
+    first: np.ndarray
+
+
+class _Batch(NamedTuple):
+    """A search that serves all requests. extents: (batch, n), of what each is given."""
+
+    ready: ControlSearch
+    requests: Sequence[Request]
+    paths: list[GivenPath]
+    extents: np.ndarray
+    certify: bool
+
+    def found(self, i: int, neighbour: _End | None = None) -> _End:
+        """The end of one entry, begun at the solution of a neighbour where there is one."""
+        ready, request = self._placed(i)
+        z, sizes = ready.start.z, self._sizes(i)
+        it = activity = None
+        if neighbour is not None and neighbour.it.end is Termination.CONVERGED:
+            moved = neighbour.it.z + z - neighbour.first
+            it, activity = ready.search(moved, sizes, neighbour.activity.multipliers)
+        if it is None or activity is None or it.end is not Termination.CONVERGED:
+            it, activity = searched(ready, Starts(z, request.guess, self.paths[i].smooth), sizes)
+        return _End(control_solution(ready.start.data, ready.kkt, it, self.certify, activity), it, activity, z)
+
+    def _sizes(self, i: int) -> np.ndarray:
+        """Of what convergence is judged by: no larger than what this entry is given."""
+        positions, all_sizes, extent = self.ready.start.sizes.positions, self.ready.sizes, self.extents[i]
+        own = np.where(extent > 0.0, np.minimum(extent, positions), positions)
+        return np.append(own + all_sizes[: len(own)] - positions, all_sizes[len(own) :])
+
+    def _placed(self, i: int) -> tuple[ControlSearch, Request]:
+        """The search with the first path of an entry."""
+        data, own, request = self.ready.start.data, self.paths[i], self.requests[i]
+        request = request if data.horizon is None else request._replace(guess=fitted(request.guess, data.t))
+        data = data._replace(ends=own.ends, leaf=own.leaf)
+        z = first_values(data, own, request.guess)
+        place_values(data, z)
+        sizes = np.split(self.ready.start.sizes.values, np.cumsum([one.size for one in data.paths]))
+        for one, places, size in zip(data.paths, data.path_places("values"), sizes[:-1], strict=True):
+            one.check_settled(z.ravel()[places], data.settled(one), size)
+        return self.ready._replace(start=self.ready.start._replace(data=data, z=z)), request

@@ -1,1 +1,0 @@
-"""Meshes of an optimal control problem, refined where the error is and where bounds switch. Begin with `refinement`."""

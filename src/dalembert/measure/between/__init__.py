@@ -1,1 +1,0 @@
-"""Between the nodes of a path: where events lie."""
