@@ -110,7 +110,7 @@ def test_back_ends_are_asked_for_by_name(folder):
 
 
 def test_order_prints_a_table_of_errors_and_orders():
-    output = call("order", "pendulum", "--h", 0.1, "--h", 0.05, "--h", 0.025, "--time", 2, "--coordinates", "θ")
+    output = call("check", "pendulum", "--h", 0.1, "--h", 0.05, "--h", 0.025, "--time", 2, "--coordinates", "θ")
     assert len(re.findall(r"fitted", output)) == 6
     slopes = [float(x) for x in re.findall(r"slope (\S+)", output)]
     assert slopes == pytest.approx([2, 2], abs=0.05)
@@ -219,7 +219,7 @@ BAD = {
     "no step": (["run", "mine.py:falling", "--q0", "0,0", "--v0", "0,0"], "--h is needed"),
     "no length": (["run", "mine.py:falling", "--q0", "0,0", "--v0", "0,0", "--h", "1"], "--steps or --time is needed"),
     "no scheme": (["run", "pendulum", "--scheme", "mine.py:number"], "a Scheme is needed"),
-    "steps of order": (["order", "pendulum", "--h", "0.1", "--h", "0.07", "--time", "2"], "not a multiple"),
+    "steps of order": (["check", "pendulum", "--h", "0.1", "--h", "0.07", "--time", "2"], "not a multiple"),
     "huge number of steps": (
         ["run", "pendulum", "--steps", str(2**63)],
         f"steps: found {2**63}; give a whole number, from 1",
@@ -234,8 +234,16 @@ BAD = {
     "complex": (["run", "pendulum", "--v0", "1j"], "--v0: found '1j'; give numbers"),
     "empty": (["run", "pendulum", "--q0", ""], "--q0: found ''"),
     "nan parameter": (["run", "pendulum", "--set", "g_over_l=nan"], "--set g_over_l=nan: found nan"),
-    "two numbers": (["run", "pendulum", "--set", "g_over_l=1,2"], "--set g_over_l=1,2: found shape (2,)"),
-    "parameter without name": (["run", "pendulum", "--set", "=2"], "--set =2: found ; the parameters are"),
+    "two numbers": (["check", "pendulum", "--set", "g_over_l=1,2"], "--set g_over_l: found several values"),
+    "numbers of an array": (["run", "mine.py:entry", "--set", "g=1,2,3"], "--set g=1,2,3: found shape (3,)"),
+    "parameter without name": (["run", "pendulum", "--set", "=2"], "--set =2: give name=value"),
+    "problem to run": (["run", "cart_pole"], "is a boundary problem; dalembert solve cart_pole solves it"),
+    "data of a resumed run": (
+        ["run", "pendulum", "--q0", "1", "--save", "run.zarr", "--resume"],
+        "--q0: is read from the store that is resumed; leave it out",
+    ),
+    "resumed without a store": (["run", "pendulum", "--resume"], "--resume: needs the store of the run, --save run.zarr"),
+    "zip of one": (["run", "pendulum", "--zip"], "--zip: is for several values of --set; leave it out"),
     "coordinate of a branch": (
         ["run", "pendulum", "--branch", "nearest-previous:7"],
         "branch: found Nearest(coordinates=(7,)",
@@ -244,10 +252,10 @@ BAD = {
     "dates": (["run", "mine.py:dated"], "q0: found tuple ('2020-01-01', 0.0), which is not an array of numbers"),
     "step as text": (["run", "mine.py:slow"], "--h: found str '0.1', which is not a number"),
     "file that leaves": (["run", "leaves.py:system"], "leaves.py: SystemExit: 0"),
-    "nan of order": (["order", "pendulum", "--h", "nan", "--h", "0.1", "--time", "2"], "h: found nan at index 0"),
-    "time of order": (["order", "pendulum", "--h", "0.1", "--h", "0.05", "--time", "-2"], "time: found -2.0"),
+    "nan of order": (["check", "pendulum", "--h", "nan", "--h", "0.1", "--time", "2"], "h: found nan at index 0"),
+    "time of order": (["check", "pendulum", "--h", "0.1", "--h", "0.05", "--time", "-2"], "time: found -2.0"),
     "coordinate": (
-        ["order", "pendulum", "--h", "0.1", "--h", "0.05", "--time", "2", "--coordinates", "z"],
+        ["check", "pendulum", "--h", "0.1", "--h", "0.05", "--time", "2", "--coordinates", "z"],
         "coordinates: found 'z'",
     ),
     "nan of check": (["check", "pendulum", "--q0", "inf"], "q0: found inf at index 0"),
@@ -296,7 +304,7 @@ def test_check_says_what_the_constraints_are(folder):
 
 def test_a_sweep_goes_on_in_its_store(tmp_path):
     store = tmp_path / "study.zarr"
-    words = ("sweep", "pendulum", "--set", "q0=0.5,1,1.5", "--steps", 10, "--save", store)
+    words = ("run", "pendulum", "--set", "q0=0.5,1,1.5", "--steps", 10, "--save", store)
     first = call(*words)
     assert "success: 3" in first
     before = {file: file.stat().st_mtime_ns for file in store.glob("*/c.*")}
@@ -320,7 +328,7 @@ move = BoundaryEntry("move", title="Move", formula="u^2", source="none", problem
 def test_a_sweep_of_a_problem_prints_its_costs(folder):
     """12 m² x²/T³ /(1 + 2/N²); a force of 3 cannot do it in the time 1."""
     (folder / "moves.py").write_text(PROBLEM_FILE)
-    words = ("sweep", "moves.py:move", "--set", "final.x=0.5,1", "--set", "T=1:2:2", "--set", "m=2")
+    words = ("solve", "moves.py:move", "--set", "final.x=0.5,1", "--set", "T=1:2:2", "--set", "m=2")
     record = json.loads(call(*words, "--save", "moves.zarr", "--plot", "moves.png", "--json"))
     wanted = np.array([[0.25], [1.0]]) * 48 / np.array([1.0, 8.0]) / (1 + 2 / 20**2)
     np.testing.assert_allclose(record["value"], wanted, rtol=1e-6)
@@ -332,5 +340,42 @@ def test_a_sweep_of_a_problem_prints_its_costs(folder):
     assert "infeasible: 1, success: 1" in told
     assert "infeasible: no motion near the guess joins these ends" in told
     assert "2 problems" in call(*words[:2], "--set", "bounds.u=1,2", code=1)
-    assert "--h: is for runs from initial data; moves.py:move is a boundary problem" in call(*words, "--h", 0.1, code=2)
+    assert "--h: is for runs from initial data; moves.py:move is a boundary problem" in call(
+        "run", *words[1:], "--h", 0.1, code=2
+    )
+    assert abs(json.loads(call(*words[:2], "--set", "T=2", "--json"))["value"] - 12 / 8 / (1 + 2 / 20**2)) < 1e-6
+    assert call("run", *words[1:]) == call(*words)
     assert "found 'y'; the coordinates are x" in call(*words[:2], "--set", "final.y=1,2", code=2)
+
+
+OLD = {  # words, what is printed first, what they are now
+    "resume": (
+        ["resume", "pendulum", "run.zarr"],
+        "run NAME --save STORE --resume",
+        "run pendulum --save run.zarr --resume",
+    ),
+    "sweep": (
+        ["sweep", "pendulum", "--set", "g_over_l=1,2", "--steps", "5"],
+        "run or solve with several values of --set",
+        "run pendulum --set g_over_l=1,2 --steps 5",
+    ),
+    "order": (
+        ["order", "pendulum", "--h", "0.2", "--h", "0.1", "--time", "1"],
+        "check with several --h",
+        "check pendulum --h 0.2 --h 0.1 --time 1",
+    ),
+    "animate": (
+        ["animate", "pendulum", "--time", "0.2", "--force"],
+        "page --animate",
+        "page pendulum --animate --time 0.2 --force",
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "now"), OLD.values(), ids=OLD.keys())
+def test_old_commands_warn_and_do_the_same(old, new, now, folder):
+    call("run", "pendulum", "--steps", 5, "--save", "run.zarr")
+    warning, _, printed = call(*old).partition("\n")
+    assert warning == f"dalembert {old[0]} is deprecated; use dalembert {new}"
+    assert printed == call(*now.split())
+    assert f"│ {old[0]} " not in call("--help")

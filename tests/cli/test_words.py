@@ -4,11 +4,12 @@ import json
 import os
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
 
-from dalembert.cli import words
+from dalembert.cli import arguments, words
 from dalembert.cli.listing import gallery_record
 from dalembert.discretize.windows import MAPS
 from dalembert.gallery import ENTRIES, PROBLEMS, Entry
@@ -47,7 +48,6 @@ QUICK = {  # words, exit code, something of what is printed
     "time": (["page", "pendulum", "--h", "0.3", "--time", "1", "--output", "x.html"], 2, "no whole number"),
     "parameter": (["solve", "elastica", "--set", "g"], 2, "--set g: give name=value"),
     "sweep": (["sweep", "pendulum", "--set", "g_over_l=0:1"], 2, "give from:to:count"),
-    "nothing swept": (["sweep", "pendulum", "--set", "g_over_l=1"], 2, "--set: nothing is swept"),
     "list": (["list"], 0, "g_over_l = 1"),
 }
 PROGRAM = """
@@ -81,13 +81,16 @@ def test_the_completion_of_a_shell_knows_the_names(monkeypatch):
 
 
 def test_swept_values_are_those_of_the_words():
-    fixed, swept = words.swept_of(["m=0.1:0.3:3", "k=1,2,4", "l=2", "z=1:1:1"])
-    assert (fixed, swept) == (["l=2"], {"m": [0.1, 0.1 + 0.5 * (0.3 - 0.1), 0.3], "k": [1.0, 2.0, 4.0], "z": [1.0]})
+    """A list is one value of an array, g, and several of a number."""
+    settings = [words.setting_of(text) for text in ("m=0.1:0.3:3", "k=1,2,4", "l=2", "z=1:1:1", "g=1,2")]
+    fixed, swept = arguments.fixed_and_swept(types.SimpleNamespace(parameters={"g": np.zeros(2), "l": 1.0}), settings)
+    assert [(x.name, x.value) for x in fixed] == [("l", 2.0), ("g", [1.0, 2.0])]
+    assert swept == {"m": [0.1, 0.1 + 0.5 * (0.3 - 0.1), 0.3], "k": [1.0, 2.0, 4.0], "z": [1.0]}
     for wrong in ("m", "m=1:2:0", "m=1:2:x", "m=1:2:1", "m=1:2:3:4", "m=1,a", "m=1:2:100000000", "=1,2"):
         with pytest.raises(ValueError, match="--set "):
-            words.swept_of(["k=1,2", wrong])
+            words.setting_of(wrong)
     with pytest.raises(ValueError, match="k was given before"):
-        words.swept_of(["k=1,2", "k=2,3"])
+        words.check_apart([words.setting_of("k=1,2"), words.setting_of("k=2,3")])
 
 
 @pytest.mark.parametrize(("time", "h", "count"), [(0.3, 0.1, 3), (50, 0.05, 1000), (1e5, 1e-3, 10**8), (2, -0.5, 4)])
@@ -106,13 +109,13 @@ def test_another_time_is_refused(time, h):
 def test_output_without_all_letters(encoding):
     """A pipe on Windows, or LANG=C: list and check ended with an error at the first ½."""
     program = "import sys\nfrom dalembert.cli import main\nsys.argv = ['dalembert', *sys.argv[1:]]\nmain()"
-    for arguments in (["list"], ["list", "--json"], ["check", "pendulum", "--steps", "40"]):
+    for command in (["list"], ["list", "--json"], ["check", "pendulum", "--steps", "40"]):
         run = subprocess.run(
-            [sys.executable, "-c", program, *arguments], capture_output=True, check=False,
+            [sys.executable, "-c", program, *command], capture_output=True, check=False,
             env={**os.environ, "PYTHONIOENCODING": encoding},
         )  # fmt: skip
         assert run.returncode == 0, run.stderr
         text = run.stdout.decode(encoding)
-        if "--json" in arguments:
+        if "--json" in command:
             formulas = [row["formula"] for row in json.loads(text)["systems"]]
             assert any("½" in formula for formula in formulas)

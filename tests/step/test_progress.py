@@ -19,7 +19,7 @@ import pytest
 import typer
 
 import dalembert as da
-from dalembert.cli import commands, sweeps
+from dalembert.cli import commands
 from dalembert.cli.application import app
 from dalembert.gallery import PROBLEMS
 from dalembert.gallery.pendulum import pendulum
@@ -109,15 +109,14 @@ def test_calls_draw_their_bar(call, tmp_path):
 COMMANDS = {
     "run": ["run", "pendulum", "--steps", "300000", "--save-every", "1000", "--save", "run.nc"],
     "run to a store": ["run", "pendulum", "--steps", "3000", "--save", "run.zarr"],
-    "sweep": ["sweep", "pendulum", "--set", "g_over_l=1,2", "--steps", "300000", "--last", "--save", "study.zarr"],
+    "sweep": ["run", "pendulum", "--set", "g_over_l=1,2", "--steps", "300000", "--last", "--save", "study.zarr"],
 }
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_draw_their_bar(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for module in (commands, sweeps):
-        monkeypatch.setattr(module, "SILENT", 0.0)
+    monkeypatch.setattr(commands, "SILENT", 0.0)
     with terminal() as shown, contextlib.suppress(typer.Exit):
         app(COMMANDS[command], standalone_mode=False)
     assert "remaining" in shown.text()
@@ -134,7 +133,7 @@ def test_a_resumed_run_draws_its_bar(tmp_path, monkeypatch):
     with pytest.raises(da.Interrupted):
         da.simulate(pendulum(), **START, steps=3_000_000, save_every=1000, store="run.zarr", progress=press)
     with terminal() as shown, contextlib.suppress(typer.Exit):
-        app(["resume", "pendulum", "run.zarr"], standalone_mode=False)
+        app(["run", "pendulum", "--save", "run.zarr", "--resume"], standalone_mode=False)
     assert "remaining" in shown.text()
     assert da.load("run.zarr").steps == 3_000_000
 

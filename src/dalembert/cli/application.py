@@ -1,4 +1,6 @@
-"""The application: what its commands share, the words for their arguments, errors in one line, where they print.
+"""The application: errors in one line, where it prints and writes.
+
+A finished file is replaced only with --force, and nothing that was computed is lost.
 
 Nothing here and in the modules that declare commands imports JAX: help, completion and mistakes are answered at once. A
 command imports what it runs when it is called.
@@ -7,21 +9,27 @@ command imports what it runs when it is called.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import importlib.metadata
+import inspect
 import io
+import itertools
+import json
+import math
+import os
 import platform
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path as File
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from dalembert.cli.words import BRANCHES, SCHEMES, STARTERS, all_names, scheme_names, system_names
-
-SILENT = 2.0  # seconds of work that is over before anybody asks how far it is
+SCHEMA = 1  # of what --json prints; docs/command_line.md describes it
 
 app = typer.Typer(
     help="Discrete Lagrange-d'Alembert mechanics: run systems, solve boundary problems, measure what the theory promises.",
@@ -36,7 +44,39 @@ def examples(*lines: str) -> str:
     return "\n\n".join(["Examples:", *(f"  dalembert {line}" for line in lines)])
 
 
-def _tell_versions(wanted: bool) -> None:
+def command(name: str | None = None, **options: Any) -> Callable[[Callable], Callable]:
+    """A command, of whose arguments some are groups of options, dataclasses; typer sees the fields."""
+
+    def register(function: Callable) -> Callable:
+        parameters = inspect.signature(function, eval_str=True).parameters
+        kinds: dict[str, Any] = {x.name: x.annotation for x in parameters.values() if dataclasses.is_dataclass(x.annotation)}
+        groups = {name: inspect.signature(kind, eval_str=True).parameters for name, kind in kinds.items()}
+
+        def called(**words: Any) -> None:
+            made = {name: kinds[name](**{field: words.pop(field) for field in groups[name]}) for name in groups}
+            function(**words, **made)
+
+        flat = [one for x in parameters.values() for one in (groups[x.name].values() if x.name in groups else [x])]
+        called.__signature__ = inspect.Signature([x.replace(kind=x.KEYWORD_ONLY) for x in flat])  # type: ignore[attr-defined]
+        called.__annotations__ = {x.name: x.annotation for x in flat}
+        called.__name__, called.__doc__ = function.__name__, function.__doc__
+        return app.command(name, **options)(called)
+
+    return register
+
+
+def accept_old(name: str, new: str, function: Callable, **options: Any) -> None:
+    """Register a command under its old name: it warns, and calls the function of the new one with these options."""
+
+    @functools.wraps(function)
+    def warned(*positional: Any, **named: Any) -> None:
+        console(stderr=True).print(Text(f"dalembert {name} is deprecated; use dalembert {new}"))
+        function(*positional, **{**named, **options})
+
+    app.command(name, hidden=True)(warned)
+
+
+def _print_versions(wanted: bool) -> None:
     if wanted:
         own, *others = (f"{name} {importlib.metadata.version(name)}" for name in ("dalembert", "jax", "numpy"))
         typer.echo(f"{own} ({', '.join([f'Python {platform.python_version()}', *others])})")
@@ -48,31 +88,11 @@ def _options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", help="Versions of dalembert and what it computes with.", callback=_tell_versions, is_eager=True
+            "--version", help="Versions of dalembert and what it computes with.", callback=_print_versions, is_eager=True
         ),
     ] = False,
 ) -> None:
     """Typer's place for options of the whole program."""
-
-
-_NAME = "a name of the gallery, or file.py:name for a System or an Entry of your own"
-Name = Annotated[str, typer.Argument(help=_NAME, autocompletion=system_names)]
-Either = Annotated[str, typer.Argument(help=f"{_NAME}, or a BoundaryEntry", autocompletion=all_names)]
-Set = Annotated[list[str] | None, typer.Option("--set", help="parameter, such as m=2 or weights=1,2,3; may be repeated")]
-Data = Annotated[str | None, typer.Option(help="numbers separated by commas, such as 0,1")]
-SchemeName = Annotated[str, typer.Option(help=f"{', '.join(SCHEMES)}, or file.py:name", autocompletion=scheme_names)]
-StarterName = Annotated[str, typer.Option(help=", ".join(STARTERS))]
-OrderNumber = Annotated[int, typer.Option("--order", help="2, or 4, 6, 8, 10 by composition of a self-adjoint scheme")]
-BranchName = Annotated[
-    str | None,
-    typer.Option(help=f"{', '.join(BRANCHES)}; append :0,1 for the indices of the coordinates that count; or file.py:name"),
-]
-Step = Annotated[float | None, typer.Option("--h", help="time step; negative for a run backwards in time")]
-Steps = Annotated[int | None, typer.Option(help="number of steps")]
-Length = Annotated[float | None, typer.Option("--time", help="duration of the run, a multiple of h, instead of --steps")]
-Figure = Annotated[File | None, typer.Option("--plot", help="figure to write: .png, .pdf or .svg")]
-Force = Annotated[bool, typer.Option("--force", help="replace files that exist")]
-Json = Annotated[bool, typer.Option("--json", help="print JSON, as described on the page Command line of the documentation")]
 
 
 def console(stderr: bool = False) -> Console:
@@ -104,3 +124,64 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     app()
+
+
+def print_json(command: str, record: dict[str, Any]) -> None:
+    """One object with the name and version of its schema; JSON has no NaN and no infinity: they are null."""
+    plain = not str(getattr(sys.stdout, "encoding", "utf-8")).lower().startswith("utf")
+    typer.echo(json.dumps({"schema": f"dalembert.{command}/{SCHEMA}", **_finite(record)}, ensure_ascii=plain, indent=2))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def check_target(file: File | None, endings: tuple[str, ...], option: str, force: bool) -> None:
+    """Before the run: a path that took an hour shall not be lost to a misspelt folder, nor to a name that is taken."""
+    if file is None:
+        return
+    if file.suffix not in endings:
+        raise ValueError(f"{option}: found {file}; give a name that ends in {', '.join(endings)}")
+    if not file.parent.is_dir():
+        raise FileNotFoundError(f"{option}: the folder {file.parent} does not exist; make it first")
+    if not os.access(file.parent, os.W_OK):
+        raise PermissionError(f"{option}: the folder {file.parent} cannot be written to")
+    if file.exists() and not force:
+        raise FileExistsError(f"{option}: {file} exists; --force replaces it, or give another name")
+    if file.exists():
+        from dalembert.store.atomic import check
+
+        check(file)
+
+
+def put(file: File, option: str, force: bool, writing: Callable[[File], Any]) -> None:
+    """Somebody may have finished a file of that name during the run: both are kept. A full disk has a refuge."""
+    place = file if force or not file.exists() else _free(file)
+    try:
+        writing(place)
+    except OSError as error:
+        refuge = File(tempfile.mkdtemp(prefix="dalembert-")) / file.name
+        with contextlib.suppress(OSError):
+            writing(refuge)
+            raise RuntimeError(f"{option}: {error}. It is in {refuge} instead; move it to a safe place") from error
+        raise
+    if place != file:
+        raise FileExistsError(f"{option}: {file} was written by another program during the run and is kept; this is {place}")
+
+
+def _free(file: File) -> File:
+    names = (file.with_stem(f"{file.stem}-{i}") for i in itertools.count(2))
+    return next(name for name in names if not name.exists())
+
+
+def save_figure(figure: Any, file: File) -> None:
+    """The figure in the format of the file's ending."""
+    from dalembert.store.atomic import write
+
+    content = io.BytesIO()
+    figure.savefig(content, format=file.suffix[1:])
+    write(file, content.getbuffer())

@@ -1,208 +1,160 @@
-"""run, resume and solve. Bad input is one line and exit code 2; a run that fails keeps what it computed and exits 1."""
+"""The commands. Bad input is one line and exit code 2; a run that fails keeps what it computed and exits 1."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
+import shlex
+import sys
 from pathlib import Path as File
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
-from dalembert.cli.application import (
-    SILENT,
-    BranchName,
-    Data,
-    Figure,
+from dalembert.cli import words
+from dalembert.cli.application import accept_old, check_target, command, console, examples, one_line_errors, print_json, put
+from dalembert.cli.options import (
     Force,
+    GridOptions,
     Json,
-    Length,
-    Name,
-    OrderNumber,
+    OutputOptions,
     SchemeName,
+    SchemeOptions,
     Set,
-    StarterName,
-    Step,
+    StartOptions,
     Steps,
-    app,
-    console,
-    examples,
-    one_line_errors,
-)
-from dalembert.cli.output import DRAWN, STORED, ZARR, check_target, draw, print_json, store
-from dalembert.cli.words import (
-    BACKENDS,
-    SCHEMES,
-    WINDOWS,
-    check_grid,
-    check_words,
-    parameters_of,
-    problem_names,
+    SweepOptions,
+    checked,
+    name_of,
 )
 
 if TYPE_CHECKING:
-    from dalembert.path import Path
-    from dalembert.solution import ControlSolution
+    from dalembert.claims import Verdict
+    from dalembert.measure import Order
+
+SILENT = 2.0  # seconds of work that is over before anybody asks how far it is
+PAGES, MOTIONS = (".html", ".htm"), (".gif", ".mp4", ".webm", ".html")
+COLOURS = {"holds": "green", "does not hold": "bold red", "hypothesis fails": "dim"}
 
 
-@app.command(
+@command(
     epilog=examples(
         "run pendulum --set g_over_l=2 --time 20 --save run.nc --plot run.png",
         "run contact_oscillator --order 4 --h 0.5 --time 100 --json",
         "run mine.py:falling --q0 0,0 --v0 1,2 --h 0.1 --steps 40",
         "run pendulum --steps 2000 --save run.zarr",
+        "run pendulum --save run.zarr --resume",
         "run pendulum --varying --h 0.05 --time 20",
+        "run pendulum --set g_over_l=0.5:2:4 --set q0=0.5,1,1.5 --time 10 --save study.nc --plot study.png",
+        "run curvature_particle --set k=0.5:6:12 --h 0.1 --steps 50 --last --json",
     )
 )
 def run(
-    name: Name,
+    name: Annotated[str, name_of(words.check_runnable, words.SYSTEMS)],
+    several: SweepOptions,
+    start: StartOptions,
+    lengths: GridOptions,
+    recipe: SchemeOptions,
+    output: OutputOptions,
+    store: Annotated[File | None, typer.Argument(hidden=True)] = None,
     *,
-    parameter: Set = None,
-    q0: Data = None,
-    v0: Data = None,
-    h: Step = None,
-    steps: Steps = None,
-    time: Length = None,
     varying: Annotated[
         bool, typer.Option("--varying", help="steps whose length follows the motion, reversibly; --h is the first step")
     ] = False,
-    scheme: SchemeName = "default",
-    composed: OrderNumber = 2,
-    starter: StarterName = "second_order",
-    branch: BranchName = None,
     backend: Annotated[
-        str | None, typer.Option(help=f"{', '.join(BACKENDS)}; if not given, native on CPUs where the run allows it")
-    ] = None,
-    save_every: Annotated[int, typer.Option(help="save every Nth state")] = 1,
-    file: Annotated[
-        File | None,
+        str | None,
         typer.Option(
-            "--save", help="NetCDF file to write, such as run.nc; or a store, run.zarr, written while the run goes on"
+            help=f"{', '.join(words.BACKENDS)}; if not given, native on CPUs where the run allows it",
+            callback=checked(words.check_backend),
         ),
     ] = None,
-    picture: Figure = None,
-    force: Force = False,
-    as_json: Json = False,
+    save_every: Annotated[int, typer.Option(help="save every Nth state")] = 1,
+    last: Annotated[bool, typer.Option("--last", help="save the last states of a sweep only")] = False,
+    resumed: Annotated[
+        bool, typer.Option("--resume", help="continue the run in the store --save that Ctrl-C, a kill or a full disk ended")
+    ] = False,
+    rounding: Annotated[
+        bool, typer.Option("--allow-rounding", help="resume even with another processor or other versions")
+    ] = False,
 ) -> None:
-    """Simulate a system; print the outcome, and store or plot the path. A run that fails keeps its path, and the exit
-    code is 1; after Ctrl-C it is 130."""
+    """Simulate a system; print the outcome, and store or plot the path. With several values of --set it is simulated for
+    every combination of parameters, or of q0 and v0 if it has one coordinate.
+
+    A run that fails keeps its path, and the exit code is 1; after Ctrl-C it is 130. Of a sweep it is 1 only if all runs
+    fail. A run that is resumed has the same path, bit by bit; a sweep with --save study.zarr continues where it stopped."""
+    output = output if store is None else dataclasses.replace(output, file=store)
+    of_runs = start.given | lengths.given | {
+        "--varying": varying, "--last": last, "--save-every": save_every != 1, "--starter": recipe.starter != "second_order",
+    }  # fmt: skip
     with one_line_errors():
-        check_words({"system": name, "--q0": q0, "--v0": v0, "scheme": scheme, "starter": starter, "branch": branch,
-                     "backend": backend})  # fmt: skip
-        check_grid(None if varying else h, steps, time)  # steps of varying length end at any time
-        parameters_of(parameter)
-        streamed = file is not None and file.suffix == ZARR
-        check_target(None if streamed else file, (*STORED, ZARR), "--save", force)
-        check_target(picture, DRAWN, "--plot", force)
-        from dalembert.cli.arguments import (
-            equal_steps,
-            named_backend,
-            named_problem,
-            named_recipe,
-            varying_steps,
-            with_data,
-        )
+        words.check_grid(None if varying else lengths.h, lengths.steps, lengths.time)  # varying steps end at any time
+        output.check(stores=True, resumed=resumed)
+        from dalembert.cli import arguments
+        from dalembert.cli.records import run_record
+        from dalembert.gallery import BoundaryEntry
+        from dalembert.outcome import Outcome
         from dalembert.step import simulate
         from dalembert.step.run.progress import Bar
+        from dalembert.studies import resume
         from dalembert.studies.stream import replacing
 
-        problem = with_data(named_problem(name), parameter, q0, v0)
-        grid = (varying_steps if varying else equal_steps)(problem, h, steps, time, name)
-        over = file if streamed and force else None
-        with replacing(over) if over else contextlib.nullcontext():
-            path = simulate(
-                problem.system,
-                problem.q0,
-                problem.v0,
-                **grid,
-                **named_recipe(scheme, composed, starter, branch),
-                backend=named_backend(backend),
-                save_every=save_every,
-                throw=False,
-                store=file if streamed else None,
-                progress=False if "until" in grid else Bar(SILENT),
-            )
-        if file is not None and not streamed:
-            store(path, file, force)
-        _report_run(path, name, (file, picture), streamed, force, as_json)
+        entry, settings = arguments.entry_of(name), several.values or ()
+        if isinstance(entry, BoundaryEntry):
+            of_runs |= {"--branch": recipe.branch, "--order": recipe.composed != 2}
+            words.check_left_out(of_runs, f"is for runs from initial data; {name} is a boundary problem")
+            windows = None if recipe.scheme == "default" else recipe.scheme
+            problem = arguments.ends_of(entry, settings, lengths.steps, windows)
+            if not problem.swept:
+                words.check_system(entry.name)
+            _sweep(problem, name, several, output)
+            return
+        if resumed and output.store is not None:
+            words.check_left_out(of_runs | {"--steps": lengths.steps}, "is read from the store that is resumed")
+            system = arguments.with_parameters(entry.system, settings)
+            path = resume(output.store, system, **recipe.named(), allow_rounding=rounding, throw=False, progress=Bar(SILENT))
+        else:
+            problem = arguments.start_of(entry, settings, start.q0, start.v0)
+            grid = arguments.grid_of(entry, lengths.h, lengths.steps, lengths.time, varying)
+            problem.options.update(**grid, **recipe.named(), starter=recipe.starter, backend=backend)
+            problem.options.update(save_every=None if last else save_every)
+            if problem.swept:
+                _sweep(problem, name, several, output)
+                return
+            words.check_left_out(several.given | {"--last": last}, "is for several values of --set")
+            with replacing(output.store) if output.store and output.force else contextlib.nullcontext():
+                path = simulate(
+                    problem.subject, **problem.options, throw=False, store=output.store,
+                    progress=False if "until" in grid else Bar(SILENT),
+                )  # fmt: skip
+        record = run_record(path, name, output.files)
+    ended = int(path.code) == int(Outcome.INTERRUPTED)
+    if ended and output.store:
+        console(stderr=True).print(Text(f"dalembert run {name} --save {output.store} --resume goes on with it"))
+    output.finish("run", path, record, ended=ended, title=name)
 
 
-@app.command("resume", epilog=examples("resume pendulum run.zarr"))
-def resume_run(
-    name: Name,
-    store: Annotated[File, typer.Argument(help="the store of a run that was started with --save, such as run.zarr")],
-    *,
-    parameter: Set = None,
-    scheme: SchemeName = "default",
-    composed: OrderNumber = 2,
-    branch: BranchName = None,
-    rounding: Annotated[
-        bool, typer.Option("--allow-rounding", help="continue even with another processor or other versions")
-    ] = False,
-    picture: Figure = None,
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
-    """Continue a run that was ended by Ctrl-C, a kill, a full disk or a loss of power; the path is the same, bit by bit."""
-    with one_line_errors():
-        check_words({"system": name, "scheme": scheme, "branch": branch})
-        parameters_of(parameter)
-        check_target(picture, DRAWN, "--plot", force)
-        from dalembert.cli.arguments import named_branch, named_problem, named_scheme, with_parameters
-        from dalembert.step.run.progress import Bar
-        from dalembert.studies import resume
-
-        path = resume(
-            store, with_parameters(named_problem(name).system, parameter), scheme=named_scheme(scheme, composed),
-            branch=named_branch(branch), allow_rounding=rounding, throw=False, progress=Bar(SILENT),
-        )  # fmt: skip
-        _report_run(path, name, (store, picture), True, force, as_json)
-
-
-def _report_run(
-    path: Path, name: str, files: tuple[File | None, File | None], streamed: bool, force: bool, as_json: bool
-) -> None:
-    """How a run went, its picture, and the exit code. files: with the path and with its picture; streamed: all of the path
-    is in the file, and not here."""
-    from dalembert.cli.records import run_record
-    from dalembert.outcome import Outcome
-    from dalembert.show import plot
-    from dalembert.store import load
-
-    outcome, (stored, picture) = Outcome(int(path.code)), files
-    if not as_json:
-        console(stderr=outcome.failed).print(Text(path.describe()))
-    if picture is not None:
-        draw(plot(load(stored) if streamed and stored is not None else path, title=name), picture, force)
-    if as_json:
-        print_json("run", run_record(path, name, [str(file) for file in files if file is not None]))
-    if outcome is Outcome.INTERRUPTED:
-        if stored is not None and streamed:
-            console(stderr=True).print(Text(f"dalembert resume {name} {stored} goes on with it"))
-        raise typer.Exit(130)
-    if outcome.failed:
-        raise typer.Exit(1)
-
-
-@app.command(
+@command(
     epilog=examples(
         "solve elastic_beam --steps 40 --plot beam.png --json",
         "solve double_integrator --steps 40 --refine 1e-4",
+        "solve double_integrator --set T=1:2:4 --set bounds.u=2:8:4 --steps 40 --plot cost.png",
     )
 )
 def solve(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="a boundary problem of the gallery, or file.py:name for a BoundaryEntry", autocompletion=problem_names
-        ),
-    ],
+    name: Annotated[str, name_of(words.check_problem, words.PROBLEMS)],
+    several: SweepOptions,
+    output: OutputOptions,
     *,
-    parameter: Set = None,
     steps: Steps = None,
     scheme: Annotated[
-        str | None, typer.Option(help=f"{', '.join(WINDOWS)}; for an optimal control problem {', '.join(SCHEMES)}")
+        str | None,
+        typer.Option(
+            help=f"{', '.join(words.WINDOWS)}; for an optimal control problem {', '.join(words.SCHEMES)}",
+            callback=checked(words.check_windows),
+        ),
     ] = None,
     tolerance: Annotated[float, typer.Option(help="on the last update, relative to the size of the path")] = 1e-9,
     accuracy: Annotated[
@@ -211,46 +163,46 @@ def solve(
             "--refine", help="refine the nodes until the cost is known to this relative error; for optimal control"
         ),
     ] = None,
-    file: Annotated[File | None, typer.Option("--save", help="NetCDF file to write, such as solution.nc")] = None,
-    picture: Figure = None,
-    force: Force = False,
-    as_json: Json = False,
 ) -> None:
-    """Solve a boundary problem; print the outcome, and store or plot the solution. If none is found, the exit code is 1."""
-    with one_line_errors():
-        check_words({"problem": name, "windows": scheme})
-        parameters_of(parameter)
-        check_target(file, STORED, "--save", force)
-        check_target(picture, DRAWN, "--plot", force)
-        from dalembert.boundary import solve as solved
-        from dalembert.cli.arguments import first_guess, named_boundary_problem, named_discretization
-        from dalembert.cli.records import solution_record
-        from dalembert.outcome import Outcome
-        from dalembert.show import plot
+    """Solve a boundary problem; print the outcome, and store or plot the solution. With several values of --set it is solved
+    for every combination of parameters, T, numbers at its ends or bounds, such as final.x, initial.v.x, bounds.u.
 
-        entry = named_boundary_problem(name, parameter)
-        count = entry.steps if steps is None else steps
-        solution = solved(
-            entry.problem, **entry.boundary, steps=count, scheme=named_discretization(entry.problem, scheme),
-            guess=first_guess(entry, count), tolerance=tolerance, throw=False,
-        )  # fmt: skip
-        failed = solution.outcome is not Outcome.SUCCESS
-        if accuracy is not None and not failed:
-            solution = _refine_nodes(entry, solution, named_discretization(entry.problem, scheme), accuracy)
-            failed = solution.refinement is None or not solution.refinement.reached
-        record = solution_record(solution, entry, bool(parameter), [str(x) for x in (file, picture) if x is not None])
-        if as_json:
-            print_json("solve", record)
-        else:
-            console(stderr=failed).print(Text(solution.describe()))
-            for line in _comparison_lines(record):
-                console().print(Text(line))
-        if file is not None:
-            store(solution, file, force)
-        if picture is not None:
-            draw(plot(solution, title=entry.title, exact=None if parameter else entry.exact), picture, force)
-    if failed:
-        raise typer.Exit(1)
+    If none is found, the exit code is 1. A sweep with --save study.zarr continues where it stopped."""
+    settings = several.values or ()
+    with one_line_errors():
+        output.check(stores=any(x.many for x in settings))
+        from dalembert.boundary import solve as solve_problem
+        from dalembert.cli import arguments
+        from dalembert.cli.records import solution_record
+
+        entry = arguments.boundary_entry(name)
+        problem = arguments.ends_of(entry, settings, steps, scheme)
+        problem.options.update(tolerance=tolerance)
+        if problem.swept:
+            words.check_left_out({"--refine": accuracy}, "is for one problem")
+            _sweep(problem, name, several, output)
+            return
+        output.check(stores=False)
+        words.check_left_out(several.given, "is for several values of --set")
+        solution = solve_problem(problem.subject, **problem.options, throw=False)
+        if accuracy is not None and int(solution.code) == 0:
+            solution = _refine_nodes(problem, name, solution, accuracy)
+        record = solution_record(solution, entry, bool(settings), output.files)
+        record["failed"] |= accuracy is not None and getattr(solution, "refinement", None) is None
+        exact = None if settings else entry.exact
+    output.finish("solve", solution, record, _comparison_lines(record), title=entry.title, exact=exact)
+
+
+def _refine_nodes(problem: Any, name: str, solution: Any, accuracy: float) -> Any:
+    """On finer nodes."""
+    from dalembert.boundary import Free
+    from dalembert.control import OptimalControl, refine
+
+    if not isinstance(problem.subject, OptimalControl):
+        raise ValueError(f"--refine: is for optimal control; {name} is a variational problem, give --steps")
+    given = {key: value for key, value in problem.options.items() if key not in ("T", "steps", "guess", "tolerance")}
+    T = problem.options.get("T")
+    return refine(problem.subject, solution, **given, T=T if isinstance(T, Free) else None, tolerance=accuracy)
 
 
 def _comparison_lines(record: dict[str, Any]) -> list[str]:
@@ -264,14 +216,252 @@ def _comparison_lines(record: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _refine_nodes(entry: Any, solution: Any, scheme: Any, accuracy: float) -> ControlSolution:
-    """On finer nodes."""
-    from dalembert.boundary import Free
-    from dalembert.control import OptimalControl, refine
+def _sweep(problem: Any, name: str, several: SweepOptions, output: OutputOptions) -> None:
+    """Runs or solutions for every combination of values, with a map of how they ended."""
+    with one_line_errors():
+        if output.picture is not None and not several.together and len(problem.swept) > 2:
+            raise ValueError(
+                f"--plot: {len(problem.swept)} names are swept, {', '.join(problem.swept)}; a figure shows one or two"
+            )
+        from dalembert.cli.records import study_record
+        from dalembert.interrupts import Interrupted
+        from dalembert.step.run.progress import Bar
+        from dalembert.studies import sweep
 
-    if not isinstance(entry.problem, OptimalControl):
-        raise ValueError(f"--refine: is for optimal control; {entry.name} is a variational problem, give --steps")
-    given = {name: value for name, value in entry.boundary.items() if name != "T"}
-    T = entry.boundary.get("T")
-    T = T if isinstance(T, Free) else None
-    return refine(entry.problem, solution, **given, T=T, scheme=scheme, tolerance=accuracy)
+        bar = Bar(SILENT, "steps" if "h" in problem.options else "problems")
+        combine, ended = "zip" if several.together else "product", False
+        try:
+            study: Any = sweep(
+                problem.subject, problem.swept, **problem.options, combine=combine, store=output.store,
+                progress=False if "until" in problem.options else bar,
+            )  # fmt: skip
+        except Interrupted as end:
+            study, ended = end.path, True
+        record = study_record(study, name, output.files)
+    output.finish("sweep", study, record, ended=ended, title=name, value=several.drawn)
+
+
+@command(
+    epilog=examples(
+        "check nonholonomic_particle --steps 70",
+        "check curvature_particle --steps 70 --scheme borda-fernandez-grillo --json",
+        "check pendulum --h 0.1 --h 0.05 --h 0.025 --time 2",
+    )
+)
+def check(
+    name: Annotated[str, name_of(words.check_system, words.SYSTEMS)],
+    start: StartOptions,
+    recipe: SchemeOptions,
+    *,
+    h: Annotated[
+        list[float] | None, typer.Option(help="time step; several, with decreasing steps, measure the order of convergence")
+    ] = None,
+    time: Annotated[
+        float | None, typer.Option(help="duration of the runs by which the order is measured, a multiple of every h")
+    ] = None,
+    steps: Annotated[int, typer.Option(help="number of steps of the run on which the claims are measured")] = 500,
+    parameter: Set = None,
+    coordinates: Annotated[
+        str | None, typer.Option(help="names of the coordinates to be compared for the order, separated by commas")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check whether a system can be solved from its data, and which claims of the theory hold. If one does not, the exit
+    code is 1.
+
+    With several steps and a time, --h 0.1 --h 0.05 --time 2, measure the order of convergence of positions, velocities and
+    multipliers against the reference flow."""
+    measured = time is not None or len(h or ()) > 1
+    with one_line_errors():
+        words.check_grid(None if measured or h is None else h[0], steps, None)
+        from dalembert.claims import verdict
+        from dalembert.cli import arguments
+        from dalembert.cli.records import order_record
+        from dalembert.measure import order
+        from dalembert.systems import solvability
+
+        entry = arguments.system_entry(name)
+        system, data, _ = arguments.start_of(entry, parameter or (), start.q0, start.v0).single()
+        found: Any = None
+        how = recipe.named()
+        if measured:
+            found = order(
+                system, **data, time=arguments.needed(time, "time", name), h=arguments.needed(h, "h", name),
+                coordinates=None if coordinates is None else [x.strip() for x in coordinates.split(",")],
+                **how, starter=cast(Any, recipe.starter),
+            )  # fmt: skip
+            record = order_record(found, name)
+        else:
+            given = {"--starter": recipe.starter != "second_order", "--coordinates": coordinates}
+            words.check_left_out(given, "is for the order")
+            possible = solvability(system, *data.values())
+            if not as_json:
+                console(stderr=not possible.solvable).print(Text(str(possible)))
+            step = arguments.needed(entry.h if h is None else h[0], "h", name)
+            record = {"name": name, "solvable": possible.solvable, "why": str(possible), "holds": None, "claims": []}
+            if possible.solvable:
+                found = verdict(system, how["scheme"], *data.values(), h=step, steps=steps, branch=how["branch"])
+                record |= found.to_dict()
+    if as_json:
+        print_json("order" if measured else "check", record)
+    elif measured:
+        _print_order(found)
+    elif found is not None:
+        _print_verdict(found)
+    if record.get("failed", not record.get("holds", True)):
+        raise typer.Exit(1)
+
+
+def _print_verdict(result: Verdict) -> None:
+    table = Table("claim", "", "measured", "against", "why", "source", box=None, padding=(0, 2, 0, 0))
+    for column in table.columns[2:4]:
+        column.justify = "right"
+    for c in result.claims:
+        numbers = ("" if math.isnan(x) else f"{x:.3g}" for x in (c.measured, c.tolerance))
+        table.add_row(
+            Text(c.claim), Text(c.finding, style=COLOURS[str(c.finding)]), *numbers, Text(c.reason), Text(c.source)
+        )
+    console().print(Text(f"{result.system}; {result.scheme}, h = {result.h:g}; {result.sampled}"))
+    console().print(table)
+
+
+def _print_order(result: Order) -> None:
+    table = Table("", "h", "error", "order", "in the fit", box=None, padding=(0, 2, 0, 0))
+    for column in table.columns[1:4]:
+        column.justify = "right"
+    for name, c in result.quantities.items():
+        orders = [math.nan, *c.orders]
+        for i, h in enumerate(c.h):
+            shown = "" if math.isnan(orders[i]) else f"{orders[i]:.3f}"
+            table.add_row(name if i == 0 else "", f"{h:g}", f"{c.error[i]:.4e}", shown, c.use[i])
+        slope = "too few steps for a slope" if math.isnan(c.slope) else f"slope {c.slope:.3f}"
+        table.add_row("", "", "", "", Text(slope, style="bold"), end_section=True)
+    console().print(table)
+
+
+@command(
+    epilog=examples(
+        "page pendulum --output run.html",
+        "page pendulum --time 2",
+        "page pendulum --animate --time 2 --output swing.gif --speed 0.5",
+        "page cart_pole --animate --output up.gif",
+    )
+)
+def page(
+    name: Annotated[str, name_of(words.check_either, words.SYSTEMS, words.PROBLEMS)],
+    start: StartOptions,
+    lengths: GridOptions,
+    *,
+    file: Annotated[
+        File | None,
+        typer.Option("--output", help="file to write; by default NAME.html or NAME.gif in this folder; .mp4 needs ffmpeg"),
+    ] = None,
+    animated: Annotated[bool, typer.Option("--animate", help="the motion alone, as .gif, .html, .mp4 or .webm")] = False,
+    parameter: Set = None,
+    scheme: SchemeName = "default",
+    speed: Annotated[
+        float | None,
+        typer.Option(
+            help="of an animation, units of time per second; by default real time, or faster so that it takes 8 seconds"
+        ),
+    ] = None,
+    fps: Annotated[int, typer.Option(help="frames per second of an animation")] = 25,
+    dark: Annotated[bool, typer.Option("--dark", help="an animation light on dark")] = False,
+    title: Annotated[str | None, typer.Option(help="title at the top; by default that of the gallery")] = None,
+    force: Force = False,
+) -> None:
+    """Run a system, or solve a boundary problem, and write an HTML page with its motion and its diagrams, or with --animate
+    its motion alone."""
+    with one_line_errors():
+        words.check_grid(lengths.h, lengths.steps, lengths.time)
+        file = file or File(name.rpartition(":")[2].replace("-", "_") + (".gif" if animated else ".html"))
+        check_target(file, MOTIONS if animated else PAGES, "--output", force)
+        if not animated:
+            words.check_left_out({"--speed": speed, "--fps": fps != 25, "--dark": dark}, "is for --animate")
+        from dalembert.boundary import solve as solve_problem
+        from dalembert.cli import arguments
+        from dalembert.gallery import BoundaryEntry
+        from dalembert.outcome import Outcome
+        from dalembert.show import animate
+        from dalembert.show.html.report import page_text
+        from dalembert.show.results import results_of
+        from dalembert.step import simulate
+
+        entry = arguments.entry_of(name)
+        if isinstance(entry, BoundaryEntry):
+            why = f"{name} is a boundary problem, with ends and time of its own; give --steps or --set"
+            words.check_left_out(start.given | lengths.given, why)
+            windows = None if scheme == "default" else scheme
+            problem = arguments.ends_of(entry, parameter or (), lengths.steps, windows).single()
+            result: Any = solve_problem(problem.subject, **problem.options, throw=False)
+        else:
+            problem = arguments.start_of(entry, parameter or (), start.q0, start.v0).single()
+            grid = arguments.grid_of(entry, lengths.h, lengths.steps, lengths.time)
+            chosen = arguments.named_scheme(scheme)
+            result = simulate(problem.subject, **problem.options, **grid, scheme=chosen, throw=False)
+        if animated:
+            put(file, "--output", force, animate(result, speed=speed, fps=fps, dark=dark, title=title or entry.title).save)
+        else:
+            typed = sys.argv[1:] if sys.argv and sys.argv[1:2] == ["page"] else ["page", name, "--output", str(file)]
+            text = page_text(results_of(result), title or entry.title, "dalembert " + shlex.join(typed))
+            put(file, "--output", force, lambda place: place.write_text(text, encoding="utf-8"))
+        outcome = Outcome(int(result.code))
+        failed = outcome is not Outcome.SUCCESS if isinstance(entry, BoundaryEntry) else outcome.failed
+        console(stderr=failed).print(Text(result.describe()))
+        console(stderr=failed).print(Text(f"wrote {file}"))
+    if failed:
+        raise typer.Exit(1)
+
+
+@command("list", epilog=examples("list", "list --json"))
+def list_gallery(as_json: Json = False) -> None:
+    """List the systems and boundary problems of the gallery with formula, parameters and source."""
+    from dalembert.cli.listing import gallery_record
+
+    record = gallery_record()
+    if as_json:
+        print_json("list", record)
+        return
+    for title, rows in (("dalembert run", record["systems"]), ("dalembert solve", record["problems"])):
+        table = Table(title, "formula", "parameters", "source", box=None, padding=(0, 2, 0, 0))
+        for row in rows:
+            parameters = ", ".join(f"{name} = {_short(value)}" for name, value in row["parameters"].items())
+            table.add_row(*(Text(x) for x in (row["name"], row["formula"], parameters, row["source"])))
+        console().print(table)
+
+
+def _short(value: float | list) -> str:
+    return " ".join(map(_short, value)) if isinstance(value, list) else f"{value:g}"
+
+
+@command(epilog=examples("cache", "cache --clear --force"))
+def cache(
+    clear: Annotated[bool, typer.Option("--clear", help="remove all of it; the next runs compile again")] = False,
+    force: Annotated[bool, typer.Option("--force", help="do not ask first")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show where compiled machine code is kept and how much there is, or remove it. $DALEMBERT_CACHE sets another folder."""
+    with one_line_errors():
+        from dalembert.native.llvm.cache import CACHE
+
+        found = CACHE.size()
+        record = {"folder": None if CACHE.folder is None else str(CACHE.folder), "files": found[0], "bytes": found[1]}
+        if clear and found[0] and not force:
+            question = f"Remove {found[0]} files, {found[1] / 2**20:.1f} MiB, from {CACHE.folder}?"
+            if not typer.confirm(question, err=True):
+                raise typer.Exit(1)
+        if clear:
+            record["removed"] = CACHE.clear()
+    if as_json:
+        print_json("cache", record)
+    elif CACHE.folder is None:
+        console().print(Text("machine code is kept in memory only: $DALEMBERT_CACHE is empty, or there is no folder for it"))
+    else:
+        line = f"{CACHE.folder}: {found[0]} files of machine code, {found[1] / 2**20:.1f} MiB"
+        console().print(Text(line + (f"; removed {record['removed']}" if clear else "")))
+
+
+accept_old("resume", "run NAME --save STORE --resume", run, resumed=True)
+accept_old("sweep", "run or solve with several values of --set", run)
+accept_old("order", "check with several --h", check)
+accept_old("animate", "page --animate", page, animated=True)

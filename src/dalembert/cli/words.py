@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path as File
-from typing import Any
+from typing import Any, NamedTuple
 
 GALLERY = File(__file__).parents[1] / "gallery"
 
@@ -43,20 +43,24 @@ def file_and_name(reference: str) -> tuple[File, str]:
     return File(file), name
 
 
-def check_words(given: dict[str, str | None]) -> None:
-    """ValueError for the first word that stands for nothing. given: by option, as in CHECKS; None where it was not given."""
-    for option, word in given.items():
-        if word is not None:
-            CHECKS[option](word)
+def is_problem(name: str) -> bool:
+    """Whether it is a boundary problem of the gallery; what a file holds is seen when it is read."""
+    return not in_file(name) and _plain(name) in PROBLEMS
 
 
 def check_system(name: str) -> None:
-    if not in_file(name) and _plain(name) in PROBLEMS:
+    if is_problem(name):
         raise ValueError(f"{name}: is a boundary problem; dalembert solve {name} solves it")
     _check_known(name, SYSTEMS, f"{name}: no system of the gallery")
 
 
-def check_boundary_problem(name: str) -> None:
+def check_runnable(name: str) -> None:
+    """A system; or a boundary problem, which is swept."""
+    if not is_problem(name):
+        check_system(name)
+
+
+def check_problem(name: str) -> None:
     if not in_file(name) and _plain(name) in SYSTEMS:
         raise ValueError(f"{name}: is a system and not a boundary problem; dalembert run {name} runs it")
     _check_known(name, PROBLEMS, f"{name}: no boundary problem of the gallery")
@@ -66,15 +70,10 @@ def check_either(name: str) -> None:
     _check_known(name, (*SYSTEMS, *PROBLEMS), f"{name}: neither a system nor a boundary problem of the gallery")
 
 
-def is_problem(name: str) -> bool:
-    """Whether it is a boundary problem of the gallery; what a file holds is seen when it is read."""
-    return not in_file(name) and _plain(name) in PROBLEMS
-
-
 def check_left_out(given: dict[str, Any], why: str) -> None:
-    """ValueError for an option that was given; None where it was not."""
+    """ValueError for an option that was given; None or False where it was not."""
     for option, value in given.items():
-        if value is not None:
+        if value not in (None, False):
             raise ValueError(f"{option}: {why}; leave it out")
 
 
@@ -140,11 +139,6 @@ def count_of(time: float, h: float, whole: bool = True) -> int:
     return count
 
 
-def check_numbers(option: str, text: str | None) -> None:
-    if text is not None:
-        numbers_of(text, option)
-
-
 def numbers_of(text: str, option: str) -> list[float]:
     try:
         return [float(x) for x in text.split(",")]
@@ -152,41 +146,44 @@ def numbers_of(text: str, option: str) -> list[float]:
         raise ValueError(f"{option}: found {text!r}; give numbers separated by commas, such as 0,1.5") from None
 
 
-def parameters_of(texts: Iterable[str] | None) -> list[tuple[str, str, float | list[float]]]:
-    """(text, name, value) of every --set."""
-    found: list[tuple[str, str, float | list[float]]] = []
-    for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise ValueError(f"--set {text}: give name=value, such as m=2")
-        numbers = numbers_of(value, f"--set {name}")
-        found.append((text, name.strip(), numbers if "," in value else numbers[0]))
-    return found
+class Setting(NamedTuple):
+    """One --set. text: as it was typed; spread: whether it is from:to:count, several values whatever they belong to."""
+
+    text: str
+    name: str
+    values: list[float]
+    spread: bool
+
+    @property
+    def value(self) -> float | list[float]:
+        """One number, or those of an array."""
+        return self.values if len(self.values) > 1 else self.values[0]
+
+    @property
+    def many(self) -> bool:
+        """Whether it may stand for several values."""
+        return self.spread or len(self.values) > 1
 
 
-def swept_of(texts: Iterable[str] | None) -> tuple[list[str], dict[str, list[float]]]:
-    """The texts of every --set of one value, and name → values of the others: m=0.5:2:7 for 7 of them from 0.5 to 2, or
-    m=1,2,4."""
-    fixed, swept = [], {}
-    for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise ValueError(f"--set {text}: give name=from:to:count or name=1,2,4 for values, name=2 for one that is fixed")
-        if name.strip() in swept:
-            raise ValueError(f"--set {text}: {name.strip()} was given before; give each name once")
-        if ":" in value:
-            swept[name.strip()] = _between(value, f"--set {text}")
-        elif "," in value:
-            swept[name.strip()] = numbers_of(value, f"--set {name}")
-        else:
-            fixed.append(text)
-    parameters_of(fixed)
-    if not swept:
-        raise ValueError("--set: nothing is swept; give --set name=from:to:count, or take dalembert run")
-    return fixed, swept
+def setting_of(text: str) -> Setting:
+    """One --set: m=2, m=1,2,4, or m=0.5:2:7 for 7 values from 0.5 to 2."""
+    name, _, value = text.partition("=")
+    name, spread = name.strip(), ":" in value
+    if not name or not value:
+        raise ValueError(f"--set {text}: give name=value, such as m=2, or several values, m=1,2,4 or m=from:to:count")
+    return Setting(text, name, _spaced(value, f"--set {text}") if spread else numbers_of(value, f"--set {name}"), spread)
 
 
-def _between(value: str, option: str) -> list[float]:
+def check_apart(settings: Iterable[Setting]) -> None:
+    """ValueError where a name that has several values was given before."""
+    found: dict[str, Setting] = {}
+    for one in settings:
+        if one.name in found and (one.many or found[one.name].many):
+            raise ValueError(f"--set {one.text}: {one.name} was given before; give each name once")
+        found[one.name] = one
+
+
+def _spaced(value: str, option: str) -> list[float]:
     """Equally spaced values, both ends among them."""
     ends = value.split(":")
     if len(ends) != 3 or not ends[2].strip().isdecimal() or int(ends[2]) < 1:
@@ -217,34 +214,3 @@ def _check_listed(word: str, names: tuple[str, ...], found: str, otherwise: str)
         close = difflib.get_close_matches(word, names, 1)
         meant = f". Did you mean {close[0]}?" if close else ""
         raise ValueError(f"{found}; there are {', '.join(names)}{otherwise}{meant}")
-
-
-CHECKS: dict[str, Callable[[str], None]] = {
-    "system": check_system,
-    "problem": check_boundary_problem,
-    "either": check_either,
-    "scheme": check_scheme,
-    "windows": check_windows,
-    "starter": check_starter,
-    "branch": check_branch,
-    "backend": check_backend,
-    "--q0": lambda text: check_numbers("--q0", text),
-    "--v0": lambda text: check_numbers("--v0", text),
-}
-
-
-def system_names(incomplete: str) -> list[str]:
-    """For the completion of a shell."""
-    return [name for name in SYSTEMS if name.startswith(incomplete)]
-
-
-def problem_names(incomplete: str) -> list[str]:
-    return [name for name in PROBLEMS if name.startswith(incomplete)]
-
-
-def all_names(incomplete: str) -> list[str]:
-    return [*system_names(incomplete), *problem_names(incomplete)]
-
-
-def scheme_names(incomplete: str) -> list[str]:
-    return [name for name in SCHEMES if name.startswith(incomplete)]
