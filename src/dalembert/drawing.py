@@ -1,4 +1,4 @@
-"""What a system looks like, as data: shapes that `draw=` returns for one state, and a drawing of them over time.
+"""Shapes of a system as data: those that `draw=` returns for one state, and a drawing of them over time.
 
 A shape becomes points (k, d): those of an outline that does not move in the shape itself. Over a path they are one array
 (frames, k, d), so that matplotlib, the page and a stored file need to know nothing else.
@@ -73,7 +73,7 @@ class Drawn(eqx.Module):
 
     @abc.abstractmethod
     def points(self) -> Points:
-        """What stands for the shape: k points."""
+        """The k points of the shape."""
 
     @property
     def face(self) -> int:
@@ -82,7 +82,7 @@ class Drawn(eqx.Module):
 
     @property
     def leaves_trail(self) -> bool:
-        """Whether the way of its points is drawn too."""
+        """True if the way of its points is drawn too."""
         return False
 
 
@@ -375,7 +375,7 @@ def _shape_points(draw: Callable, problem: Any, t: Any, q: Any) -> _Shapes:
 
 
 def as_shapes(found: Any) -> list[Drawn]:
-    """What draw returned: one shape or several, all in the plane or all in space."""
+    """Shapes that draw returned, one or several, all in the plane or all in space."""
     shapes = [found] if isinstance(found, Drawn) else found
     if not isinstance(shapes, Sequence) or isinstance(shapes, str) or not shapes:
         raise TypeError(

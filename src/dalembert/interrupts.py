@@ -16,7 +16,7 @@ class Leaving(Exception):
 
 
 class Noted:
-    """Whether Ctrl-C was pressed since it was held back. keeping: whether there is already something to keep."""
+    """A record of Ctrl-C while it is held back. keeping: whether there is already something to keep."""
 
     pressed = False
 
@@ -28,7 +28,7 @@ _HELD: list[Noted] = []
 
 
 def wanted() -> bool:
-    """Whether Ctrl-C was pressed inside `held_back`: whoever asks has to come to an end. Of any thread."""
+    """True if Ctrl-C was pressed inside `held_back`: whoever asks has to come to an end. Of any thread."""
     return bool(_HELD) and _HELD[0].pressed
 
 

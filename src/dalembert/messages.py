@@ -26,11 +26,11 @@ def warn(text: str) -> None:
 def suggesting(**meant: str) -> Callable[[F], F]:
     """A function whose TypeError for an unknown argument says what was meant. meant: unknown name → what to write."""
 
-    def decorated(function: F) -> F:
+    def decorate(function: F) -> F:
         names = frozenset(inspect.signature(function).parameters)
 
         @functools.wraps(function)
-        def called(*args, **kwargs):
+        def call(*args, **kwargs):
             if not names.issuperset(kwargs):
                 raise TypeError(_unknown_argument(next(name for name in kwargs if name not in names)))
             return function(*args, **kwargs)
@@ -40,6 +40,6 @@ def suggesting(**meant: str) -> Callable[[F], F]:
             known = f"did you mean {near[0]}=?" if near else f"there are {', '.join(sorted(names))}"
             return f"{name}: {function.__name__} has no such argument; {meant.get(name, known)}"
 
-        return cast(F, called)
+        return cast(F, call)
 
-    return decorated
+    return decorate

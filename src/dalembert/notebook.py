@@ -1,4 +1,4 @@
-"""What a result says of itself, as a small table of HTML: what a notebook shows instead of a dump of its arrays."""
+"""A small table of HTML that a notebook shows for a result, instead of a dump of its arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a run or the solution of a boundary problem ended: a number with a message."""
+"""The outcome of a run or of a boundary problem: a number with a message."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class Outcome(enum.IntEnum):
-    """How a run or the solution of a boundary problem ended: a number, with a message that states the cause and a
+    """The outcome of a run or of a boundary problem: a number, with a message that states the cause and a
     remedy.
 
     Attributes:
@@ -53,7 +53,7 @@ class Outcome(enum.IntEnum):
 
     @property
     def failed(self) -> bool:
-        """Whether the run ended before its last step, and not by the user's stop condition."""
+        """True if the run ended before its last step, and not by the user's stop condition."""
         return self not in (Outcome.SUCCESS, Outcome.STOPPED)
 
 

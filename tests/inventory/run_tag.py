@@ -2,8 +2,8 @@
 
     python tests/inventory/run_tag.py [pages] [tests] [examples] [calls]
 
-unpacks the commit of `collect.COMMIT` into out/tag. pages: the code of every page runs against both versions, and the numbers
-that it leaves behind agree to 1e-10 of their scale. tests: those that import nothing from inside a room, unchanged. examples:
+unpacks the commit of `collect.COMMIT` into out/tag. pages: the code of every page runs against both versions, and leaves
+the same numbers, to 1e-10 of their scale. tests: those that import nothing from inside a room, unchanged. examples:
 unchanged. calls: whole calls of both versions in turn, with the ratio of their processor times. The exit status is 1 where
 something fails.
 """

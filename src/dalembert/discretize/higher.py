@@ -96,7 +96,7 @@ class HigherState(NamedTuple):
 
 
 class Unknowns(NamedTuple):
-    """What a window adds: u_k, the multipliers of differential constraints and those of holonomic ones, both times
+    """Unknowns that a window adds: u_k, the multipliers of differential constraints and those of holonomic ones, both times
     h^{k-r}, see `multiplier_size`."""
 
     highest: Float[Array, "n"]
@@ -106,13 +106,15 @@ class Unknowns(NamedTuple):
 
 def equal_window(scheme: WindowMap, k: int, h, t) -> Window:
     """The window of k+1 equal steps h from the time t on."""
-    return _scaled(_unit_window(scheme, k, tuple(range(k + 1))), h, t, scheme.differenced)._replace(order=None)
+    return _scale_window(_unit_window(scheme, k, tuple(range(k + 1))), h, t, scheme.differenced)._replace(order=None)
 
 
 def starting_windows(scheme: WindowMap, k: int, h, t) -> Window:
     """The k windows whose first knots coincide at t, with k, …, 1 of them there: a leading axis of k."""
     found = [_unit_window(scheme, k, (0,) * (k - s) + tuple(range(1, s + 2))) for s in range(k)]
-    return jax.vmap(lambda w: _scaled(w, h, t, scheme.differenced))(Window(*(np.stack(x) for x in zip(*found, strict=True))))
+    return jax.vmap(lambda w: _scale_window(w, h, t, scheme.differenced))(
+        Window(*(np.stack(x) for x in zip(*found, strict=True)))
+    )
 
 
 def window_equations(
@@ -126,7 +128,7 @@ def window_equations(
     """
     u = jnp.concatenate([state.u, new.highest[None]])
 
-    def augmented(x):
+    def augmented_action(x):
         jets = (window.jet @ x)[None]
         action, defects = window_action(problem, jets, window.middle[None], window.spans[-1:])
         forces = new.holonomic @ _oldest_constraint(problem, window, x) / holonomic_chain(window)
@@ -135,9 +137,9 @@ def window_equations(
         h, reach = short.spans[0], x.shape[0] - short.jet.shape[0]
         multipliers = new.multipliers / multiplier_size(problem.derivatives, reach, h)
         forces = forces + h * multipliers @ short_constraints(problem, short, x)
-        return action + forces, short_constraints(problem, _moved(short, reach), _ahead(x, reach, h))
+        return action + forces, short_constraints(problem, _shift_window(short, reach), _ahead(x, reach, h))
 
-    slopes, differential = jax.grad(augmented, has_aux=True)(u)
+    slopes, differential = jax.grad(augmented_action, has_aux=True)(u)
     momenta = []
     for j in range(u.shape[0] - 1):
         momentum = state.momenta[j] + slopes[j]
@@ -154,7 +156,7 @@ def short_constraints(problem: VariationalProblem, short: Window, u: Float[Array
     return constraints_of_order(problem, order, tuple(short.jet @ u[: order + 1]), short.middle)
 
 
-def _moved(window: Window, steps: int) -> Window:
+def _shift_window(window: Window, steps: int) -> Window:
     """The window so many steps later."""
     later = steps * window.spans[0]
     return window._replace(begin=window.begin + later, middle=window.middle + later)
@@ -292,7 +294,7 @@ def _oldest_constraint(problem: VariationalProblem, window: Window, u) -> Float[
     return jnp.asarray(window.order) @ holonomic_derivatives(problem, u[:-1], window.begin)
 
 
-def _scaled(unit: Window, h, t, differenced: bool) -> Window:
+def _scale_window(unit: Window, h, t, differenced: bool) -> Window:
     """A window of unit steps with steps h, from the time t on. differenced: its jet is (q, q̇, …) and not nodes."""
     index = np.arange(len(unit.newest))
     powers = h ** np.maximum(index - index[:, None] * differenced, 0)

@@ -92,29 +92,29 @@ def with_time(
 
     def lagrangian(*arguments):
         x, given = split(arguments)
-        action = jnp.sum(points(x, _gauss(2 * k + 1)).weighted(lambda jet, t: density(given, jet, t)))
+        action = jnp.sum(points(x, _gauss(2 * k + 1)).weight_values(lambda jet, t: density(given, jet, t)))
         later = jnp.stack([y[0] for y in x])
         return jnp.where(jnp.all(later[1:] > later[:-1]), action, jnp.inf) if forward else action
 
     def differential(order: int, f: Callable) -> Callable:
-        def windowed(*arguments):
+        def mean_constraint(*arguments):
             x, given = split(arguments)
             inner = points(x, inner_points(k, k - order))
-            return jnp.ravel(inner.weighted(lambda jet, t: jnp.atleast_1d(given.call(f, *jet[: order + 1], t=t))))
+            return jnp.ravel(inner.weight_values(lambda jet, t: jnp.atleast_1d(given.call(f, *jet[: order + 1], t=t))))
 
-        return windowed
+        return mean_constraint
 
     def nodal(x, *p):
         given = with_parameters(problem, p[0]) if p else problem
         return _rates_at_nodes(given, x) if hermite else holonomic_constraints(given, x[1:], x[0])
 
-    def prescribed(*arguments):
+    def step_defect(*arguments):
         x, given = split(arguments)
         assert step is not None
         return x[1][0] - x[0][0] - step(*(y[1:] for y in x), *(() if problem.parameters is None else (given.parameters,)))
 
     constraints: list = [_of_nodes(order, k, differential(order, f), hermite) for order, f in problem.differential]
-    constraints += [prescribed] if step is not None else []
+    constraints += [step_defect] if step is not None else []
     held = problem.holonomic or (hermite and any(order < k for order, _ in problem.differential))
     constraints += [Holonomic(nodal)] if held else []
     names = None if problem.coordinates is None or hermite else ("t", *problem.coordinates)
@@ -128,7 +128,7 @@ class WindowPoints(NamedTuple):
     t: Float[Array, "P"]
     weights: Float[Array, "P"]
 
-    def weighted(self, function: Callable) -> Float[Array, "..."]:
+    def weight_values(self, function: Callable) -> Float[Array, "..."]:
         """Weight times function(jet, t) at every point, (P, …)."""
         values = jax.vmap(function)(self.jet, self.t)
         return self.weights.reshape(-1, *[1] * (values.ndim - 1)) * values
@@ -282,7 +282,7 @@ def _energies(problem: VariationalProblem, orders: tuple[int, ...], x, multiplie
     used = range(reach, k)
 
     def energy(nodes, free):
-        def moved(shift):
+        def shifted_action(shift):
             later = nodes.at[:, 0].add(shift * (np.arange(2 * k) >= k))
             total = sum(density(problem, tuple(later[i : i + k + 1]), later[i, 0]) for i in range(k))
             for order in set(orders):
@@ -292,7 +292,7 @@ def _energies(problem: VariationalProblem, orders: tuple[int, ...], x, multiplie
                     total = total + free[i - reach, columns] @ defects
             return total
 
-        return -jax.grad(moved)(0.0)
+        return -jax.grad(shifted_action)(0.0)
 
     begin = max(known - reach, 0)
     index = begin + np.arange(x.shape[0] - 2 * k + 1 - begin)[:, None]

@@ -242,7 +242,7 @@ class Windows(NamedTuple):
         """Which derivatives the slots hold that a window reads."""
         return self.orders[np.arange(len(self.times))[:, None] * self.stride + np.arange(self.width)]
 
-    def stretched(self, factor: float, orders: Int[np.ndarray, "W width"]) -> Windows:
+    def stretch(self, factor: float, orders: Int[np.ndarray, "W width"]) -> Windows:
         """On steps `factor` times as long, from the same first time. orders: of the slots that the windows read."""
         begin, powers = self.t[0], orders[:, None, None, :] - np.arange(self.rows.shape[2])[:, None]
         return self._replace(
@@ -254,7 +254,7 @@ class Windows(NamedTuple):
 
     @property
     def differenced(self) -> bool:
-        """Whether the highest entry of the jet is a k-th difference."""
+        """True if the highest entry of the jet is a k-th difference."""
         return self.scheme.differenced
 
 
@@ -345,20 +345,20 @@ def window_action(problem: VariationalProblem, jets: Float[Array, "S k+1 n"], ti
 def _window(scheme: WindowMap, k: int, knots: tuple, orders: tuple[int, ...]):
     """(rows, times, weights) of one window, knots counted from its first: whole numbers, then exact, or floats."""
     try:
-        return _evaluated(scheme, k, knots, orders)
+        return _evaluate(scheme, k, knots, orders)
     except Exception as error:
         if type(scheme) in MAPS.values():
             raise
         raise TypeError(f"scheme: {type(scheme).__name__} could not be evaluated: {first_line(error)}") from error
 
 
-def _evaluated(scheme: WindowMap, k: int, knots: tuple, orders: tuple[int, ...]):
+def _evaluate(scheme: WindowMap, k: int, knots: tuple, orders: tuple[int, ...]):
     exact = isinstance(knots[0], int)
     positions = [Fraction(x) if exact else np.longdouble(x) for x in knots]
     table = _divided_differences(positions, orders, k)
     points = scheme.points(positions)
     jets = [scheme.jet(table, positions, point, k) for point, _ in points]
-    rows = np.array([[_summed(row, orders) for row in jet] for jet in jets], dtype=float)
+    rows = np.array([[_sum_entries(row, orders) for row in jet] for jet in jets], dtype=float)
     if scheme.differenced:  # constants have no derivatives, to the last digit
         rows[:, :, orders.index(0)] = np.eye(k + 1)[0]
     return rows, np.array([float(x) for x, _ in points]), np.array([float(w) for _, w in points])
@@ -378,7 +378,7 @@ def _divided_differences(positions: list, orders: tuple[int, ...], k: int) -> li
     return table
 
 
-def _summed(row: list, orders: tuple[int, ...]) -> list[float]:
+def _sum_entries(row: list, orders: tuple[int, ...]) -> list[float]:
     """The row over y instead of x: a position's entry is the sum over it and the later positions."""
     return [
         float(sum(row[l] for l in range(s, len(row)) if orders[l] == 0) if order == 0 else row[s])
@@ -426,5 +426,5 @@ def constraint_windows(w: Windows, k: int, order: int) -> Windows:
 
 
 def ends_with_derivatives(w: Windows) -> tuple[bool, bool]:
-    """Whether the slots of the first and of the last node hold derivatives."""
+    """For the first and for the last node, True if its slots hold derivatives."""
     return int(w.nodes[0]) > 0, int(w.nodes[-1]) + 1 < len(w.orders)

@@ -33,7 +33,7 @@ def target(t):
 
 
 def met(q, v, t):
-    """What vanishes where the point is at the target and moves with it."""
+    """Position and velocity relative to the target; both vanish where the point moves with it."""
     x, w = target(t)
     return jnp.concatenate([q - x, v - w])
 

@@ -1,4 +1,4 @@
-"""What a run returns: arrays and statistics, and nothing that knows mechanics. `path` is the one to read."""
+"""Path and Study, the results of runs: arrays and statistics, and nothing that knows mechanics. Read `path` first."""
 
 from dalembert.path.path import Path, Provenance, Statistics, StepError
 from dalembert.path.path import check_path as check_path  # for other rooms

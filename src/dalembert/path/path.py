@@ -49,7 +49,7 @@ class StepError(RuntimeError):
 
 
 class Statistics(Lazy):
-    """What the solver did, over the whole run, including steps that were not saved.
+    """Counts and residuals of the solver over the whole run, including steps that were not saved.
 
     Attributes:
         iterations: total number of Newton iterations.

@@ -34,7 +34,7 @@ class SweptName(NamedTuple):
     parameter: bool
 
     def value(self, data: xarray.Dataset) -> np.ndarray:
-        """What it was in the one run that is left in the data set."""
+        """Its value in the one run that is left in the data set."""
         numbers = [float(data[label]) for label in self.parts or (self.label,)]
         return np.reshape(np.array(numbers), self.shape)
 
@@ -164,7 +164,7 @@ class Study(Described):
 
     @property
     def of_runs(self) -> bool:
-        """Whether these are runs from initial data, and not solutions between ends."""
+        """True if these are runs from initial data, and not solutions between ends."""
         return "h" in self.data
 
     def _size(self) -> str:

@@ -109,8 +109,8 @@ PER_COLUMN, WIDTHS = 8, (6.2, 9.6, 12.6)  # panels in one column of a figure; wi
 
 
 class Wanted(NamedTuple):
-    """What a figure of a path shows. curve: the curve in configuration space, None: if there are two or three coordinates to
-    draw it of; coordinates: their names, None for all."""
+    """Contents of the figure of a path. curve: the curve in configuration space, None: if there are two or three
+    coordinates to draw it of; coordinates: their names, None for all."""
 
     title: str | None = None
     velocities: bool = False
@@ -155,7 +155,7 @@ def plot_path(path: Path, wanted: Wanted, theme: Theme) -> Figure:
 
 
 def _places(path: Path, wanted: tuple[str, ...] | None) -> list[int]:
-    """Where the wanted coordinates stand in q."""
+    """Indices of the wanted coordinates in q."""
     names = names_of(path)
     if wanted is None:
         return list(range(len(names)))
@@ -202,7 +202,7 @@ def _widen(ax: Axes, values: np.ndarray) -> None:
 
 
 def _ending(path: Path) -> str:
-    """Where and why a run ended before its last step; empty for a complete one."""
+    """Time and reason at which a run ended before its last step; empty for a complete one."""
     outcome = Outcome(int(path.code))
     reason = outcome.name.lower().replace("_", " ")
     if outcome == Outcome.STOPPED:

@@ -286,7 +286,7 @@ def _animation(shown: list[Shown], scenes: list[Scene], speed: float | None, fps
 
 
 def _writer(ending: str, fps: int) -> Any:
-    """What writes frames to a file of this kind; None for a page."""
+    """The writer of frames to a file of this kind; None for a page."""
     from matplotlib.animation import FFMpegWriter
 
     if ending == ".html":

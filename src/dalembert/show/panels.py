@@ -1,4 +1,4 @@
-"""What the panels of a figure show: which lines share one, and which points of a long series are drawn."""
+"""Panels of a figure: which lines share one, and which points of a long series are drawn."""
 
 from __future__ import annotations
 

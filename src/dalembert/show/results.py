@@ -141,7 +141,7 @@ def _curve(names: list[str], t: np.ndarray, q: np.ndarray) -> Scene:
 
 
 def comparable(extent: np.ndarray) -> bool:
-    """Whether ranges fit one scale."""
+    """True if the ranges fit one scale."""
     return bool(np.max(extent) < COMPARABLE * np.min(extent))
 
 

@@ -61,11 +61,11 @@ def chosen_value(study: Study, value: Any) -> tuple[DataArray, str]:
         return known[name], name
     if value is None and not choices:
         name = study.coordinates[0]
-        return _last(study, name), f"{name} at the end"
+        return _last_value(study, name), f"{name} at the end"
     if value is not None and hasattr(value, "dims") and set(map(str, value.dims)) == set(axes):
         return value.transpose(*axes), str(value.name or "")
     if isinstance(value, str) and value in study.coordinates and value not in known:
-        return _last(study, value), f"{value} at the end"
+        return _last_value(study, value), f"{value} at the end"
     if isinstance(value, str) and value in known:
         return known[value], value.replace("_", " ")
     found = "nothing, and there are several" if value is None else described(value)
@@ -81,8 +81,8 @@ def _reducer_values(study: Study) -> dict[str, DataArray]:
     return {name or "reduced": x for name, x in named.items() if x.dims == study.axes}
 
 
-def _last(study: Study, name: str) -> DataArray:
-    """Where each run ended, as far as it was saved."""
+def _last_value(study: Study, name: str) -> DataArray:
+    """The last saved value of each run."""
     if "last_q" in study.data:
         return study.data["last_q"].sel(coordinate=name)
     return study[name].isel(node=study.data["nodes_kept"] - 1 if study.of_runs else -1)
@@ -95,14 +95,14 @@ def _along(study: Study, axis: str) -> tuple[np.ndarray, str]:
         if swept.axis == axis:
             parts = [(study.data[part].values, part) for part in swept.parts]
             differ = [one for one in parts if np.ptp(one[0]) > 0]
-            if not parts or (differ and all(_follow(values, differ[-1][0]) for values, _ in differ)):
+            if not parts or (differ and all(_are_proportional(values, differ[-1][0]) for values, _ in differ)):
                 values, label = differ[-1] if parts else (study.data[swept.label].values, name)
                 return np.asarray(values, dtype=float), label
     return np.arange(study.data.sizes[axis], dtype=float), f"{axis}, by number"
 
 
-def _follow(values: np.ndarray, others: np.ndarray) -> bool:
-    """Whether some numbers grow, or fall, as others do: (x - min x)/(max x - min x) is the same."""
+def _are_proportional(values: np.ndarray, others: np.ndarray) -> bool:
+    """True if some numbers grow, or fall, as others do: (x - min x)/(max x - min x) is the same."""
     x, y = ((v - v.min()) / (np.ptp(v) or 1.0) for v in (np.asarray(values, float), np.asarray(others, float)))
     return bool(np.allclose(x, y, atol=1e-9) or np.allclose(x, 1.0 - y, atol=1e-9))
 

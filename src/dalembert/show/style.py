@@ -43,7 +43,7 @@ def new_figure(size: tuple[float, float]) -> Figure:
 
 
 def _has_windows(backend: str) -> bool:
-    """Whether figures of pyplot come up in windows. Inline back-ends would show them twice: with the value of the cell."""
+    """True if figures of pyplot come up in windows. Inline back-ends would show them twice: with the value of the cell."""
     from matplotlib.backends.registry import BackendFilter, backend_registry
 
     name = backend.lower()
@@ -93,8 +93,8 @@ STYLE: dict[Any, Any] = {
 
 @dataclasses.dataclass(frozen=True)
 class Theme:
-    """What differs between light and dark: page and text, what stays in the background, colours of lines; dim: the part of
-    a range of colours at its dark end that would not be seen."""
+    """Colours that differ between light and dark: page and text, what stays in the background, colours of lines; dim: the
+    part of a range of colours at its dark end that would not be seen."""
 
     page: str
     text: str

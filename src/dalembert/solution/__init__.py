@@ -1,4 +1,4 @@
-"""What a boundary problem returns: arrays and plain text, and nothing that knows mechanics. Read `critical_point` first."""
+"""Solutions of boundary problems: arrays and plain text, and nothing that knows mechanics. Read `critical_point` first."""
 
 from dalembert.solution.bounds import ActiveBounds
 from dalembert.solution.controlled import ControlSolution

@@ -63,7 +63,7 @@ class CriticalPoint(Described, eqx.Module):
     @property
     @abc.abstractmethod
     def value(self) -> tuple[str, float]:
-        """What is extremal, by name, and its value."""
+        """The name of the extremal quantity, and its value."""
 
     @property
     def outcome(self) -> Outcome:

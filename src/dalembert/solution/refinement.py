@@ -41,7 +41,7 @@ class Refinement(eqx.Module):
 
     @property
     def reached(self) -> bool:
-        """Whether the estimated error is within the tolerance."""
+        """True if the estimated error is within the tolerance."""
         return bool(self.error <= self.tolerance * self.size)
 
     def describe(self) -> str:

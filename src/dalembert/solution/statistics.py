@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 
 
 class BoundaryStatistics(eqx.Module):
-    """What Newton's method on the KKT equations did.
+    """Counts and residuals of Newton's method on the KKT equations.
 
     Attributes:
         iterations: number of iterations.

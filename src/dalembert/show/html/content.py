@@ -23,17 +23,17 @@ from dalembert.systems import energy as energy_at
 from dalembert.systems.equations import value
 from dalembert.tracing import seldom
 
-ARRAYS = ("t", "x", "y", "at")  # names under which `packed` stands
+ARRAYS = ("t", "x", "y", "at")  # names under which `pack` stands
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
-def packed(values: Any) -> str:
+def pack(values: Any) -> str:
     """Floats of 32 bits, little endian: seven digits, more than a screen shows."""
     with np.errstate(over="ignore"):
         return base64.b64encode(np.ascontiguousarray(values, dtype="<f4").tobytes()).decode("ascii")
 
 
-def shared(data: Any) -> Any:
+def share_arrays(data: Any) -> Any:
     """The same with every array only once, its number in `arrays` in its place: lines of a diagram share their times."""
     known: dict[str, int] = {}
 
@@ -83,7 +83,7 @@ def groups_of(shown: Shown) -> list[LineGroup]:
 
 
 def _split_group(group: LineGroup) -> list[LineGroup]:
-    """As several where there are too many lines."""
+    """Several groups in the place of one with too many lines."""
     if len(group.lines) <= MOST_LINES or group.bounds is not None:
         return [group]
     return [group._replace(lines=group.lines[i : i + MOST_LINES]) for i in range(0, len(group.lines), MOST_LINES)]
@@ -118,7 +118,7 @@ def _columns(bounds: ActiveBounds, places: list[int]) -> ActiveBounds | None:
 
 
 def _own(shown: Shown) -> list[LineGroup]:
-    """What belongs to one kind of result."""
+    """Groups that only one kind of result has."""
     result = shown.result
     if isinstance(result, ControlSolution):
         return _of_control(shown, result)
@@ -304,10 +304,10 @@ def _drawing(shown: Sequence[Shown]) -> dict[str, Any]:
         scenes = [scene_for(one, frames) for one in shown]
     scenes = [scene for scene in scenes if scene.dimension == scenes[0].dimension]
     part = [len(s.t) > 1 and float(s.t[-1]) != float(one.t[-1]) for s, one in zip(scenes, shown, strict=False)]
-    return drawn(scenes) | {"part": part}
+    return draw_scene(scenes) | {"part": part}
 
 
-def drawn(scenes: Sequence[Scene]) -> dict[str, Any]:
+def draw_scene(scenes: Sequence[Scene]) -> dict[str, Any]:
     """Drawings side by side."""
     boxes = [scene.box for scene in scenes]
     first = scenes[0]
@@ -317,14 +317,14 @@ def drawn(scenes: Sequence[Scene]) -> dict[str, Any]:
         "axes": list(first.axes[: first.dimension]),
         "box": [low.tolist(), high.tolist()],
         "part": [],
-        "scenes": [{"t": packed(scene.t), "shapes": [_shape(o) for o in scene.outlines]} for scene in scenes],
+        "scenes": [{"t": pack(scene.t), "shapes": [_shape(o) for o in scene.outlines]} for scene in scenes],
     }  # fmt: skip
 
 
 def _shape(outline: Outline) -> dict[str, Any]:
     return {
         "kind": outline.kind, "points": outline.at.shape[1], "face": outline.face, "trail": outline.trail,
-        "fixed": outline.fixed, "at": packed(outline.at),
+        "fixed": outline.fixed, "at": pack(outline.at),
     }  # fmt: skip
 
 
@@ -366,7 +366,7 @@ def _panel(group: LineGroup, lines: list, columns: int, ends: list[float | None]
 def _series(name: str, run: int, t: np.ndarray, y: np.ndarray, columns: int) -> dict[str, Any]:
     kept = envelope(t, y, columns)
     turns = np.count_nonzero(np.diff(np.sign(np.diff(y[kept]))))
-    return {"name": name, "run": run, "t": packed(t[kept]), "y": packed(y[kept]), "dense": bool(turns > DENSE)}
+    return {"name": name, "run": run, "t": pack(t[kept]), "y": pack(y[kept]), "dense": bool(turns > DENSE)}
 
 
 def _phases(shown: Sequence[Shown]) -> list[dict[str, Any]]:
@@ -389,11 +389,11 @@ def _phase(shown: Shown, i: int, limit: int) -> dict[str, Any]:
     if t.size > limit:
         extremes = [f(x) for x in (q, v) for f in (np.nanargmin, np.nanargmax) if np.any(np.isfinite(x))]
         kept = np.unique([*np.linspace(0, t.size - 1, limit).round().astype(int), *extremes])
-    return {"t": packed(t[kept]), "x": packed(q[kept]), "y": packed(v[kept]), "dots": bool(t.size > 4 * limit)}
+    return {"t": pack(t[kept]), "x": pack(q[kept]), "y": pack(v[kept]), "dots": bool(t.size > 4 * limit)}
 
 
 def _ending(shown: Shown) -> dict[str, Any]:
-    """How it ended, in words, and what the solver did, in numbers."""
+    """The outcome in words, and the solver's counts."""
     result = shown.result
     outcome = Outcome(int(result.code))
     messages = result.messages if isinstance(result, CriticalPoint) else {}
@@ -473,7 +473,7 @@ def _value(x: Any) -> str:
 
 
 def _record(shown: Shown, command: str) -> list[tuple[str, str]]:
-    """How to run it again."""
+    """The record with which it can be run again."""
     record = getattr(shown.result, "provenance", None)
     found = [("command", command)] if command else []
     if record is None:

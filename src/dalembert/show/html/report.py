@@ -13,7 +13,7 @@ from typing import Any
 from dalembert.drawing import Scene
 from dalembert.numbers import described
 from dalembert.path import Path
-from dalembert.show.html.content import as_json, content_of, drawn, shared
+from dalembert.show.html.content import as_json, content_of, draw_scene, share_arrays
 from dalembert.show.results import Shown, results_of
 from dalembert.show.style import check_new, written
 
@@ -86,14 +86,14 @@ def page_text(shown: list[Shown], title: str | None, command: str = "") -> str:
 def drawing_text(scenes: list[Scene], title: str, speed: float) -> str:
     """A page of the drawing alone, for a notebook. speed: units of time per second."""
     empty: dict[str, Any] = {key: [] for key in ("runs", "panels", "phase", "parameters", "reproduce")}
-    return _fill_page(title, "", {**empty, "title": title, "drawing": drawn(scenes), "speed": speed})
+    return _fill_page(title, "", {**empty, "title": title, "drawing": draw_scene(scenes), "speed": speed})
 
 
 def _fill_page(title: str, summary: str, data: dict[str, Any]) -> str:
     style, script = _asset("page.css"), _asset("page.js")
     return PAGE.format(
         title=html.escape(title), summary=html.escape(summary), style=style, script=script,
-        style_hash=_hash(style), script_hash=_hash(script), data=as_json(shared(data)),
+        style_hash=_hash(style), script_hash=_hash(script), data=as_json(share_arrays(data)),
     )  # fmt: skip
 
 
