@@ -10,18 +10,18 @@ from typing import NamedTuple
 import numpy as np
 
 import dalembert as da
-from dalembert.native import COUNTS, CompiledStep
+from dalembert.native import COUNTED, COUNTS, CompiledStep
 
 
 @contextlib.contextmanager
 def as_unknown() -> Iterator[None]:
     """No run is known from before, which would go to the machine code by a way of its own."""
     module = importlib.import_module("dalembert.step.simulate")  # da.step.simulate is the function
-    known, module.known_path = module.known_path, lambda *_: None
+    known, module.find_run = module.find_run, lambda *_: None
     try:
         yield
     finally:
-        module.known_path = known
+        module.find_run = known
 
 
 class Caught(NamedTuple):
@@ -41,18 +41,21 @@ class Caught(NamedTuple):
 def caught(simulate: Callable[[], da.Path]) -> Caught:
     """The run that a call makes."""
     found = []
-    original = CompiledStep.run
+    original = CompiledStep.chunk
 
-    def catch(self, carry, count, inputs, rows, between=None):
-        found.append((self, (carry.copy(), count.copy(), inputs, rows)))
-        original(self, carry, count, inputs, rows, between)
+    def catch(self, carry, count, inputs):
+        whole = count.copy()
+        whole[COUNTED.offset("until")] = last = whole[COUNTED.offset("last")]
+        rows = np.empty((last // whole[COUNTED.offset("every")] + 2, self.row_size))
+        found.append((self, (carry.copy(), whole, inputs, rows)))
+        return original(self, carry, count, inputs)
 
-    CompiledStep.run = catch
+    CompiledStep.chunk = catch
     try:
         with as_unknown():
             path = simulate()
     finally:
-        CompiledStep.run = original
+        CompiledStep.chunk = original
     if path.outcome.failed:
         raise RuntimeError(f"the run ended after {path.steps} steps: {path.outcome.name}")
     return Caught(path, *found[-1])

@@ -18,7 +18,7 @@ from caught import as_unknown
 
 import dalembert as da
 from dalembert.native import Cache, compile_step
-from dalembert.step.run import native as native_run
+from dalembert.step.run import machine as native_run
 
 REPEATS = 5
 

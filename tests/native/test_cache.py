@@ -27,7 +27,7 @@ from dalembert.native import (
 from dalembert.native.llvm import folder, jit
 from dalembert.native.llvm.compilation import object_file
 from dalembert.native.xla import handles
-from dalembert.step.run import native as native_run
+from dalembert.step.run import machine as native_run
 from dalembert.tracing import jitted
 
 

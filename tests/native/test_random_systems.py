@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 import dalembert as da
 from dalembert.algebra import Newton
 from dalembert.gallery import ENTRIES
-from dalembert.step.run.loop import chunked_run
-from dalembert.step.run.native import native_run
-from dalembert.step.run.state import Grid, RunState, StepOptions, initial_state
+from dalembert.step.run.loop import JaxSteps
+from dalembert.step.run.machine import machine_steps
+from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, StepOptions, initial_state
+from dalembert.step.run.steps import run_all
 from dalembert.step.start.prepare import prepare_system, program_for
-from dalembert.step.start.prepared import Given, Prepared, Recipe
 from dalembert.systems.equations import value
 from dalembert.systems.system import check_shapes
 
@@ -116,7 +116,9 @@ def drawn(number: int, seed: int, h: float) -> Start:
 def jax_run(start: Start, steps: int = 1) -> RunState:
     """The carry after some steps by the JAX back-end."""
     program, carry, h = start
-    return chunked_run(program, CHOICES, carry, Grid(ZERO, h, int(carry.k) + steps, steps))[0]
+    run = JaxSteps(program, CHOICES, carry, Grid(ZERO, h, int(carry.k) + steps, steps))
+    run_all(run)
+    return run.carry
 
 
 @eqx.filter_jit
@@ -126,7 +128,9 @@ def jacobian_at(start: Start, z):
 
 
 def native_step(start: Start) -> RunState:
-    return native_run(start.program, CHOICES, start.carry, Grid(ZERO, start.h, int(start.carry.k) + 1, 1))[0]
+    run = machine_steps(start.program, CHOICES, start.carry, Grid(ZERO, start.h, int(start.carry.k) + 1, 1))
+    run_all(run)
+    return run.carry
 
 
 def difference(start: Start, expected: RunState) -> float:

@@ -11,7 +11,7 @@ import dalembert as da
 from dalembert.discretize.scheme import composition
 from dalembert.gallery import ENTRIES
 from dalembert.native.stepper.arrays import HISTORY
-from dalembert.step.run.stages import extrapolation
+from dalembert.step.run.loop import extrapolation
 
 BALL = ENTRIES["spherical_pendulum"]
 

@@ -15,9 +15,9 @@ import pytest
 
 import dalembert as da
 from dalembert.lazy import as_left
-from dalembert.step import known_run
+from dalembert.step.run import ready
 
-door, prepared = (importlib.import_module(f"dalembert.step.{name}") for name in ("simulate", "prepared_run"))
+door = importlib.import_module("dalembert.step.simulate")
 K = 1.0
 ROLL = [0.0, 0.0, 0.3, 0.25, 0.5], [np.cos(0.3), np.sin(0.3), 0.2, 0.1, 0.1]
 SWING = [0.6, 0.0, -0.8], [0.0, 0.5, 0.0]
@@ -63,9 +63,8 @@ def the_long_way(monkeypatch):
 
     def call(function):
         with monkeypatch.context() as patch:
-            for module in (door, prepared):
-                patch.setattr(module, "known_path", lambda *_: None)
-            patch.setattr(prepared.PreparedRun, "_at_once", lambda *_: None)
+            patch.setattr(door, "find_run", lambda *_: None)
+            patch.setattr(door.PreparedRun, "_at_once", lambda *_: None)
             return function()
 
     return call
@@ -264,20 +263,20 @@ system = da.System(lagrangian)
 
 
 def test_fresh_copies_share_everything_and_are_forgotten(monkeypatch):
-    made, original = [], known_run._made
-    monkeypatch.setattr(known_run, "_made", lambda *x: made.append(1) or original(*x))
+    made, original = [], ready._compile_run
+    monkeypatch.setattr(ready, "_compile_run", lambda *x: made.append(1) or original(*x))
 
     def copy():
         names = {"jnp": jnp, "da": da, "__name__": "cell"}
         exec(SOURCE, names)
         return da.simulate(names["system"], [1.0], [0.1], h=0.1, steps=3)
 
-    paths = [copy() for _ in range(known_run.REMEMBERED + 20)]
+    paths = [copy() for _ in range(ready.REMEMBERED + 20)]
     assert len(made) == 1
     assert all(np.array_equal(paths[0].q, path.q) for path in paths[::40])
-    assert len(known_run._READ) <= known_run.REMEMBERED
-    bound = [entry[0].bound for entry in known_run._KNOWN._values.values() if entry[0] is not None]
-    assert all(len(of_one) <= known_run.COPIES for of_one in bound)
+    assert len(ready._READ) <= ready.REMEMBERED
+    bound = [entry[0].bound for entry in ready._KNOWN._values.values() if entry[0] is not None]
+    assert all(len(of_one) <= ready.COPIES for of_one in bound)
 
 
 def test_a_path_gives_arrays_of_jax_and_the_record_of_the_call():

@@ -14,7 +14,7 @@ import pytest
 import xarray
 
 import dalembert as da
-from dalembert.step.run import native
+from dalembert.step.run import machine as native
 
 VALUES = {"m": np.array([0.5, 1.0, 2.0]), "k": np.array([1.0, 2.0, 3.0, 4.0, 5.0])}
 

@@ -16,8 +16,7 @@ import zarr
 
 import dalembert as da
 from dalembert.native import COUNTS, chunks
-from dalembert.step.run import loop
-from dalembert.step.run import native as machine
+from dalembert.step.run import loop, machine, steps
 from dalembert.store import checkpoint, chunked
 from dalembert.studies import stream
 from dalembert.studies.lock import Lock
@@ -72,10 +71,10 @@ def whole():
 def small(monkeypatch):
     """Many small chunks of steps and of the store, and a commit after each."""
     monkeypatch.setattr(chunks, "SECONDS", 1e-9)
-    for module in (chunks, machine, loop):
+    for module in (chunks, machine, steps):
         monkeypatch.setattr(module, "FIRST", 3)
     monkeypatch.setattr(chunks, "paced", lambda steps, seconds: 150)
-    monkeypatch.setattr("dalembert.step.stored.steppers.paced", lambda steps, seconds: 150)
+    monkeypatch.setattr(machine, "paced", lambda steps, seconds: 150)
     monkeypatch.setattr(loop, "paced", lambda steps, seconds: 150)
     monkeypatch.setattr(chunked, "BYTES", 2**12)
     monkeypatch.setattr(stream, "SECONDS", 0.0)

@@ -15,7 +15,7 @@ from dalembert.numbers import EPSILON
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step import simulate
-from dalembert.step.simulate import answered
+from dalembert.step.simulate import check_interrupted
 from dalembert.systems import Lyapunov, System
 from dalembert.systems.compiled.function import SystemFunction
 
@@ -74,11 +74,13 @@ def _longer(subject: Subject, finer: int = 1) -> Path:
     start, every = subject.start, LONGER * finer
     given = {"h": start.h / finer, "t0": start.t0, "scheme": subject.scheme, "throw": False, **start.given}
     path = simulate(subject.system, start.q0, start.v0, steps=every * start.steps, save_every=every, **given)
-    if not Outcome(int(answered(path).code)).failed:
+    if not Outcome(int(check_interrupted(path).code)).failed:
         return path
     if finer == 1:
         return subject.path
-    return answered(simulate(subject.system, start.q0, start.v0, steps=finer * start.steps, save_every=finer, **given))
+    return check_interrupted(
+        simulate(subject.system, start.q0, start.v0, steps=finer * start.steps, save_every=finer, **given)
+    )
 
 
 def drift_of(t: np.ndarray, values: np.ndarray) -> tuple[float, float, bool]:

@@ -17,7 +17,7 @@ from dalembert.measure.nodes import nodes_of
 from dalembert.measure.symplectic import symplectic_defect
 from dalembert.outcome import Outcome
 from dalembert.step import ensemble, simulate
-from dalembert.step.simulate import answered
+from dalembert.step.simulate import check_interrupted
 from dalembert.systems import System, momentum, references
 from dalembert.systems.compiled.along import motion_along
 from dalembert.systems.compiled.function import SystemFunction
@@ -260,7 +260,7 @@ def _there_and_back(subject: Subject, promise: Promise, direction: float) -> Cla
         subject.system, q, -direction * v, h=direction * start.h, steps=steps, t0=t if direction < 0.0 else start.t0,
         scheme=subject.scheme, throw=False, **start.given,
     )  # fmt: skip
-    if (ended := Outcome(int(answered(back).code))).failed:
+    if (ended := Outcome(int(check_interrupted(back).code))).failed:
         return promise.at_most(float("inf"), ROUNDING, f"the run back failed: {ended.name}")
     ends = np.asarray(back.q)[-1] - start.q0, np.asarray(back.v)[-1] + direction * start.v0
     distance = max(float(np.max(np.abs(x) / size)) for x, size in zip(ends, subject.sizes, strict=True))

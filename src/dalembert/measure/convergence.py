@@ -27,7 +27,7 @@ from dalembert.numbers import (
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step import Branch, simulate
-from dalembert.step.simulate import answered
+from dalembert.step.simulate import check_interrupted
 from dalembert.step.start.second_node import Starter
 from dalembert.systems import System, reference
 from dalembert.systems.compiled.along import multipliers_along
@@ -177,7 +177,8 @@ def order(
     if exact is not None:
         as_function(exact, "exact", "of t (K,) that returns (q, v), each (K, n)")
     paths = tuple(
-        answered(simulate(system, q0, v0, h=float(time) / n, steps=n, t0=t0, scheme=scheme, starter=starter, branch=branch,
+        check_interrupted(
+                 simulate(system, q0, v0, h=float(time) / n, steps=n, t0=t0, scheme=scheme, starter=starter, branch=branch,
                  tolerance=tolerance, throw=False))
         for n in steps
     )  # fmt: skip

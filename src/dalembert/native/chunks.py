@@ -6,13 +6,11 @@ The state between two steps is whole in its arrays, so that the bits of a run do
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 import numpy as np
 
 from dalembert.native.stepper.arrays import COUNTED
-from dalembert.outcome import Outcome
 
 FIRST = 256  # steps of the first chunk, and of most runs
 SECONDS = 0.1  # that a chunk is to take
@@ -23,31 +21,6 @@ K, CODE, UNTIL, LAST = (COUNTED.offset(name) for name in ("k", "code", "until", 
 def paced(steps: int, seconds: float) -> int:
     """Steps of the next chunk, from those of one and the time that they took."""
     return max(1, min(GROWTH * steps, int(steps * SECONDS / max(seconds, 1e-9))))
-
-
-def ended(count: np.ndarray) -> bool:
-    """Whether a run has reached its last node, or has an outcome."""
-    return count.item(K) >= count.item(LAST) or count.item(CODE) != 0
-
-
-def go_on(run: Callable[[], None], count: np.ndarray, stages: int, between: Callable[[], None] | None) -> None:
-    """All chunks after the first one, to the end of the run. between: called before each of them."""
-    steps = FIRST
-    while True:
-        if between is not None:
-            between()
-        count[UNTIL] = min(count.item(K) + steps * stages, count.item(LAST))
-        began = time.perf_counter()
-        run()
-        if ended(count):
-            return
-        steps = paced(steps, time.perf_counter() - began)
-
-
-def interrupted(run: Callable[[], None], count: np.ndarray) -> None:
-    """The outcome of a run that is given up where it stands; machine code adds the row of its last step."""
-    count[CODE] = int(Outcome.INTERRUPTED)
-    run()
 
 
 def watched(run: Callable[[], None], stop: np.ndarray, between: Callable[[], None] | None) -> bool:

@@ -2,12 +2,11 @@
 
 from dalembert.step.ensemble import ensemble
 from dalembert.step.free.free_steps import simulate_free_steps
-from dalembert.step.prepared_run import PreparedRun, prepare
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.roots import Root, roots
 from dalembert.step.run.branch import Avoid, Branch, Least, Nearest
 from dalembert.step.run.state import SampledFeedback
-from dalembert.step.simulate import simulate
+from dalembert.step.simulate import PreparedRun, prepare, simulate
 from dalembert.step.start.varying import Varying
 
 __all__ = [

@@ -20,10 +20,9 @@ from dalembert.step.run.branch import Branch
 from dalembert.step.run.progress import reported
 from dalembert.step.run.provenance import abridged
 from dalembert.step.run.resolution import warn_of_resolution
-from dalembert.step.run.state import SampledFeedback
+from dalembert.step.run.state import Given, SampledFeedback
 from dalembert.step.start.checks import batch_size
 from dalembert.step.start.prepare import check_any_system
-from dalembert.step.start.prepared import Given
 from dalembert.step.start.second_node import Starter
 from dalembert.step.start.varying import Varying
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced

@@ -13,21 +13,21 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dalembert.native import COUNTED, counts, native_first
 from dalembert.numbers import is_traced
+from dalembert.outcome import Outcome
 from dalembert.path import Path
-from dalembert.step.last_steps import LaneArrays, end_at
 from dalembert.step.options import RunOptions
+from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.scaled import Scaled, in_units
-from dalembert.step.programs.varying import clock_of
-from dalembert.step.run.assemble import Levels, facts_of, first_velocities, known_nodes, path_of
-from dalembert.step.run.loop import Chunks, row_of, rows_of, traced_run
-from dalembert.step.run.native import Native, columns_of, compiled, empty_rows, packed, told, unpacked
-from dalembert.step.run.reduced import with_one_before
-from dalembert.step.run.state import Grid, RunState, StepOptions, Watch, initial_state
+from dalembert.step.programs.varying import TIME
+from dalembert.step.run.assemble import path_of
+from dalembert.step.run.driver import FIELDS, NEAR, outcome_back, turned_back, with_one_before
+from dalembert.step.run.loop import JaxSteps, row_of, rows_of, traced_run
+from dalembert.step.run.machine import Native, columns_of, compiled, empty_rows, packed, parameters_of, unpacked
+from dalembert.step.run.sink import fingerprint_of
+from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, StepOptions, Watch, initial_state
 from dalembert.step.start.checks import batch_size, check_callbacks, initial_value
 from dalembert.step.start.prepare import prepare_any
-from dalembert.step.start.prepared import Given, Prepared, Recipe
 from dalembert.step.start.varying import varied
-from dalembert.step.stored.determined import determined
 from dalembert.systems import System
 from dalembert.systems.checks import check_many
 from dalembert.systems.consistency import STEPS
@@ -36,6 +36,7 @@ from dalembert.tracing import Jitted
 
 MANY = 2**62
 RUNS = "runs"  # the axis over devices
+TIMES = ("t", "t_velocity", "t_multipliers", "t_feedback")
 
 
 class Running(NamedTuple):
@@ -120,13 +121,13 @@ def _of_many(fields: dict[str, Any], grid: Grid) -> dict[str, Any]:
 def _own_code(program, step_options: StepOptions, carry: RunState, grid: Grid) -> tuple[Native, dict[str, str]]:
     native = compiled(program, step_options, carry, grid.t0, grid.h, own=True)
     inputs = packed(np, native, step_options, carry, grid)
-    return native, determined(True, native.code.key, np.concatenate(inputs))
+    return native, fingerprint_of(True, native.code.key, np.concatenate(inputs))
 
 
 def _equations(program, step_options: StepOptions, carry: RunState, grid: Grid) -> tuple[None, dict[str, str]]:
-    chunks = Chunks(program, step_options, jax.device_put(carry), grid)
+    steps = JaxSteps(program, step_options, jax.device_put(carry), grid)
     devices = jax.local_devices()  # over which the runs are divided
-    return None, determined(False, f"{chunks.key} on {len(devices)} {devices[0].device_kind}", chunks.inputs)
+    return None, fingerprint_of(False, f"{steps.key} on {len(devices)} {devices[0].device_kind}", steps.inputs)
 
 
 def _no_rows(lead: int, carry: RunState, grid: Grid) -> dict[str, np.ndarray]:
@@ -209,65 +210,74 @@ def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid
     """All runs in lanes, over threads."""
     carry = jax.tree.map(np.asarray, carry)
     arrays, static = eqx.partition(prepared.program, eqx.is_array)
-    size = len(carry.q)
     first = jax.tree.map(lambda x: jax.device_put(np.asarray(x)[0]), (arrays, carry))
     native = running.code or compiled(eqx.combine(first[0], static), step_options, first[1], grid.t0, grid.h)
-    code, lead = native.code, prepared.program.starting_nodes
-    everything = native._replace(leaves=[np.asarray(x) for x in jax.tree.leaves(arrays)])
-    data = packed(np, everything, step_options, carry, grid, size)
-    state, inputs = (np.ascontiguousarray(x) for x in data)
-    count = np.repeat(counts(**told(prepared.program, step_options, lead, grid))[None], size, axis=0)
-    count[:, COUNTED.offset("known")] = carry.known
+    native = native._replace(leaves=[np.asarray(x) for x in jax.tree.leaves(arrays)])
+    lead, before = prepared.program.starting_nodes, jax.tree.map(np.asarray, row_of(prepared.program, carry))
     start, rows = rows_of(lead, grid.steps, grid.every)
-    known, prepared = known_nodes(prepared, grid), jax.tree.map(np.asarray, prepared)
-    table = empty_rows((size, len(known) + rows - start, code.row_size))
-    following = table[:, len(known) :]
-    watch, k = running.watch, COUNTED.offset("k")
-    between = (
-        None
-        if watch is None
-        else lambda: watch(int((count[:, k] - count[:, COUNTED.offset("first")]).sum()) // code.layout.stages)
-    )
-    code.run_many(state, count, inputs, following, running.threads, between)
+    after, done, table = _run_lanes(native, (prepared.program, step_options, carry, grid), rows - start, running)
     if running.until is not None:
-        begun = (prepared.program, step_options, carry, grid)
-        end_at(running.until, code, begun, LaneArrays(state, count, inputs, following), running.threads)
-    after = unpacked(np, code, carry, state, count, columns_of(code, table[:, :0]))
-    if running.until is not None and step_options.reduce is not None:
-        after = after._replace(reduced=after.reduced[0])
-    first = jax.tree.map(np.asarray, row_of(prepared.program, carry))
+        after = _end_at(running.until, native, (prepared.program, step_options, after, grid), table, running.threads)
+    prepared = jax.tree.map(np.asarray, prepared)
 
     def fields() -> dict[str, Any]:
-        _first_rows(table, prepared, grid, code)
-        done = count[:, COUNTED.offset("rows")]
-        _repeat_last(following, done, first, code)
-        columns = _columns(table, bool(np.all(after.k == grid.steps)), code)
-        levels = Levels.of(prepared.program, step_options)
-        found = levels.with_nodes_ahead(levels.fields(columns, grid.t0, grid.h), len(known))
-        spread = {name: np.broadcast_to(x, (size, x.shape[-1])) for name, x in found.items() if np.ndim(x) in (1, 2)}
-        return found | spread | facts_of(np, prepared.program, after, grid, step_options) | {"provenance": None}
+        _repeat_last(table, done, before, native.code)
+        columns = columns_of(native.code, table)
+        if np.all(after.k == grid.steps):  # k is one for all; a run that ends early has a last row at a step of its own
+            columns["k"] = columns["k"][:1]
+        found = vars(path_of(np, prepared, after, columns, grid, step_options))
+        size = len(after.k)
+        return {name: np.broadcast_to(x, (size, *x.shape[1:])) if name in TIMES and x is not None else x
+                for name, x in found.items()}  # fmt: skip
 
     return after, fields
 
 
-def _first_rows(table: np.ndarray, prepared: Prepared, grid: Grid, code) -> None:
-    """The rows of the nodes before the first step."""
-    known, velocities = known_nodes(prepared, grid), first_velocities(np, prepared, grid)
-    row = code.layout.packed_row.unpack(table[:, : len(known)])
-    row["q"][:] = prepared.nodes[:, known]
-    row["v"][:, len(known) - velocities.shape[1] :] = velocities
-    row["clock"][:] = clock_of(prepared.program, prepared.s)[:, None]
-    row["k"][:] = np.array(known) * code.layout.stages
+def _run_lanes(
+    native: Native, given: tuple[StepProgram, StepOptions, RunState, Grid], rows: int, running: Running
+) -> tuple[RunState, np.ndarray, np.ndarray]:
+    """The states at the end, how many rows each run has, and the rows, (B, rows, ·)."""
+    (program, step_options, carry, grid), code, size = given, native.code, len(given[2].k)
+    state, inputs = (np.ascontiguousarray(x) for x in packed(np, native, step_options, carry, grid, size))
+    count = np.repeat(counts(**parameters_of(program, step_options, int(carry.k[0]), grid))[None], size, axis=0)
+    count[:, COUNTED.offset("known")] = carry.known
+    table, (watch, k) = empty_rows((size, rows, code.row_size)), (running.watch, COUNTED.offset("k"))
+    begin = count[:, k].sum()
+    between = None if watch is None else lambda: watch(int(count[:, k].sum() - begin) // code.layout.stages)
+    code.run_many(state, count, inputs, table, running.threads, between)
+    return unpacked(np, code, carry, state, count), count[:, COUNTED.offset("rows")], table
 
 
-def _columns(table: np.ndarray, whole: bool, code) -> dict[str, np.ndarray]:
-    """Views of the rows of many runs by name, that nobody can write to. whole: all runs did all steps, so that k is one
-    for all; a run that ends early has a last row at a step of its own, with as many rows as the others perhaps."""
-    rows = table.view()
-    rows.flags.writeable = False
-    columns = code.layout.packed_row.unpack(rows)
-    k = columns["k"][0] if whole else columns["k"]
-    return {**columns, "k": k // code.layout.stages}
+def _end_at(
+    until: float, native: Native, given: tuple[StepProgram, StepOptions, RunState, Grid], table: np.ndarray, threads
+) -> RunState:
+    """The states at the end of runs that end at a time: each goes from its first node behind it back to it. Their last rows
+    become those at the time, with the outcome of the step back, SUCCESS where it could be solved."""
+    program, step_options, carry, grid = given
+    ends, h, row = carry.s[:, TIME], float(grid.h), native.code.layout.packed_row.unpack(table)
+    reached = (carry.code == int(Outcome.STOPPED)) & ((ends - until) * h >= 0)
+    left, near = until - ends, np.abs(until - ends) <= NEAR * np.maximum(abs(until), np.abs(ends))
+    close, lanes = np.flatnonzero(reached & near), np.flatnonzero(reached & ~near)
+    row["q"][close, 0] += left[close, None] * row["v"][close, 0]
+    row["clock"][close, 0, 0] = until
+    outcomes = np.array(carry.code)
+    outcomes[close] = int(Outcome.SUCCESS)
+    reduced = None if carry.reduced is None else jax.tree.map(np.array, carry.reduced[0])
+    if len(lanes):
+        chosen = native._replace(leaves=[x[lanes] for x in native.leaves])
+        states = turned_back(jax.tree.map(lambda x: x[lanes], carry), until, h)
+        back, _, rows = _run_lanes(
+            chosen, (program, step_options, states, Grid(grid.t0, -h, 1, 1)), 1, Running(threads, None)
+        )
+        outcomes[lanes] = outcome_back(back.code)
+        solved = outcomes[lanes] == int(Outcome.SUCCESS)
+        lanes, new = lanes[solved], native.code.layout.packed_row.unpack(rows[solved])
+        for name in FIELDS:
+            row[name][lanes] = new[name]
+        row["clock"][lanes, 0] = np.stack([np.full(len(lanes), until), left[lanes]], axis=-1)
+        if reduced is not None:
+            jax.tree.map(lambda x, y: x.__setitem__(lanes, y[solved]), reduced, back.reduced[0])
+    return carry._replace(code=outcomes, reduced=reduced)
 
 
 def _repeat_last(table: np.ndarray, done: np.ndarray, first: dict, code) -> None:

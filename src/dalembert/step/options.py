@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -24,10 +25,8 @@ from dalembert.numbers import (
 )
 from dalembert.path import Provenance
 from dalembert.step.run.branch import Avoid, Branch, Least, Nearest
-from dalembert.step.run.native import Limits
 from dalembert.step.run.provenance import Words, record_of, scheme_text, taken, words_of
-from dalembert.step.run.state import Grid, SampledFeedback, StepOptions
-from dalembert.step.start.prepared import Recipe
+from dalembert.step.run.state import Grid, Recipe, SampledFeedback, StepOptions
 from dalembert.step.start.second_node import STARTERS, Starter
 from dalembert.step.start.varying import Varying
 from dalembert.systems import is_traced
@@ -105,16 +104,11 @@ class RunOptions:
         """How a step is solved."""
         return Newton(float(self.tolerance), int(self.max_iterations))
 
-    @property
+    @functools.cached_property
     def step_options(self) -> StepOptions:
         """What every step is told."""
         function = self.reduce and self.reduce[0]
         return StepOptions(self.branch, self.newton, self.stop, self.domain, self.feedback, function)
-
-    @property
-    def limits(self) -> Limits:
-        """How far a step goes, and how long a law is held."""
-        return Limits(int(self.max_iterations), 1 if self.feedback is None else self.feedback.every)
 
     @property
     def deflate(self) -> bool:

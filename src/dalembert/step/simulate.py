@@ -1,46 +1,36 @@
-"""simulate: from a system and initial data to a path."""
+"""simulate: from a system and initial data to a path; prepare: the same for many calls."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 from collections.abc import Callable
 from typing import Any, Literal
 
-import jax.numpy as jnp
+import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.windows import WindowMap
 from dalembert.interrupts import Interrupted
 from dalembert.lazy import as_left
 from dalembert.messages import suggesting
-from dalembert.native import native_first
-from dalembert.numbers import as_flag
+from dalembert.numbers import as_flag, outside
 from dalembert.outcome import Outcome
-from dalembert.path import Path, StepError
-from dalembert.step.begun_run import BegunRun
-from dalembert.step.known_run import known_path, known_start
+from dalembert.path import Path, Provenance, StepError
 from dalembert.step.options import RunOptions, lengths_of
-from dalembert.step.run.assemble import path_of
 from dalembert.step.run.branch import Branch
-from dalembert.step.run.loop import chunked_run, traced_run
-from dalembert.step.run.native import native_run
-from dalembert.step.run.native_traced import native_traced_run
-from dalembert.step.run.progress import reported
-from dalembert.step.run.reduced import with_one_before
+from dalembert.step.run.driver import Run, with_one_before
+from dalembert.step.run.progress import check_progress, reported
+from dalembert.step.run.ready import ReadyRun, RunParameters, Vector, find_run
 from dalembert.step.run.resolution import warn_of_resolution
-from dalembert.step.run.state import Grid, RunState, SampledFeedback, StepOptions, Watch, initial_state
+from dalembert.step.run.sink import sink_of
+from dalembert.step.run.state import Given, SampledFeedback, initial_state
 from dalembert.step.start.checks import check_callbacks, initial_value
 from dalembert.step.start.prepare import prepare_any
-from dalembert.step.start.prepared import Given, Prepared
 from dalembert.step.start.second_node import Starter
 from dalembert.step.start.varying import Varying, varied
-from dalembert.step.stored.sink import sink_of
-from dalembert.step.stored.streamed import streamed
-from dalembert.step.until import AtTime, run_until
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
-from dalembert.tracing import Jitted
+from dalembert.systems.system import check_system
 
 
 @suggesting(
@@ -151,41 +141,29 @@ def simulate(
     )  # fmt: skip
     as_flag(throw, "throw")
     given = Given(q0, v0, nodes, jets, multipliers)
-    if options.varying is not None:
-        _check_progress(store, progress, options)
-    with reported(progress if options.until is None else False, options.steps or 0) as watch:
-        short = store is None and watch is None  # the short way tells nobody how far it is
-        known = known_path(system, given, options) if short else None
-        if known is not None:
-            path = known.path
-        else:
-            begun = run_begun(system, given, options)
-            path = path_of_begun(begun, options, watch) if store is None else _kept(begun, options, watch, (store, progress))
-    if as_left(path, "provenance") is None:  # traced
-        return path
-    warn_of_resolution(path)
-    return solved(path) if throw else path
+    check_progress(progress)
+    if until is not None and store is None and progress is not False:
+        raise ValueError("progress, until: the number of steps is not known beforehand; give steps=, or no progress")
+    ready = find_run(system, given, options)
+    short = ready is not None and store is None and progress is False  # the short way tells nobody how far it is
+    found = repeat(*ready, system, given, options) if short else None
+    if found is not None:
+        return check_path(*found, throw)
+    run = begin_run(system, given, options, ready)
+    if store is not None:
+        with contextlib.closing(sink_of(store)) as sink:  # its arrays have their full length from the beginning
+            run = run if until is None else run.counted()
+            with reported(progress, run.grid.steps) as watch:
+                return check_path(run.into(sink, watch), False, throw)
+    with reported(progress, options.steps or 0) as watch:
+        return check_path(run.in_memory(watch), False, throw)
 
 
-def solved(path: Path) -> Path:
-    """StepError where a step could not be solved, Interrupted where Ctrl-C ended the run."""
-    if Outcome(int(as_left(answered(path), "code"))).failed:
-        raise StepError(path)
-    return path
-
-
-def answered(path: Path) -> Path:
-    """Interrupted where Ctrl-C ended the run: whoever runs with throw=False must not take that for a failure and go on."""
-    if int(as_left(path, "code")) == int(Outcome.INTERRUPTED):
-        raise Interrupted(path)
-    return path
-
-
-def run_begun(system, given: Given, options: RunOptions) -> BegunRun:
-    """With every check, of every kind of problem."""
+def begin_run(system, given: Given, options: RunOptions, ready: tuple[ReadyRun, Vector, Vector] | None) -> Run:
+    """A run of any kind of problem before its first step, with every check. ready: what `find_run` found of it."""
     grid, reduce = options.grid, options.reduce
-    known = known_start(system, given, options)
-    prepared = prepare_any(system, given, grid, options.recipe) if known is None else known
+    made = ready and ready[0].start(*ready[1:], options)
+    prepared = prepare_any(system, given, grid, options.recipe) if made is None else made
     if options.varying is not None:
         prepared = varied(prepared, options.varying, grid.h, grid.t0, options.until)
     step_options = options.step_options
@@ -195,63 +173,176 @@ def run_begun(system, given: Given, options: RunOptions) -> BegunRun:
     carry = initial_state(prepared, grid.t0, grid.h, initial)
     traced = is_traced(prepared.program, carry, grid.t0, grid.h, prepared.expected)
     record = None if traced else options.recorded(system.subject.under(options.scheme), **given._asdict())
-    return BegunRun(prepared, carry, grid, step_options, options.native, record)
-
-
-def found_path(begun: BegunRun, watch: Watch = None) -> Path:
-    """The path by either back-end, traced or not: however it ended, and without provenance where it is traced."""
-    if begun.record is None:
-        return _inside(begun.prepared, begun.step_options, begun.carry, begun.grid, begun.native)
-    arguments = (*begun.arguments, watch)
-    carry, rows = native_first(native_run, chunked_run, *arguments) if begun.native else chunked_run(*arguments)
-    return begun.ended(carry, rows)
-
-
-def path_of_begun(begun: BegunRun, options: RunOptions, watch: Watch) -> Path:
-    """After a number of steps, or at a time."""
-    if options.until is None:
-        return found_path(begun, watch)
-    return run_until(at_time(begun, options))
-
-
-def at_time(begun: BegunRun, options: RunOptions) -> AtTime:
-    """With the step that leads back to the time."""
-    if begun.record is None:
+    if traced and options.until is not None:
         raise TypeError("until: under jit, vmap and grad arrays have a fixed length; give steps=")
-
-    system = begun.prepared.program.system
-
-    def step(q, v, h: float, t0: float) -> Path:
-        plain = {"varying": None, "until": None, "save_every": 1, "stop": None, "domain": None, "reduce": None}
-        one, given = dataclasses.replace(options, h=h, t0=t0, steps=1, **plain), Given(q, v)
-        known = known_path(system, given, one)
-        return found_path(run_begun(system, given, one)) if known is None else known.path
-
-    return AtTime(begun, options, step)
+    return Run(prepared, carry, grid, step_options, options.native, record, options.until)
 
 
-def _kept(begun: BegunRun, options: RunOptions, watch: Watch, told: tuple[Any, Any]) -> Path:
-    """In a store, whose arrays have their full length from the beginning: of a run that ends at a time the steps are counted
-    first, by making them. told: store, progress."""
-    store, progress = told
-    with contextlib.closing(sink_of(store)) as sink:
-        if options.until is None:
-            return streamed(begun, watch, sink)
-        at = at_time(begun, options)
-        begun = at.counted()
-        with reported(progress, begun.grid.steps) as watch:
-            return streamed(begun, watch, sink, at)
+def repeat(run: ReadyRun, q, v, system: System, given: Given, options: RunOptions) -> tuple[Path, bool] | None:
+    """As `ReadyRun.path`, with the record of the call; None also where steps vary, whose density is found anew."""
+    if options.varying is not None:
+        return None
+    record = options.record(run.words, system.subject.under(options.scheme), q0=given.q0, v0=given.v0)
+    return run.path(q, v, run.parameters(options), options, lambda: record)
 
 
-def _check_progress(store, progress, options: RunOptions) -> None:
-    if options.until is not None and store is None and progress is not False:
-        raise ValueError("progress, until: the number of steps is not known beforehand; give steps=, or no progress")
+def check_path(path: Path, calm: bool, throw: bool) -> Path:
+    """The same with the warnings and errors that it is cause for; calm: there are none."""
+    if calm or as_left(path, "provenance") is None:  # traced
+        return path
+    warn_of_resolution(path)
+    return check_solved(path) if throw else path
 
 
-@Jitted
-def _inside(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, native: bool) -> Path:
-    """The run under tracing, as one program: under grad or vmap alone, without jit, it would be traced and compiled anew by
-    every call, and its last operations one by one."""
-    arguments = (prepared.program, step_options, carry, grid)
-    carry, rows = native_first(native_traced_run, traced_run, *arguments) if native else traced_run(*arguments)
-    return path_of(jnp, prepared, carry, rows, grid, step_options)
+def check_solved(path: Path) -> Path:
+    """StepError where a step could not be solved, Interrupted where Ctrl-C ended the run."""
+    if Outcome(int(as_left(check_interrupted(path), "code"))).failed:
+        raise StepError(path)
+    return path
+
+
+def check_interrupted(path: Path) -> Path:
+    """Interrupted where Ctrl-C ended the run: whoever runs with throw=False must not take that for a failure and go on."""
+    if int(as_left(path, "code")) == int(Outcome.INTERRUPTED):
+        raise Interrupted(path)
+    return path
+
+
+def prepare(
+    system: System,
+    *,
+    h: float | Varying,
+    scheme: Scheme | None = None,
+    starter: Starter = "second_order",
+    branch: Branch | None = None,
+    save_every: int | None = 1,
+    stop: Callable | None = None,
+    domain: Callable | None = None,
+    feedback: SampledFeedback | None = None,
+    tolerance: float = 1e-9,
+    max_iterations: int = 25,
+    backend: Literal["jax", "native"] | None = None,
+) -> PreparedRun:
+    """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0, as a function of (q₀, v₀) alone.
+
+    For many calls in a loop: the run returns the same as `simulate`, bit for bit, and makes the same checks. In every
+    call it checks the variables that the functions of the system read, so that a change of them takes effect. Several
+    threads may call it at once. The first call compiles the machine code.
+
+    Args:
+        system: a System.
+        h: time step, in the unit of time of the Lagrangian, or a Varying, as in `simulate`.
+        scheme: as in `simulate`.
+        starter: as in `simulate`.
+        branch: as in `simulate`.
+        save_every: as in `simulate`.
+        stop: as in `simulate`.
+        domain: as in `simulate`.
+        feedback: as in `simulate`.
+        tolerance: as in `simulate`.
+        max_iterations: as in `simulate`.
+        backend: as in `simulate`.
+
+    Returns:
+        A PreparedRun: `run(q0, v0, steps)` returns the Path.
+
+    Raises:
+        ValueError: an argument has the wrong value; the message names it.
+        TypeError: an argument is of the wrong type.
+
+    Example:
+        >>> run = da.prepare(pendulum, h=0.1)
+        >>> ends = [float(run([angle], [0.0], 20).q[-1, 0]) for angle in (0.5, 1.0)]
+        >>> ends[1] == float(da.simulate(pendulum, [1.0], [0.0], h=0.1, steps=20).q[-1, 0])
+        True
+    """
+    check_x64()
+    check_system(system)
+    options = RunOptions(
+        **lengths_of(h), steps=1, scheme=scheme, starter=starter, branch=branch, save_every=save_every, stop=stop,
+        domain=domain, feedback=feedback, tolerance=tolerance, max_iterations=max_iterations, backend=backend,
+    )  # fmt: skip
+    return PreparedRun(system, options)
+
+
+class PreparedRun:
+    """(q₀, v₀, N) → the path of N steps: what `prepare` returns.
+
+    Attributes:
+        system: the System.
+        options: the options that all its runs share.
+
+    Example:
+        >>> run = da.prepare(pendulum, h=0.1)
+        >>> run([1.0], [0.0], 20).steps
+        20
+    """
+
+    def __init__(self, system: System, options: RunOptions):
+        self._system, self._options = system, options
+        self._ready: tuple[ReadyRun, RunOptions, RunParameters] | None = None  # of the last call
+
+    @property
+    def system(self) -> System:
+        return self._system
+
+    @property
+    def options(self) -> RunOptions:
+        return self._options
+
+    def __call__(self, q0: Any, v0: Any, steps: int, *, t0: float = 0.0, throw: bool = True) -> Path:
+        """The path that `simulate` returns for these initial data.
+
+        Args:
+            q0: (n,) positions at t0, consistent with the constraints.
+            v0: (n,) velocities at t0, consistent with the constraints.
+            steps: N, the number of steps.
+            t0: initial time.
+            throw: raise an error if a step cannot be solved; False returns the partial path, and its outcome says why.
+
+        Returns:
+            The Path.
+
+        Raises:
+            StepError: as `simulate`; so are all other errors.
+        """
+        check_x64()
+        as_flag(throw, "throw")
+        return check_path(*(self._at_once(q0, v0, steps, t0) or self._search(Given(q0, v0), steps, t0)), throw)
+
+    def _at_once(self, q0: Any, v0: Any, steps: int, t0: Any) -> tuple[Path, bool] | None:
+        """Where nothing but the numbers can have changed since the last call: the path, and whether it is calm."""
+        ready = self._ready
+        if ready is None or not (outside() and ready[0].lasts):
+            return None
+        run, options, parameters = ready
+        if not (_is_vector(q0, run.n) and _is_vector(v0, run.n) and type(steps) is int and type(t0) is float):
+            return None
+        if steps != options.steps or t0 != options.t0:
+            options = self._options.at(steps, t0)
+            parameters = run.parameters(options)
+            self._ready = run, options, parameters
+        q, v = q0.copy(), v0.copy()
+
+        def record() -> Provenance:
+            return options.record(run.words, self._system.subject.under(options.scheme), q0=q, v0=v)
+
+        return run.path(q, v, parameters, options, record)
+
+    def _search(self, given: Given, steps: int, t0: Any) -> tuple[Path, bool]:
+        """In the ordinary way, with every check; what it finds is kept."""
+        options = self._options.at(steps, t0)
+        ready = find_run(self._system, given, options)
+        found = ready and repeat(*ready, self._system, given, options)
+        if ready is None or found is None:
+            return begin_run(self._system, given, options, ready).in_memory(), False
+        self._ready = ready[0], options, ready[0].parameters(options)
+        return found
+
+    def __repr__(self) -> str:
+        return f"PreparedRun(h={self._options.h}, scheme={self._options.scheme})"
+
+
+def _is_vector(x: Any, n: int) -> bool:
+    """Whether it is an array of n doubles, of NumPy; whether they are finite the machine code sees."""
+    return type(x) is np.ndarray and x.dtype == np.float64 and x.shape == (n,)

@@ -21,14 +21,12 @@ from dalembert.path import Path
 from dalembert.step.options import RunOptions, lengths_of
 from dalembert.step.run.branch import Branch
 from dalembert.step.run.progress import check_progress, reported
-from dalembert.step.run.resolution import warn_of_resolution
-from dalembert.step.run.state import SampledFeedback
-from dalembert.step.simulate import at_time, run_begun, solved
+from dalembert.step.run.ready import find_run
+from dalembert.step.run.state import Given, SampledFeedback
+from dalembert.step.simulate import begin_run, check_path
 from dalembert.step.start.prepare import check_any_system
-from dalembert.step.start.prepared import Given
 from dalembert.step.start.second_node import Starter
 from dalembert.step.start.varying import Varying
-from dalembert.step.stored.streamed import streamed
 from dalembert.store import FileError
 from dalembert.store.chunked import metadata
 from dalembert.store.runs import CONTENT, StoredRun
@@ -104,15 +102,13 @@ def resume(
         if int(stored.state["code"]) != Outcome.INTERRUPTED:
             check_source(stored.record, record)
         else:
-            begun = run_begun(system, given, options)
-            at = None if options.until is None else at_time(begun, options)
-            begun = begun if at is None else at.counted()
-            with reported(progress, begun.grid.steps) as watch:
+            run = begin_run(system, given, options, find_run(system, given, options))
+            run = run if options.until is None else run.counted()
+            with reported(progress, run.grid.steps) as watch:
                 drop_partial(place)
-                streamed(begun, watch, RunSink(place, Going(stored, lock, allow_rounding)), at)
+                run.into(RunSink(place, Going(stored, lock, allow_rounding)), watch)
         path = StoredRun(place).path(ends=True)
-    warn_of_resolution(path)
-    return solved(path) if throw else path
+    return check_path(path, False, throw)
 
 
 def _place(store: Any) -> File:

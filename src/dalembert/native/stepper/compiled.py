@@ -8,12 +8,11 @@ import functools
 import os
 import threading
 from collections.abc import Callable
-from ctypes import addressof, c_double
 from typing import Any
 
 import numpy as np
 
-from dalembert.native.chunks import CODE, LAST, K, ended, go_on, interrupted, watched
+from dalembert.native.chunks import CODE, LAST, K, watched
 from dalembert.native.graph.dependence import reached
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.llvm.dense import pivoted_solver
@@ -66,30 +65,11 @@ class CompiledStep:
         """Length of a row."""
         return self.layout.packed_row.size
 
-    def run(
-        self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray, rows: np.ndarray, between: Between = None
-    ) -> None:
-        """Advance one run in place. carry, inputs, rows: float64 and count: int64, as in Layout; contiguous.
-
-        Ctrl-C ends it with Outcome.INTERRUPTED, and is then answered. between: called now and then in a long run.
-        """
-        self.over(carry, count, inputs)(rows, between)
-
-    def over(self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray) -> Callable[..., None]:
-        """`run` in arrays that are filled anew before every call, as a function of the rows: addresses are found once."""
-        advance = self.chunk(carry, count, inputs)
-
-        def call(rows: Any, between: Between = None) -> None:
-            _check(rows, 1)
-            address = addressof(c_double.from_buffer(rows))
-            try:
-                advance(address)
-                if not ended(count):
-                    go_on(lambda: advance(address), count, self.layout.stages, between)
-            except KeyboardInterrupt:
-                interrupted(lambda: advance(address), count)
-
-        return call
+    def run(self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray, rows: np.ndarray) -> None:
+        """Advance one run in place, to the node `until`. carry, inputs, rows: float64 and count: int64, as in Layout;
+        contiguous."""
+        _check(rows, 1)
+        self.chunk(carry, count, inputs)(rows.ctypes.data)
 
     def chunk(self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray) -> Callable[[int], None]:
         """One call of machine code, up to the node `until`, as a function of the address of the rows."""
@@ -143,7 +123,7 @@ class CompiledStep:
         going = (count[:, K] < count[:, LAST]) & (count[:, CODE] == 0)
         count[going, CODE] = int(Outcome.INTERRUPTED)
         for i in np.flatnonzero(going & (count[:, K] > count[:, SAVED])):
-            self.over(carry[i], count[i], inputs[i % len(inputs)])(rows[i])
+            self.run(carry[i], count[i], inputs[i % len(inputs)], rows[i])
 
     def table(self, lanes: bool, stop: np.ndarray = NEVER) -> np.ndarray:
         """What @ensemble needs to know of this code, packed as TABLE; its addresses hold as long as this and stop."""

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.step.programs.base import Outputs, StepProgram
-from dalembert.step.start.prepared import Prepared
+from dalembert.step.run.state import Prepared
 from dalembert.systems.sizes import power_of_two, units_of
 from dalembert.tracing import Jitted
 

@@ -10,8 +10,7 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Statistics
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.varying import last_length, time_of
-from dalembert.step.run.state import Grid, RunState, StepOptions
-from dalembert.step.start.prepared import Prepared
+from dalembert.step.run.state import Grid, Prepared, RunState, StepOptions
 
 
 def path_of(

@@ -1,23 +1,37 @@
-"""Why a step could not be solved: is there a solution near at all?"""
+"""Why a step could not be solved: is there a solution near at all? The root of its equations nearest to the prediction, or
+the point where they come closest to one, by machine code, in a fraction of the time in which XLA would compile them.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.algebra.jacobian import value_and_jacobian
+from dalembert.native import CompiledFunction, Unsupported, compile_function
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.varying import OWN, VaryingSteps
 from dalembert.step.run.branch import Call, solve_step
-from dalembert.step.run.closest import EXACT, closest
-from dalembert.step.run.stages import force_of_law, prediction, stages
+from dalembert.step.run.loop import force_of_law, prediction, solve_stages
 from dalembert.step.run.state import RunState, StepOptions
-from dalembert.tracing import seldom
+from dalembert.systems.compiled.function import LARGEST
+from dalembert.tracing import Remembered, Walk, refilled, seldom, split, taken_apart
 
+REMEMBERED = 32  # programs found again without a new trace
+EXACT = 1e-6  # |F|, rows scaled, below which there is a root
+STEPS = 500
+METHODS: dict[Literal["lm", "trf", "dogbox"], int] = {"lm": STEPS, "trf": 100, "dogbox": 100}  # evaluations at most
+FAR = 1e100  # stands for what is not finite
+
+_COMPILED: Remembered[CompiledFunction | None] = Remembered(REMEMBERED)
+Unknowns = Float[np.ndarray, "z"]
+Equations = Callable[[Unknowns], Sequence[np.ndarray]]  # z → F, F′
 _UNSOLVED = (Outcome.NOT_CONVERGED, Outcome.SINGULAR, Outcome.NOT_FINITE)
 _FLAT = 1e-6  # relative smallest singular value under which a row-scaled matrix is called singular
 
@@ -63,9 +77,10 @@ def _reached(program: StepProgram, step_options: StepOptions, carry: RunState, t
     held_force = force_of_law(program, step_options, carry, t)
     if len(program.weights) == 1:
         return _Reached(carry, 0, held_force, t, h)
-    reached = stages(program, step_options, held_force, carry._replace(code=jnp.zeros_like(carry.code)), t, h)
+    fresh = carry._replace(code=jnp.zeros_like(carry.code))
+    reached, solved = solve_stages(program, step_options, held_force, fresh, t, h)
     gammas = jnp.asarray(program.weights)
-    stage = jnp.minimum(reached.stages, len(program.weights) - 1)
+    stage = jnp.minimum(solved.done, len(program.weights) - 1)
     return _Reached(reached, stage, held_force, t + h * (jnp.cumsum(gammas) - gammas)[stage], h * gammas[stage])
 
 
@@ -85,3 +100,91 @@ def _unsolved(program: StepProgram, step_options: StepOptions, carry: RunState, 
     """The step, or the stage of it, that failed, and the prediction of its unknowns."""
     reached, stage, held_force, t, h = _reached(program, step_options, carry, t0, h)
     return Call(reached.q, reached.s, t, h, held_force), prediction(program, stage, reached, t, h)
+
+
+class Closest(NamedTuple):
+    """|F| at the point, the size of the gradient of ½|F|² there over that of the unknowns, and the ratio of the smallest to
+    the largest singular value of F′, at the point and at the start; rows are scaled by the start."""
+
+    residual: float
+    gradient: float
+    flatness: float
+    flatness_at_start: float
+
+
+def closest(program: StepProgram, call: Call, start: Unknowns) -> Closest:
+    """min ½|F(z)|² from the start by SciPy's methods for least squares, one after the other until one finds a root.
+
+    Where F ≠ 0 at the lowest point they converge slowly: the method of Broyden, Fletcher, Goldfarb and Shanno goes on from
+    there. NaN where F or F′ is not finite at the start.
+    """
+    from scipy.optimize import least_squares, minimize  # slow to load, and needed only where a step fails
+
+    given = _equations(program, call, start)
+    value, matrix = given(start)
+    if not (np.all(np.isfinite(value)) and np.all(np.isfinite(matrix))):
+        return Closest(*[np.nan] * 4)
+    rows = np.max(np.abs(matrix), axis=1)
+    rows[rows == 0.0] = 1.0
+
+    def at(z: Unknowns) -> tuple[Unknowns, Float[np.ndarray, "z z"]]:
+        value, matrix = given(z)
+        return np.nan_to_num(value / rows, nan=FAR, posinf=FAR, neginf=-FAR), np.nan_to_num(matrix / rows[:, None])
+
+    def half(z: Unknowns) -> tuple[float, Unknowns]:
+        value, matrix = at(z)
+        return 0.5 * float(value @ value), matrix.T @ value
+
+    def size(z: Unknowns) -> float:
+        return float(np.linalg.norm(at(z)[0]))
+
+    found, settings = start, dict[str, Any](xtol=1e-12, ftol=1e-12, gtol=1e-12)
+    for method, most in METHODS.items():
+        if size(found) > EXACT:
+            jacobian: Any = lambda z: at(z)[1]  # noqa: E731  SciPy's stubs know it by name only
+            other = least_squares(lambda z: at(z)[0], start, jacobian, method=method, max_nfev=most, **settings).x
+            found = min(found, other, key=size)
+    if size(found) > EXACT:
+        options = {"gtol": EXACT * size(found), "maxiter": STEPS}
+        found = min(found, minimize(half, found, jac=True, method="BFGS", options=options).x, key=size)
+    gradient = float(np.linalg.norm(half(found)[1]) / (1.0 + np.max(np.abs(found))))
+    return Closest(size(found), gradient, _flatness(at(found)[1]), _flatness(matrix / rows[:, None]))
+
+
+def _flatness(matrix: Float[np.ndarray, "z z"]) -> float:
+    values = np.linalg.svd(matrix, compute_uv=False)
+    return float(values[-1] / values[0]) if values[0] > 0 else 0.0
+
+
+def _equations(program: StepProgram, call: Call, z: Unknowns) -> Equations:
+    """F and F′ as a function of z."""
+    if z.size <= LARGEST:
+        (tree, leaves), walk = taken_apart(program), Walk()
+        key, others = (split(walk, program, []), z.shape, call.s.shape), [np.asarray(x, float) for x in (*call, *leaves)]
+        code = _COMPILED.get(key) if walk.lasting else None
+        if code is None:
+            code = _translated(refilled(tree, leaves), z, others)
+            if walk.lasting:
+                _COMPILED.put(key, code)
+        if code is not None:
+            return lambda x: code(x, *others)
+    again, _ = _by_jax.bound(program, call, z)
+    return lambda x: jax.tree.map(np.asarray, again(program, call, x))
+
+
+def _translated(rebuilt: Callable, z: Unknowns, others: list) -> CompiledFunction | None:
+    size = len(Call._fields)
+
+    def both(x, *given):
+        program, call = rebuilt(given[size:]), given[:size]
+        return value_and_jacobian(lambda y: program.residual(y, *call), x)
+
+    try:
+        return compile_function(both, z, *others)
+    except Unsupported:
+        return None
+
+
+@seldom
+def _by_jax(program: StepProgram, call: Call, z):
+    return value_and_jacobian(lambda y: program.residual(y, *call), z)

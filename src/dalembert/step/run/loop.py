@@ -1,4 +1,7 @@
-"""The run: one step function, driven by a scan under tracing and by compiled chunks otherwise."""
+"""The run by JAX: a step as one function, driven by a scan under tracing and by compiled chunks otherwise.
+
+A step is made of stages, predicted, solved, and undone together if one of them fails. Most steps have one.
+"""
 
 from __future__ import annotations
 
@@ -8,74 +11,204 @@ import math
 import re
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array
+from jaxtyping import Array, Float, Int
 
-from dalembert.native.chunks import FIRST, paced
+from dalembert.algebra import Solve
+from dalembert.native.chunks import paced
+from dalembert.native.stepper.arrays import HISTORY, LEAP, LONG_HISTORY, REFINEMENT, SMOOTH
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.varying import VaryingSteps, clock_of, has_ended, time_of
-from dalembert.step.run.branch import call_system
-from dalembert.step.run.reduced import as_before
-from dalembert.step.run.stages import Moving, force_of_law, stages
-from dalembert.step.run.state import Grid, RunState, StepOptions, Watch
+from dalembert.step.run.branch import Call, call_system, solve_step
+from dalembert.step.run.state import Grid, RunState, StepOptions, as_before
+from dalembert.step.run.steps import Rows, Steps
 from dalembert.tracing import Jitted
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of an object, in the text of a program
 CHUNK = 256  # saved states per compiled call outside tracing
 
 
+def extrapolation(program: StepProgram) -> np.ndarray:
+    """(stages, 5, 4): weights of the last z, newest first, in the prediction of a stage, by how many are known (0 … 4).
+
+    A polynomial through the ends of the last stages: of degree 3 where all steps are equal, else of degree 2 with the
+    least weights, because the errors of the single stages are amplified by their size.
+    """
+    gammas = np.array(program.weights)
+    stages, degree = len(gammas), 3 if len(gammas) == 1 else 2
+    table = np.zeros((stages, HISTORY + 1, HISTORY))
+    for stage in range(stages):
+        ends = -np.cumsum(np.roll(gammas[::-1], -(stages - 1 - stage))[np.arange(HISTORY) % stages])
+        for known in range(1, HISTORY + 1):
+            powers = ends[None, :known] ** np.arange(min(known - 1, degree) + 1)[:, None]
+            table[stage, known, :known] = np.linalg.lstsq(powers, np.eye(len(powers))[0], rcond=None)[0]
+    return np.round(table, 12)
+
+
+def prediction(program: StepProgram, stage, point: RunState, t, h) -> Float[Array, "z"]:
+    """z extrapolated through the last stages; the program's guess before the first.
+
+    Where steps are equal a component that proves smooth goes through the last eight.
+    """
+    weights = jnp.asarray(extrapolation(program))[stage, jnp.minimum(point.known, HISTORY)]
+    found = weights @ point.history[:HISTORY]
+    if point.history.shape[0] == LONG_HISTORY:
+        excess, seventh, *fourth = jnp.asarray(REFINEMENT) @ point.history
+        smooth = jnp.abs(seventh) <= SMOOTH * jnp.maximum(*map(jnp.abs, fourth))
+        found = jnp.where((point.known == LONG_HISTORY) & smooth, found + excess, found)
+    return jnp.where(point.known > 0, found, program.guess(point.q, point.s, t, h))
+
+
+def leaps(before, after):
+    """Whether a determinant changed its size more than LEAP-fold; 0 stands for one that is not known."""
+    low, high = jnp.minimum(before, after), jnp.maximum(before, after)
+    return (low > 0) & (high > LEAP * low)
+
+
+class SolvedStage(NamedTuple):
+    """The unknowns of a stage, the state from which they were solved, when it began, its length; done: how many stages."""
+
+    z: Float[Array, "z"]
+    q: Float[Array, "n"]
+    s: Float[Array, "k"]
+    t: Any
+    h: Any
+    done: Any
+
+
+class Stage(NamedTuple):
+    """The index of a stage in its step, the time at which it begins and its length."""
+
+    index: Any
+    t: Any
+    h: Any
+
+
+def _solve_stage(
+    program: StepProgram, step_options: StepOptions, held_force, state: RunState, now: Stage
+) -> tuple[RunState, SolvedStage]:
+    """The state after one stage, with the residual of this solution as failed_residual."""
+    stage, t, h = now
+    start = prediction(program, stage, state, t, h)
+    z, info = solve_step(program, step_options.branch, Call(state.q, state.s, t, h, held_force), start, step_options.newton)
+    increment, s = program.advance(z, state.q, state.s, t, h)
+    factor = program.factor(z, state.q, state.s, t, h)
+    total = increment - state.compensation
+    q = state.q + total
+    code = _outcome(info, q, s)
+    facing = lax.stop_gradient(info.determinant_sign if factor is None else jnp.sign(factor))
+    side = jnp.asarray(h < 0, dtype=int) if state.sign.shape[0] > 1 else 0
+    ends = step_options.branch is None and factor is None  # nothing explains a crossing
+    # Of the last stage only: determinants of steps of different lengths are not to be compared.
+    last, size = stage == len(program.weights) - 1, lax.stop_gradient(info.determinant)
+    watched, weighed = True if ends else last, last & (ends and not isinstance(program, VaryingSteps))
+    crossed = watched & (facing * state.sign[side] < 0)
+    if ends:
+        ended, kept = crossed, program.overlap(z, state.q, state.s, t, h)
+        ended = ended if kept is None else ended | (kept < 0)
+        code = jnp.where((code == 0) & ended, int(Outcome.CROSSED), code)
+    after = state._replace(
+        q=q,
+        compensation=(q - state.q) - total,
+        s=s,
+        history=jnp.concatenate([z[None], state.history[:-1]]),
+        known=jnp.minimum(state.known + 1, state.history.shape[0]),
+        code=code,
+        iterations=state.iterations + info.iterations,
+        max_iterations=jnp.maximum(state.max_iterations, info.iterations),
+        residual=jnp.maximum(state.residual, lax.stop_gradient(info.residual)),
+        failed_residual=lax.stop_gradient(info.residual),
+        sign=jnp.where(watched & (facing != 0), state.sign.at[side].set(facing), state.sign),
+        determinant=jnp.where(weighed, size, state.determinant),
+        crossings=state.crossings + crossed,
+        leaps=state.leaps + (weighed & leaps(state.determinant, size)),
+    )
+    return after, SolvedStage(z, state.q, state.s, jnp.asarray(t, dtype=float), jnp.asarray(h, dtype=float), stage + 1)
+
+
+def solve_stages(
+    program: StepProgram, step_options: StepOptions, held_force, carry: RunState, t, h
+) -> tuple[RunState, SolvedStage]:
+    """All stages of a step, from t on with step h; one that fails, and those after it, leave the state as it is."""
+    gammas = np.array(program.weights)
+    if len(gammas) == 1:
+        return _solve_stage(program, step_options, held_force, carry, Stage(0, t, h))
+
+    def one(before: tuple[RunState, SolvedStage], given):
+        stage, gamma, begin = given
+        state, solved = before
+        after, now = _solve_stage(program, step_options, held_force, state, Stage(stage, t + begin * h, gamma * h))
+        failed = state._replace(code=after.code, failed_residual=after.failed_residual), solved
+        choose = lambda a, b, c: jnp.where(state.code != 0, c, jnp.where(after.code == 0, a, b))  # noqa: E731
+        return jax.tree.map(choose, (after, now), failed, before), None
+
+    nothing = SolvedStage(carry.history[0], carry.q, carry.s, *(jnp.asarray(x, dtype=float) for x in (t, h)), jnp.asarray(0))
+    begins = np.cumsum(gammas) - gammas
+    given = jnp.arange(len(gammas)), jnp.asarray(gammas), jnp.asarray(begins)
+    return lax.scan(one, (carry, nothing), given)[0]
+
+
+def force_of_law(program: StepProgram, step_options: StepOptions, carry: RunState, t) -> Float[Array, "n"]:
+    """The force of the law in the step from t on: a new sample where one is due, or the one that is held."""
+    law = step_options.feedback
+    if law is None:
+        return carry.held_force
+
+    def sample() -> Float[Array, "n"]:
+        return jnp.asarray(law.force(program, carry.q, program.velocity(carry.s), time_of(program, carry.s, t)), dtype=float)
+
+    if law.every == 1:
+        return sample()
+    return lax.cond((carry.k - program.starting_nodes) % law.every == 0, sample, lambda: carry.held_force)
+
+
+def _outcome(info: Solve, new_q, new_s) -> Int[Array, ""]:
+    finite = jnp.all(jnp.isfinite(new_q)) & jnp.all(jnp.isfinite(new_s)) & ~info.not_finite
+    code = jnp.where(info.not_converged, int(Outcome.NOT_CONVERGED), int(Outcome.SUCCESS))
+    code = jnp.where(info.singular, int(Outcome.SINGULAR), code)
+    return jnp.where(finite, code, int(Outcome.NOT_FINITE)).astype(int)
+
+
 def _step(program: StepProgram, step_options: StepOptions, t0, h, carry: RunState) -> RunState:
     """One step; a step that fails leaves the state as it is and records why."""
     t = t0 + carry.k * h
     held_force = force_of_law(program, step_options, carry, t)
-    moved = stages(program, step_options, held_force, carry, t, h)
-    z, q, s, stage_t, stage_h = moved.solved
+    after, (z, q, s, stage_t, stage_h, _) = solve_stages(program, step_options, held_force, carry, t, h)
     outputs = program.outputs(z, q, s, stage_t, stage_h, held_force)
-    code, v, now = moved.code, program.velocity(moved.s), time_of(program, moved.s, t + h)
+    code, v, now = after.code, program.velocity(after.s), time_of(program, after.s, t + h)
     if step_options.domain is not None:
-        inside = jnp.all(call_system(program, step_options.domain, moved.q, v, now))
+        inside = jnp.all(call_system(program, step_options.domain, after.q, v, now))
         code = jnp.where((code == 0) & ~inside, int(Outcome.LEFT_DOMAIN), code)
     solved = code == 0
     for stop in stops(program, step_options):
-        code = jnp.where(solved & jnp.all(stop(moved.q, v, now)), int(Outcome.STOPPED), code)
+        code = jnp.where(solved & jnp.all(stop(after.q, v, now)), int(Outcome.STOPPED), code)
     reduced = carry.reduced
     if step_options.reduce is not None:
-        after_it = step_options.reduce(carry.reduced, now, moved.q, v, outputs.multipliers)
+        after_it = step_options.reduce(carry.reduced, now, after.q, v, outputs.multipliers)
         reduced = as_before(after_it, carry.reduced)
-    after = RunState(
-        q=moved.q,
-        compensation=moved.compensation,
-        s=moved.s,
+    failed = carry._replace(code=code, failed_residual=after.failed_residual)
+    after = after._replace(
         k=carry.k + 1,
-        history=moved.history,
-        known=moved.known,
         held_force=held_force,
-        sign=moved.sign,
-        determinant=moved.determinant,
         multipliers=outputs.multipliers,
         force=outputs.force,
         code=code,
-        iterations=moved.iterations,
-        max_iterations=moved.max_iterations,
-        residual=moved.residual,
-        crossings=moved.crossings,
         turns=carry.turns + (lax.stop_gradient(program.velocity(carry.s) @ v) < 0),
-        leaps=moved.leaps + _astray(program, carry, moved),
+        leaps=after.leaps + density_mismatch(program, carry, after),
         failed_residual=carry.failed_residual,
         reduced=reduced,
     )
-    failed = carry._replace(code=code, failed_residual=moved.last_residual)
     return jax.tree.map(lambda a, b: jnp.where(solved, a, b), after, failed)
 
 
-def _astray(program: StepProgram, before: RunState, after: Moving) -> Any:
+def density_mismatch(program: StepProgram, before: RunState, after: RunState) -> Any:
     """Whether the density of steps of varying length is off after a whole step."""
     if not isinstance(program, VaryingSteps):
         return 0
@@ -151,88 +284,67 @@ def _chunk(program: StepProgram, step_options: StepOptions, carry: RunState, gri
     return lax.scan(to_target, carry, jnp.arange(CHUNK))
 
 
-def chunked_run(program: StepProgram, step_options: StepOptions, carry: RunState, grid: Grid, watch: Watch = None):
-    """As `traced_run`, outside tracing: compiled once for any N and `every`; stops early when the run has ended.
+class JaxSteps(Steps):
+    """The steps of a run by JAX, compiled once for any number of them."""
 
-    Ctrl-C is answered between two chunks, with Outcome.INTERRUPTED.
-    """
-    run = Chunks(program, step_options, carry, grid)
-    tables = []
-    try:
-        while not run.ended:
-            if watch is not None and tables:
-                watch(int(run.carry.k))
-            tables.append(run.advance())
-    except KeyboardInterrupt:
-        tables.append(run.give_up())
-    tables = tables or [run.nothing()]  # of nodes that are all known before the first step
-    return run.carry, {name: np.concatenate([part[name] for part in tables]) for name in tables[0]}
-
-
-class Chunks:
-    """A run that is advanced by chunks of steps, of about SECONDS each. carry: its state; saved: node of its last row."""
+    native = False
 
     def __init__(self, program: StepProgram, step_options: StepOptions, carry: RunState, grid: Grid):
+        super().__init__(grid)
         self.carry, self.saved = carry, int(carry.k)
-        self._given, self._grid, self._steps = (program, step_options), grid, FIRST
+        self._given = program, step_options
         whole = {name: jnp.asarray(getattr(grid, name), dtype=int) for name in ("steps", "every")}
         self._numbers = grid._replace(**whole)
 
     @property
-    def ended(self) -> bool:
-        """Whether it has reached its last node, or has an outcome."""
-        return int(self.carry.code) != 0 or int(self.carry.k) >= self._grid.steps
+    def code(self) -> int:
+        return int(self.carry.code)
 
     @property
-    def unsaved(self) -> bool:
-        """Whether it stands at a node that has no row."""
-        return int(self.carry.k) > self.saved
+    def k(self) -> int:
+        return int(self.carry.k)
 
-    def advance(self) -> dict[str, np.ndarray]:
-        """A chunk: the rows that became due."""
-        began, start, (_, _, steps, every) = time.perf_counter(), int(self.carry.k), self._grid
-        limit = jnp.asarray(min(start + self._steps, steps), dtype=int)
+    def advance(self) -> Rows:
+        began, start, (_, _, steps, every) = time.perf_counter(), self.k, self.grid
+        limit = jnp.asarray(min(start + self.pace, steps), dtype=int)
         carry, table = _chunk(*self._given, self.carry, self._numbers, limit)
         rows = jax.tree.map(np.asarray, table)
         new = np.diff(rows["k"], prepend=self.saved) > 0
         due = (rows["k"] % every == 0) | (rows["k"] == steps) | (int(carry.code) != 0)
         kept = {name: column[new & due] for name, column in rows.items()}
         self.carry, self.saved = carry, int(kept["k"][-1]) if len(kept["k"]) else self.saved
-        self._steps = paced(max(1, int(carry.k) - start), time.perf_counter() - began)
+        self.pace = paced(max(1, self.k - start), time.perf_counter() - began)
         return kept
 
-    def give_up(self) -> dict[str, np.ndarray]:
-        """The outcome INTERRUPTED, and the row of the last step where it has none."""
+    def interrupt(self) -> Rows:
         self.carry = self.carry._replace(code=np.asarray(int(Outcome.INTERRUPTED)))
-        return jax.tree.map(lambda x: np.asarray(x)[None][: int(self.unsaved)], row_of(self._given[0], self.carry))
+        return self._last_row(int(self.k > self.saved))
+
+    def no_rows(self) -> Rows:
+        return self._last_row(0)
+
+    def _last_row(self, number: int) -> Rows:
+        return jax.tree.map(lambda x: np.asarray(x)[None][:number], row_of(self._given[0], self.carry))
 
     @property
     def state(self) -> dict[str, np.ndarray]:
-        """All that the next step depends on."""
         leaves = {f"leaf_{i}": np.asarray(x) for i, x in enumerate(jax.tree.leaves(self.carry))}
         return leaves | {"saved": np.asarray(self.saved)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """To go on from there."""
         leaves, tree = jax.tree.flatten(self.carry)
         self.carry = jax.tree.unflatten(tree, [jnp.asarray(state[f"leaf_{i}"]) for i in range(len(leaves))])
         self.saved = int(state["saved"])
 
-    def nothing(self) -> dict[str, np.ndarray]:
-        """No rows."""
-        return jax.tree.map(lambda x: np.asarray(x)[None][:0], row_of(self._given[0], self.carry))
-
     @property
     def inputs(self) -> np.ndarray:
-        """The numbers that the steps read besides the state."""
-        leaves = [self._grid.t0, self._grid.h, *jax.tree.leaves(eqx.filter(self._given, eqx.is_array))]
+        leaves = [self.grid.t0, self.grid.h, *jax.tree.leaves(eqx.filter(self._given, eqx.is_array))]
         return np.concatenate([np.ravel(np.asarray(x, float)) for x in leaves])
 
     @property
     def key(self) -> str:
-        """Hash of the equations of a step, as JAX reads them."""
         program, step_options = self._given
-        step = functools.partial(_step, program, step_options, self._grid.t0, self._grid.h)
+        step = functools.partial(_step, program, step_options, self.grid.t0, self.grid.h)
         closed = jax.make_jaxpr(step)(self.carry)
         constants = b"".join(np.asarray(x).tobytes() for x in closed.consts)
         return hashlib.sha256(_ADDRESS.sub("", str(closed.jaxpr)).encode() + constants).hexdigest()

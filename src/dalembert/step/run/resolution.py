@@ -56,6 +56,11 @@ def warn_of_resolution(path: Path) -> None:
         _warn(path, leapt, leaps / np.maximum(steps, 1), f"{ASTRAY}{_sharpest(path)}" if varies else LEAPT)
 
 
+def is_resolved(steps: int, turns: int, crossings: int, leaps: int) -> bool:
+    """Whether `warn_of_resolution` has nothing to say of a run of equal steps that reached its end."""
+    return leaps == 0 and (max(turns, crossings) <= TURNS * steps or steps < FEWEST)
+
+
 def _sharpest(path: Path) -> str:
     """Where neighbouring steps differ most in length, if all are there to be seen."""
     t = np.asarray(path.t)

@@ -1,4 +1,4 @@
-"""The data of a run: what the user chose, and the state between two steps."""
+"""The data of a run: what the user chose, what it begins with, and the state between two steps."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -16,7 +17,6 @@ from dalembert.native.stepper.arrays import kept
 from dalembert.numbers import as_flag, as_function, is_traced, whole_number
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Branch, call_system
-from dalembert.step.start.prepared import Prepared
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import traced
 
@@ -87,6 +87,41 @@ class StepOptions(eqx.Module):
     domain: Callable | None = eqx.field(static=True)
     feedback: SampledFeedback | None
     reduce: Callable | None = eqx.field(static=True)
+
+    @property
+    def max_iterations(self) -> int:
+        return self.newton.max_iterations
+
+
+class Given(NamedTuple):
+    """Initial data as the user gave them."""
+
+    q0: Any = None
+    v0: Any = None
+    nodes: Any = None
+    jets: Any = None
+    multipliers: Any = None
+
+
+class Recipe(NamedTuple):
+    """What a program is chosen by, besides the system: a Scheme or the windows, a starter, and a rule among roots."""
+
+    scheme: Any
+    starter: Any
+    branch: Any
+
+
+class Prepared(NamedTuple):
+    """A program and the data of its first step: nodes known before it (starting_nodes + 1, n), position q, state s, and z.
+
+    expected: where the first iteration starts; None for the program's guess.
+    """
+
+    program: StepProgram
+    nodes: Float[Array, "known n"]
+    q: Float[Array, "n"]
+    s: Float[Array, "k"]
+    expected: Float[Array, "z"] | None
 
 
 class RunState(NamedTuple):
@@ -159,3 +194,21 @@ def sides(weights: tuple[float, ...]) -> int:
 def _multipliers(program: StepProgram, z, q, s, t, h) -> tuple[int, ...]:
     """Shape of the multipliers."""
     return program.outputs(z, q, s, t, h, jnp.zeros_like(q)).multipliers.shape
+
+
+def promoted(function: Callable, initial: Any) -> Any:
+    """The initial value in the types that function(value) settles at: 0 is 0.0 where numbers with a fraction are added.
+
+    function: a pytree → one of the same structure, of shapes and types.
+    """
+    value = jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), initial)
+    while True:  # types only grow, and there are few of them
+        types = jax.tree.map(lambda a, b: jnp.promote_types(a.dtype, b.dtype), value, function(value))
+        if types == jax.tree.map(lambda a: a.dtype, value):
+            return value
+        value = jax.tree.map(lambda a, b: a.astype(b), value, types)
+
+
+def as_before(after: Any, before: Any) -> Any:
+    """A new value in the types of the one before."""
+    return jax.tree.map(lambda a, b: jnp.asarray(a, b.dtype), after, before)

@@ -14,9 +14,7 @@ from dalembert.numbers import (
     real_numbers,
 )
 from dalembert.step.run.branch import Avoid, call_system, divided
-from dalembert.step.run.reduced import promoted
-from dalembert.step.run.state import Grid, StepOptions
-from dalembert.step.start.prepared import Prepared
+from dalembert.step.run.state import Grid, Prepared, StepOptions, promoted
 from dalembert.systems import System, VariationalProblem
 from dalembert.systems.initial.batch import number_of_runs
 from dalembert.systems.problem import is_flag

@@ -26,9 +26,8 @@ from dalembert.discretize.windows import Hermite, Interpolated, as_windows
 from dalembert.step.programs.base import joined
 from dalembert.step.programs.higher import HigherProgram
 from dalembert.step.programs.scaled import in_units, units_for
-from dalembert.step.run.state import Grid
+from dalembert.step.run.state import Given, Grid, Prepared
 from dalembert.step.start.higher_checks import as_multipliers, as_rows, check_consistent, first_matrix
-from dalembert.step.start.prepared import Given, Prepared
 from dalembert.systems import VariationalProblem, is_traced
 from dalembert.systems.checks import check_parameters
 from dalembert.systems.higher.data import check_regular

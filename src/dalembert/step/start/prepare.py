@@ -21,10 +21,9 @@ from dalembert.step.programs.composition import Composed
 from dalembert.step.programs.node import DiscreteProgram, KickDriftKick, NodeProgram
 from dalembert.step.programs.scaled import in_units, units_for
 from dalembert.step.run.branch import Avoid, Nearest
-from dalembert.step.run.state import Grid
+from dalembert.step.run.state import Given, Grid, Prepared, Recipe
 from dalembert.step.start.checks import as_nodes, check_discrete
 from dalembert.step.start.higher import begin_higher
-from dalembert.step.start.prepared import Given, Prepared, Recipe
 from dalembert.step.start.second_node import onto_distribution, second_node
 from dalembert.systems import System, VariationalProblem, is_traced
 from dalembert.systems.checks import InconsistentDataError, RankDeficientError, check_parameters, checked_start
@@ -105,7 +104,7 @@ def prepare_system(system: System, given: Given, grid: Grid, recipe: Recipe) -> 
     program = program_for(system, sizes, scheme, deflate)
     if matrix is not None:  # every small operation of JAX is compiled when it is first met
         q, v, a, multipliers = map(np.asarray, (q, v, a, multipliers))
-    made = begun(program, recipe, Motion(q, v, a, multipliers), t0, h)
+    made = begin_steps(program, recipe, Motion(q, v, a, multipliers), t0, h)
     units = None if matrix is None or not known else units_for(made, matrix, t0, h)
     return made if units is None else in_units(made, units)
 
@@ -179,7 +178,7 @@ class Motion(NamedTuple):
     multipliers: Any
 
 
-def begun(program, recipe: Recipe, motion: Motion, t0, h) -> Prepared:
+def begin_steps(program, recipe: Recipe, motion: Motion, t0, h) -> Prepared:
     """The data of the first step: nodes, state and expectation, from the continuous motion; of NumPy where that is."""
     q, v, a, multipliers = motion
     kind: Any = type(program)  # of a bound method equinox makes a module, which takes long

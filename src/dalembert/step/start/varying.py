@@ -13,7 +13,7 @@ from dalembert.discretize import DiscreteSystem
 from dalembert.numbers import as_function, as_positive, is_traced
 from dalembert.step.programs.density import Density, span_of
 from dalembert.step.programs.varying import VaryingSteps
-from dalembert.step.start.prepared import Prepared
+from dalembert.step.run.state import Prepared
 from dalembert.systems import System, VariationalProblem
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.pickling import reduced

@@ -24,8 +24,8 @@ from dalembert.outcome import Outcome
 from dalembert.path import Provenance, Study
 from dalembert.solution import CriticalPoint
 from dalembert.step.run.provenance import record_of, words_of
+from dalembert.step.run.sink import processor
 from dalembert.step.run.state import Watch
-from dalembert.step.stored.determined import processor
 from dalembert.store.paths import provenance_attributes
 from dalembert.store.studies.of_solutions import (
     NOTHING,

@@ -1,16 +1,21 @@
-"""Where a run puts its rows if not into memory: what it tells of itself, and what it wants to be kept with them."""
+"""Sink: where a run puts its rows if not into memory, and what a run tells of itself there."""
 
 from __future__ import annotations
 
 import abc
+import hashlib
+import json
 import os
+import platform
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dalembert.native.llvm.jit import host
 from dalembert.numbers import described
 from dalembert.path import Path, Provenance
+from dalembert.step.run.steps import Steps
 
 State = dict[str, np.ndarray]
 
@@ -75,3 +80,25 @@ def sink_of(store: Any) -> Sink:
     if not _OPENERS:
         raise ValueError("store: nothing that writes stores is loaded; import dalembert.studies")
     return _OPENERS[0](store)
+
+
+def fingerprint(steps: Steps) -> dict[str, str]:
+    """What determines the bits of a run besides its record."""
+    return fingerprint_of(steps.native, steps.key, steps.inputs)
+
+
+def fingerprint_of(native: bool, equations: str, inputs: np.ndarray) -> dict[str, str]:
+    """What determines the bits of a run besides its record: the equations as they are computed, what they read, processor.
+
+    equations: hash of the machine code, or of what JAX reads; inputs: the numbers that they read.
+    """
+    return {
+        "backend": "native" if native else "jax", "equations": equations,
+        "inputs": hashlib.sha256(np.ascontiguousarray(inputs).tobytes()).hexdigest(),
+        "processor": processor(),
+    }  # fmt: skip
+
+
+def processor() -> str:
+    """By what it rounds: the features of this one, and the C library."""
+    return json.dumps([*host(), *platform.libc_ver()])

@@ -1,1 +1,0 @@
-"""Runs whose rows go into a store: what takes them, what is advanced, and the loop between; `streamed` comes first."""
