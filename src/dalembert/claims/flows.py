@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -37,7 +38,40 @@ HIGHER = Promise("the flow exists", "Colombo, Martín de Diego, Zuccalli, Prop. 
 UPSILON = Promise("Υ_d*Ω = Ω", "Colombo, Martín de Diego, Zuccalli, Rem. 3.4", "a regular flow")
 
 
-def discrete_claims(system: DiscreteSystem, path: Path, symmetries: Mapping[str, Callable]) -> Iterator[Claim]:
+@functools.singledispatch
+def claims_of(
+    problem: VariationalProblem, path: Path, scheme: Any, symmetries: Mapping[str, Callable], start: FlowData
+) -> Iterator[Claim]:
+    """Of Υ_d along a run of the flow of order k."""
+    found: Any = regularity(problem, path, scheme=scheme, every=max(1, path.steps // WINDOWS))
+    yield _ranks(HIGHER, (found.matrix,), found.t)
+    data = PathData(*(jnp.asarray(x) for x in (path.q, path.multipliers, path.t, path.h)))
+    windows = [np.asarray(x) for x in _windows(problem, data)]
+    at = np.unique(np.linspace(0, len(windows[0]) - 1, SAMPLES).astype(int))
+    h, (nodes, free, begin) = float(path.h), (x[at] for x in windows)
+    if found.matrix.holds:
+        k = len(at) // 2
+        form = symplectic_defect(problem, nodes=nodes[k], multipliers=free[k], h=h, t0=float(begin[k]), scheme=scheme)
+        yield UPSILON.at_most(
+            float(form.relative), IDENTITY, "largest entry of Υ_d*Ω - Ω over that of Ω, at one run of nodes"
+        )
+    else:
+        yield UPSILON.not_met("the matrix of the flow is singular")
+    forms = [poincare_cartan(problem, x, y, h=h, t0=s, scheme=scheme) for x, y, s in zip(nodes, free, begin, strict=True)]
+    terms = max(float(np.sum(np.abs(one.plus)) * np.max(np.abs(path.v))) for one in forms)
+    yield _energy(problem, path, scheme, start, terms)
+    for name, generator in symmetries.items():
+        source = "Colombo, Martín de Diego, Zuccalli, Rem. 3.5"
+        promise = Promise(f"momentum of {name} is kept", source, "L_d and Φ_d do not change along the symmetry")
+        changes = [_change(problem, one, generator, x, s, h) for one, x, s in zip(forms, nodes, begin, strict=True)]
+        yield _judge_momentum(promise, problem, path, generator, np.array(changes), path.steps, scheme=scheme)
+    yield from flow_orders(problem, scheme, start)
+
+
+@claims_of.register(DiscreteSystem)
+def discrete_claims(
+    system: DiscreteSystem, path: Path, scheme: Any, symmetries: Mapping[str, Callable], start: FlowData
+) -> Iterator[Claim]:
     """Of D₁L_d + D₂L_d + h R_dᵀλ = 0, (q₀,q₁,q₂) ∈ D_K, along a run."""
     yield from _kinematic(system, path)
     needed = system.reading(path.q.shape[1]).needed
@@ -130,35 +164,6 @@ def _ranks(promise: Promise, conditions, t) -> Claim:
     wrong = [c.name for c in conditions if not c.holds]
     why = f"{wrong[0]}: fails" if wrong else f"smallest singular value at {t.shape[0]} windows"
     return promise.at_least(0.0 if wrong else least, RANK, why)
-
-
-def higher_claims(
-    problem: VariationalProblem, path: Path, scheme, symmetries: Mapping[str, Callable], start: FlowData
-) -> Iterator[Claim]:
-    """Of Υ_d along a run of the flow of order k."""
-    found: Any = regularity(problem, path, scheme=scheme, every=max(1, path.steps // WINDOWS))
-    yield _ranks(HIGHER, (found.matrix,), found.t)
-    data = PathData(*(jnp.asarray(x) for x in (path.q, path.multipliers, path.t, path.h)))
-    windows = [np.asarray(x) for x in _windows(problem, data)]
-    at = np.unique(np.linspace(0, len(windows[0]) - 1, SAMPLES).astype(int))
-    h, (nodes, free, begin) = float(path.h), (x[at] for x in windows)
-    if found.matrix.holds:
-        k = len(at) // 2
-        form = symplectic_defect(problem, nodes=nodes[k], multipliers=free[k], h=h, t0=float(begin[k]), scheme=scheme)
-        yield UPSILON.at_most(
-            float(form.relative), IDENTITY, "largest entry of Υ_d*Ω - Ω over that of Ω, at one run of nodes"
-        )
-    else:
-        yield UPSILON.not_met("the matrix of the flow is singular")
-    forms = [poincare_cartan(problem, x, y, h=h, t0=s, scheme=scheme) for x, y, s in zip(nodes, free, begin, strict=True)]
-    terms = max(float(np.sum(np.abs(one.plus)) * np.max(np.abs(path.v))) for one in forms)
-    yield _energy(problem, path, scheme, start, terms)
-    for name, generator in symmetries.items():
-        source = "Colombo, Martín de Diego, Zuccalli, Rem. 3.5"
-        promise = Promise(f"momentum of {name} is kept", source, "L_d and Φ_d do not change along the symmetry")
-        changes = [_change(problem, one, generator, x, s, h) for one, x, s in zip(forms, nodes, begin, strict=True)]
-        yield _judge_momentum(promise, problem, path, generator, np.array(changes), path.steps, scheme=scheme)
-    yield from flow_orders(problem, scheme, start)
 
 
 _windows = seldom(path_windows)

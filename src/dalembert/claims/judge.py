@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -13,10 +14,10 @@ from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.windows import WindowMap
 from dalembert.measure.nodes import own_scheme, states_of
 from dalembert.numbers import as_function, as_number, as_positive, as_state, described, whole_number
-from dalembert.path import Path
 from dalembert.step import Branch, simulate
 from dalembert.step.start.second_node import Starter
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
+from dalembert.systems.system import check_system
 
 
 def verdict(
@@ -83,28 +84,22 @@ def verdict(
     check_x64()
     step = as_positive(h, "h", "a positive, finite step")
     begin, count = as_number(t0, "t0", "a finite time"), whole_number(steps, "steps", 8)
-    if isinstance(system, DiscreteSystem | VariationalProblem):
-        given = {"q0": q0, "v0": v0, "nodes": nodes, "jets": jets, "multipliers": multipliers}
-        options: Any = {"h": float(step), "steps": count, "t0": float(begin), "scheme": scheme}
-        path = simulate(system, **given, **options)
-        if is_traced(system, path):
-            raise TypeError("verdict: works on numbers and not under jit, vmap or grad")
-        derivatives = jets if q0 is None else [q0, v0]
-        begun = convergence.FlowData(derivatives, multipliers, float(step), float(begin))
-        return _of_flow(system, path, scheme, _generators(symmetries), begun)
-    if not isinstance(system, System):
-        raise TypeError(
-            f"system: found {described(system)}; a verdict is about a System, DiscreteSystem or VariationalProblem"
-        )
-    for name, value in (("nodes", nodes), ("jets", jets), ("multipliers", multipliers)):
-        if value is not None:
-            raise ValueError(f"{name}: found {described(value)}; a System starts from q0 and v0")
+    given = {"q0": q0, "v0": v0, "nodes": nodes, "jets": jets, "multipliers": multipliers}
+    grid = {"h": float(step), "steps": count, "t0": float(begin)}
+    return _verdict(system, scheme, given, grid, symmetries, {"starter": starter, "branch": branch})
+
+
+@functools.singledispatch
+def _verdict(system: System, scheme: Any, given: dict, grid: dict, symmetries: Any, options: dict) -> Verdict:
+    check_system(system, "a verdict is about a System, DiscreteSystem or VariationalProblem")
+    for name in ("nodes", "jets", "multipliers"):
+        if given[name] is not None:
+            raise ValueError(f"{name}: found {described(given[name])}; a System starts from q0 and v0")
     chosen = Scheme() if scheme is None else own_scheme(scheme)
-    q, v = as_state(q0, v0, system.coordinates)
+    q, v = as_state(given["q0"], given["v0"], system.coordinates)
     if is_traced(system, q, v):
         raise TypeError("verdict: works on numbers and not under jit, vmap or grad")
-    given = {"starter": starter, "branch": branch}
-    start = RunData(np.asarray(q), np.asarray(v), float(begin), float(step), count, given)
+    start = RunData(np.asarray(q), np.asarray(v), grid["t0"], grid["h"], grid["steps"], options)
     subject = subject_of(system, chosen, start)
     claims = tuple(_claims(subject, _generators(symmetries)))
     return Verdict(
@@ -113,11 +108,15 @@ def verdict(
     )  # fmt: skip
 
 
-def _of_flow(system, path: Path, scheme, symmetries: Mapping[str, Callable], start: convergence.FlowData) -> Verdict:
-    if isinstance(system, DiscreteSystem):
-        claims = tuple(flows.discrete_claims(system, path, symmetries))
-    else:
-        claims = tuple(flows.higher_claims(system, path, scheme, symmetries, start))
+@_verdict.register(DiscreteSystem)
+@_verdict.register(VariationalProblem)
+def _verdict_of_flow(system: Any, scheme: Any, given: dict, grid: dict, symmetries: Any, _: dict) -> Verdict:
+    path = simulate(system, **given, **grid, scheme=scheme)
+    if is_traced(system, path):
+        raise TypeError("verdict: works on numbers and not under jit, vmap or grad")
+    derivatives = given["jets"] if given["q0"] is None else [given["q0"], given["v0"]]
+    start = convergence.FlowData(derivatives, given["multipliers"], grid["h"], grid["t0"])
+    claims = tuple(flows.claims_of(system, path, scheme, _generators(symmetries), start))
     kind, form = type(system).__name__, "its own nodes" if scheme is None else repr(scheme)
     sampled = (
         f"one run of {path.steps} steps from t = {float(path.t[0]):g}, forms at one to {flows.SAMPLES} runs of its nodes"

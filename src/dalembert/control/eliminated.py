@@ -14,7 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from dalembert.control.problem import OptimalControl, actuation, plant_scheme, with_plant_parameters
+from dalembert.control.problem import OptimalControl, actuation, check_optimal_control, plant_scheme, with_plant_parameters
 from dalembert.discretize import Scheme
 from dalembert.discretize.nodes import Interval, incoming, outgoing
 from dalembert.numbers import as_positive
@@ -52,8 +52,7 @@ def eliminate(problem: OptimalControl, step: float | None = None, scheme: Scheme
         >>> round(float(found.action), 9)
         12.0
     """
-    if not isinstance(problem, OptimalControl):
-        raise TypeError(f"problem: found {type(problem).__name__}; give an OptimalControl")
+    check_optimal_control(problem)
     if problem.system.constraints:
         raise ValueError(
             "problem: found a plant with constraints, whose forces the equations of motion contain besides the controls; "

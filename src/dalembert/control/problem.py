@@ -177,10 +177,15 @@ def counted(problem: OptimalControl, n: int) -> tuple[int, list[int]]:
     return traced(_check_functions, problem, q), equations
 
 
+def check_optimal_control(problem: Any, right: str = "an OptimalControl") -> None:
+    """TypeError for anything but an OptimalControl."""
+    if not isinstance(problem, OptimalControl):
+        raise TypeError(f"problem: found {described(problem)}; give {right}")
+
+
 def check_solution_of(problem: Any, solution: Any) -> None:
     """TypeError or ValueError where the solution is none of the problem."""
-    if not isinstance(problem, OptimalControl):
-        raise TypeError(f"problem: found {described(problem)}; give the OptimalControl that was solved")
+    check_optimal_control(problem, "the OptimalControl that was solved")
     if not isinstance(solution, ControlSolution):
         raise TypeError(f"solution: found {described(solution)}; give the ControlSolution that solve returned")
     if solution.outcome is not Outcome.SUCCESS:

@@ -17,7 +17,7 @@ from dalembert.boundary.kkt.multipliers import Sequence, continued
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton import Iterate, Termination
 from dalembert.boundary.result import FreeTimeAt, judged
-from dalembert.control.problem import Lobatto, OptimalControl
+from dalembert.control.problem import Lobatto, OptimalControl, check_optimal_control
 from dalembert.control.terms import node_velocities
 from dalembert.control.transcription import ControlData
 from dalembert.numbers import described
@@ -148,8 +148,7 @@ def singular_arcs(problem: OptimalControl, solution: ControlSolution) -> list[Fl
         >>> bool(np.abs(found.u[inside] - found.q[inside]).max() < 0.01)  # q̈ = q on it
         True
     """
-    if not isinstance(problem, OptimalControl):
-        raise TypeError(f"problem: found {described(problem)}; give an OptimalControl")
+    check_optimal_control(problem)
     if not isinstance(solution, ControlSolution):
         raise TypeError(f"solution: found {described(solution)}; give a ControlSolution")
     q, v, u, t = (np.asarray(x) for x in (solution.q, solution.v, solution.u, solution.t))

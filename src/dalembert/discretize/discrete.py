@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -91,6 +91,11 @@ class DiscreteSystem(Problem):
     coordinates: tuple[str, ...] | None = eqx.field(static=True)
     parameters: Any
     time_dependent: bool = eqx.field(static=True)
+    h_scales: ClassVar[bool] = True
+    why_equal_steps: ClassVar[str] = (
+        "L_d of a DiscreteSystem is a function of two nodes for steps of one length, and h only scales time and "
+        "multipliers. Give a number; a System varies its steps"
+    )
 
     def __init__(
         self,

@@ -28,12 +28,12 @@ from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, extremal, settings
 from dalembert.control.extremals import ControlStart
 from dalembert.control.given import read_partly
-from dalembert.control.problem import OptimalControl, counted, with_plant_parameters
+from dalembert.control.problem import OptimalControl, check_optimal_control, counted, with_plant_parameters
 from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import timed_elements_of
 from dalembert.discretize import Scheme
 from dalembert.guidance.linearisation import active_paths, along, completed, fixed_components, read_given
-from dalembert.numbers import as_array, described, is_traced
+from dalembert.numbers import as_array, is_traced
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
 from dalembert.systems.problem import is_flag
@@ -313,8 +313,7 @@ def optimum(
         >>> round(float(jax.grad(cost)(jnp.array([1.0]))[0]), 1)  # d(12 x²/T³)/dx
         24.0
     """
-    if not isinstance(problem, OptimalControl):
-        raise TypeError(f"problem: found {described(problem)}; give an OptimalControl")
+    check_optimal_control(problem)
     grid = TimeGrid(T, steps, times)
     request = Request(initial, final, through, guess)
     asked = Asked(request, grid, scheme, scales, settings(tolerance, max_iterations, "minimum"), False, bounds, inequalities)

@@ -25,7 +25,7 @@ from dalembert.boundary.result import OUTCOMES
 from dalembert.boundary.solve import Asked, settings
 from dalembert.control.extremals import ControlSearch, control_search, prepare_control
 from dalembert.control.given import read_partly, size_of_end
-from dalembert.control.problem import OptimalControl, actuation
+from dalembert.control.problem import OptimalControl, actuation, check_optimal_control
 from dalembert.control.result import control_solution
 from dalembert.control.transcription import ControlData
 from dalembert.discretize import Scheme
@@ -437,8 +437,7 @@ def mpc(
         >>> [record.outcome.name for record in controller.records]
         ['SUCCESS', 'SUCCESS', 'SUCCESS', 'SUCCESS']
     """
-    if not isinstance(problem, OptimalControl):
-        raise TypeError(f"problem: found {described(problem)}; give an OptimalControl")
+    check_optimal_control(problem)
     checked, length = settings(tolerance, max_iterations, "minimum"), as_positive(T, "T")
     grid = TimeGrid(length, whole_number(steps, "steps", 2), None)
     asked = Asked(Request(None, final, None, guess), grid, scheme, None, checked, False, bounds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from dalembert.algebra.least_norm import inverse
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.nodes import Interval, incoming, legendre_minus, legendre_plus
-from dalembert.measure.nodes import NodeView, check_kind, check_neighbours, form_of, node_view, nodes_of, own_scheme
+from dalembert.measure.nodes import NodeView, check_neighbours, form_of, node_view, nodes_of, own_scheme
 from dalembert.notebook import Described
 from dalembert.numbers import EPSILON, as_function, as_number, as_vector
 from dalembert.path import Path
@@ -207,7 +207,6 @@ def momentum_balance(
         (True, True)
     """
     as_function(generator, "generator", "of q that returns a direction (n,)")
-    check_kind(system)
     chosen, form = form_of(path, system, scheme)
     check_neighbours(path)
     if path.feedback is not None:
@@ -222,13 +221,14 @@ def momentum_balance(
     shape = output_shape(lambda: system.call(generator, np.zeros(n), t=0.0), "generator", "q" + system.trailing)
     if shape != (n,):
         raise ValueError(f"generator: returns shape {shape}; a direction of shape ({n},) is needed")
-    if isinstance(system, System) and form == "kick_drift_kick":
+    if form == "kick_drift_kick":  # of a System alone
+        plant: Any = system
         states = tuple(map(jnp.asarray, (path.q, path.v, path.t, path.multipliers)))
-        numbers = check_shapes(system, np.zeros(n), np.zeros(n), np.zeros(()))
-        found = _of_kicks(system, chosen, tuple(numbers), generator, states, path.h)
+        numbers = check_shapes(plant, np.zeros(n), np.zeros(n), np.zeros(()))
+        found = _of_kicks(plant, chosen, tuple(numbers), generator, states, path.h)
         return MomentumBalance(np.asarray(path.t), *map(np.asarray, found))
     own, q, t = nodes_of(path, system, scheme)
-    view = node_view(system, None if isinstance(system, DiscreteSystem) else own, path.h, n)
+    view = node_view(system, own, path.h, n)
     multipliers = jnp.asarray(path.multipliers)
     if len(multipliers) != len(q) - 2:
         raise ValueError(

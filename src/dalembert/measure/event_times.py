@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -86,23 +87,30 @@ def events(
         >>> low.t.round(2).tolist(), low.direction.tolist()  # a quarter of the period, 6.7
         ([1.68], [-1])
     """
-    if isinstance(system, VariationalProblem):
-        check_path(path)
-        check_single(path)
-        chosen = None
-    else:
-        chosen = form_of(path, system, scheme)[0]
+    chosen = _scheme_of(system, path, scheme)
     as_function(g, "g", "of (q, v) that returns a number")
     wanted = whole_number(direction, "direction", -1, 1)
     if is_traced(system, path):
         raise TypeError("path: found traced values; events are found on numbers and not under jit, vmap or grad")
     check_neighbours(path)
     _check_shape(system, path, g)
-    curve = _Curve(system, path, g, chosen if _has_steps(system, path) else None)
+    curve = _Curve(system, path, g, chosen if _has_steps(path) else None)
     found = [event for k, a, b, rises in _brackets(curve) if wanted in (0, rises) for event in [curve.event(k, a, b, rises)]]
     n = path.q.shape[1]
     t, q, v, ways, steps = (np.array([e[i] for e in found]) for i in range(5))
     return Events(t, q.reshape(-1, n), v.reshape(-1, n), ways.astype(int), steps.astype(int))
+
+
+@functools.singledispatch
+def _scheme_of(system: System | DiscreteSystem, path: Path, scheme: Any) -> Scheme | None:
+    """The scheme that made the path; None where steps of another length are not a scheme's."""
+    return form_of(path, system, scheme)[0]
+
+
+@_scheme_of.register(VariationalProblem)
+def _no_scheme(system: VariationalProblem, path: Path, scheme: Any) -> None:
+    check_path(path)
+    check_single(path)
 
 
 def _check_shape(system, path: Path, g: Callable) -> None:
@@ -112,10 +120,10 @@ def _check_shape(system, path: Path, g: Callable) -> None:
         raise ValueError(f"g: returns shape {shape}; a scalar is needed")
 
 
-def _has_steps(system, path: Path) -> bool:
+def _has_steps(path: Path) -> bool:
     """Whether steps of another length from the states of the path are those of its scheme, and nothing else."""
     ruled = path.provenance is not None and bool(path.provenance.branch)
-    return isinstance(system, System) and path.levels[0] == "node" and path.feedback is None and not ruled
+    return path.levels[0] == "node" and path.feedback is None and not ruled
 
 
 @Jitted

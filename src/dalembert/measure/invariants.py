@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -90,8 +91,11 @@ def energy(system: System | VariationalProblem, path: Path, *, scheme: WindowMap
         >>> bool(da.measure.energy(pendulum, path).range < 1e-3)
         True
     """
-    if isinstance(system, VariationalProblem):
-        return higher_energy(system, path, scheme)
+    return _energy(system, path, scheme)
+
+
+@functools.singledispatch
+def _energy(system: System, path: Path, _) -> Invariant:
     q, v, t = states_of(system, path)
     return Invariant(t, _energies(system, q, v, t))
 
@@ -138,15 +142,18 @@ def momentum(
         True
     """
     as_function(generator, "generator", "of q that returns a direction (n,)")
-    if isinstance(system, VariationalProblem):
-        return higher_momentum(system, path, generator, scheme)
+    return _momentum(system, path, generator, scheme)
+
+
+@functools.singledispatch
+def _momentum(system: System | DiscreteSystem, path: Path, generator: Callable, scheme: Any) -> Invariant:
     chosen, form = form_of(path, system, scheme)
     _check_equal(path)
     xp: Any = jnp if is_traced(path) else np  # XLA would compile every slice
     q, v, t, h = (xp.asarray(x) for x in (path.q, path.v, path.t, path.h))
     q, t = q[-v.shape[0] :], t[-v.shape[0] :]
     view = None
-    if not (isinstance(system, System) and (form == "kick_drift_kick" or chosen.order > 2)):
+    if form != "kick_drift_kick" and chosen.order == 2:
         view = node_view(system, chosen, h, q.shape[1])
         if form == "drift_kick_drift":
             ahead = (1.0 - chosen.state.weight) * h
@@ -246,8 +253,11 @@ def constraint_residual(
     """
     chosen, form = form_of(path, system, scheme)
     check_neighbours(path)
-    if isinstance(system, DiscreteSystem):
-        return _discrete_residuals(system, path)
+    return _residuals(system, path, chosen, form)
+
+
+@functools.singledispatch
+def _residuals(system: System, path: Path, chosen: Scheme, form: str) -> tuple[Residual, ...]:
     q, v, h, t = (jnp.asarray(x) for x in (path.q, path.v, path.h, path.t))
     if form == "kick_drift_kick" or chosen.order > 2:
         places = _kick_places(q, v, h, t)
@@ -290,7 +300,8 @@ def _node_places(scheme: Scheme, q, v, h, t, between: bool) -> dict[int, tuple]:
     return {0: (q, rest, rest, t), 1: (x, w, jnp.zeros_like(w), begin + scheme.distribution.weight * h), 2: (*state, at)}
 
 
-def _discrete_residuals(system: DiscreteSystem, path: Path) -> tuple[Residual, ...]:
+@_residuals.register(DiscreteSystem)
+def _discrete_residuals(system: DiscreteSystem, path: Path, *_: Any) -> tuple[Residual, ...]:
     kinematic = system.kinematic
     if kinematic is None:
         return ()
@@ -310,6 +321,7 @@ def _along(function: Callable, x, w, a, t):
     return jax.vmap(function)(x, w, a, t)
 
 
+@_momentum.register(VariationalProblem)
 def higher_momentum(
     problem: VariationalProblem, path: Path, generator: Callable, scheme: Scheme | WindowMap | None
 ) -> Invariant:
@@ -346,6 +358,7 @@ def _higher_momenta(problem: VariationalProblem, scheme: WindowMap, generator: C
     return begin + (2 * k - 1) * h, jax.vmap(value)(nodes, rows, begin)
 
 
+@_energy.register(VariationalProblem)
 def higher_energy(problem: VariationalProblem, path: Path, scheme: Scheme | WindowMap | None) -> Invariant:
     """E_i = -∂/∂h_i Σ L̃_d over the k windows that contain the step h_i = t_{i+1} - t_i; at the middle of that step.
 

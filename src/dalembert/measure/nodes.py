@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Self
 
 import equinox as eqx
@@ -80,7 +80,9 @@ class NodeView(eqx.Module):
 
     def once(self) -> Self:
         """The same view, for a program that reads its equations in many places: JAX traces them once."""
-        return dataclasses.replace(self, traced=tuple(traced_once(partial(self.residual, x)) for x in (False, True)))
+        return dataclasses.replace(
+            self, traced=tuple(traced_once(functools.partial(self.residual, x)) for x in (False, True))
+        )
 
     def equations(self, q0: Vector, q1: Vector, q2: Vector, multipliers, t) -> Float[Array, "n_plus_m"]:
         """The left sides: n of motion, then m kinematic ones."""
@@ -113,7 +115,7 @@ class NodeView(eqx.Module):
 
     def flow(self, q0: Vector, q1: Vector, t, z: Float[Array, "z"]) -> Vector:
         """q₂ from the solved step z, with the first derivative of the discrete flow; t the time of q₁."""
-        return q1 + self.h * implicit(partial(self.residual, True), z, q0, q1, t)[: q1.shape[0]]
+        return q1 + self.h * implicit(functools.partial(self.residual, True), z, q0, q1, t)[: q1.shape[0]]
 
 
 class SystemNodes(NodeView):
@@ -189,27 +191,29 @@ class DiscreteNodes(NodeView):
         return jnp.zeros(0) if initial is None else jnp.atleast_1d(self.system.call(initial, q0, q1, t=t))
 
 
+@functools.singledispatch
 def node_view(system: System | DiscreteSystem, scheme: Scheme | WindowMap | None, h, n: int) -> NodeView:
     """The view for n coordinates; TypeError or ValueError where no map (q₀,q₁) → (q₁,q₂) exists."""
+    raise TypeError(f"system: found {described(system)}; give a System or a DiscreteSystem")
+
+
+@node_view.register(DiscreteSystem)
+def _discrete_view(system: DiscreteSystem, scheme: Any, h, n: int) -> NodeView:
+    count, read = check_discrete(system, jnp.zeros((2, n))), system.reading(n)
+    if read.needed != 2:
+        raise ValueError(f"system: its flow needs {read.needed} nodes; the theorems are about pairs (order, factor 2)")
+    return DiscreteNodes(jnp.asarray(as_step(h), dtype=float), system, count, read)
+
+
+@node_view.register(System)
+def _system_view(system: System, scheme: Scheme | WindowMap | None, h, n: int) -> NodeView:
     step, points = jnp.asarray(as_step(h), dtype=float), jnp.zeros(n)
-    if isinstance(system, DiscreteSystem):
-        count, read = check_discrete(system, jnp.zeros((2, n))), system.reading(n)
-        if read.needed != 2:
-            raise ValueError(f"system: its flow needs {read.needed} nodes; the theorems are about pairs (order, factor 2)")
-        return DiscreteNodes(step, system, count, read)
-    check_kind(system)
     chosen = Scheme("nodes") if scheme is None else own_scheme(scheme)
     check_maps(chosen, n)
     if chosen.form == "kick_drift_kick":
         raise ValueError("scheme: kick_drift_kick is not a map of pairs of nodes; give nodes and Scheme('nodes')")
     numbers = check_shapes(system, points, points, jnp.zeros(()))
     return SystemNodes(step, system, chosen, tuple((c.order, m) for c, m in zip(system.constraints, numbers, strict=True)))
-
-
-def check_kind(system: System | DiscreteSystem) -> None:
-    """TypeError for what is no system."""
-    if not isinstance(system, System | DiscreteSystem):
-        raise TypeError(f"system: found {described(system)}; give a System or a DiscreteSystem")
 
 
 def own_scheme(scheme: Scheme | WindowMap) -> Scheme:
@@ -224,10 +228,13 @@ def own_scheme(scheme: Scheme | WindowMap) -> Scheme:
 def form_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | WindowMap | None) -> tuple[Scheme, str]:
     """The scheme that made the path, and its form; ValueError where the path shows that it was another one."""
     check_path(path)
-    check_kind(system)
     check_single(path)
-    if isinstance(system, DiscreteSystem):
-        return Scheme("nodes"), "nodes"
+    return _form_of(system, path, scheme)
+
+
+@functools.singledispatch
+def _form_of(system: System, path: Path, scheme: Scheme | WindowMap | None) -> tuple[Scheme, str]:
+    check_system(system, "give a System or a DiscreteSystem")
     _check_fits(system, path)
     chosen = Scheme() if scheme is None else own_scheme(scheme)
     form = chosen.form_for(system.constraints)
@@ -238,6 +245,11 @@ def form_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | Window
             f"scheme: the path was not made with the form {form!r} and these maps; give simulate's scheme= here too"
         )
     return chosen, form
+
+
+@_form_of.register(DiscreteSystem)
+def _form_of_nodes(system: DiscreteSystem, path: Path, scheme: Any) -> tuple[Scheme, str]:
+    return Scheme("nodes"), "nodes"
 
 
 def states_of(system: System, path: Path) -> tuple[Array, Array, Array]:

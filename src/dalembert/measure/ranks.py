@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -247,12 +249,11 @@ def regularity(
     """
     check_x64()
     whole_number(every, "every")
-    if isinstance(system, VariationalProblem):
-        if not isinstance(nodes, Path):
-            raise TypeError(
-                f"nodes: found {type(nodes).__name__}; the regularity of a VariationalProblem's flow is that of a path"
-            )
-        return higher_regularity(system, nodes, scheme, every)
+    return _regularity(system, nodes, h, scheme, every, t0)
+
+
+@functools.singledispatch
+def _regularity(system: System | DiscreteSystem, nodes: Any, h: Any, scheme: Any, every: int, t0: Any) -> Any:
     if isinstance(nodes, Path):
         scheme, points, times = nodes_of(nodes, system, scheme)
         view = node_view(system, scheme, nodes.h, points.shape[1])
@@ -273,6 +274,15 @@ def regularity(
         condition("q₀ determined", found["backward"], n, t),
         found["residual"],
     )
+
+
+@_regularity.register(VariationalProblem)
+def _regularity_of_flow(system: VariationalProblem, nodes: Any, h: Any, scheme: Any, every: int, t0: Any) -> FlowRegularity:
+    if not isinstance(nodes, Path):
+        raise TypeError(
+            f"nodes: found {type(nodes).__name__}; the regularity of a VariationalProblem's flow is that of a path"
+        )
+    return higher_regularity(system, nodes, scheme, every)
 
 
 def _points(nodes) -> Float[Array, "K n"]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -140,16 +142,13 @@ def symplectic_defect(
     check_x64()
     if step is not None:
         as_function(step, "step", "(q0, q1) → q2, or of the flat (nodes, multipliers)")
-    if isinstance(system, VariationalProblem):
-        flow, x = higher_flow(system, nodes, multipliers, h, t0, scheme)
-        if step is not None:
-            _check_map(step, x.shape, x)
-        result = _higher_defect(flow, x, step)
-        if not is_traced(result) and not bool(result.solved):
-            raise RuntimeError(
-                "symplectic_defect: the step from these nodes could not be solved; see dalembert.measure.regularity"
-            )
-        return result
+    return _defect(system, (q0, q1, nodes, multipliers), h, t0, scheme, step)
+
+
+@functools.singledispatch
+def _defect(system: System | DiscreteSystem, given: tuple, h: Any, t0: Any, scheme: Any, step: Any) -> SymplecticDefect:
+    """given: q0, q1, and what a VariationalProblem takes in their place, nodes and multipliers."""
+    q0, q1, *_ = given
     first = as_vector(q0, "q0")
     second = as_vector(q1, "q1", first.shape[0])
     view = node_view(system, scheme, h, first.shape[0])
@@ -162,6 +161,22 @@ def symplectic_defect(
     result = _discrete_defect(view, first, second, t, step)
     if not traced and not bool(result.solved):
         raise RuntimeError("symplectic_defect: the step from (q0, q1) could not be solved; see dalembert.measure.regularity")
+    return result
+
+
+@_defect.register(VariationalProblem)
+def _defect_of_windows(
+    system: VariationalProblem, given: tuple, h: Any, t0: Any, scheme: Any, step: Any
+) -> SymplecticDefect:
+    _, _, nodes, multipliers = given
+    flow, x = higher_flow(system, nodes, multipliers, h, t0, scheme)
+    if step is not None:
+        _check_map(step, x.shape, x)
+    result = _higher_defect(flow, x, step)
+    if not is_traced(result) and not bool(result.solved):
+        raise RuntimeError(
+            "symplectic_defect: the step from these nodes could not be solved; see dalembert.measure.regularity"
+        )
     return result
 
 

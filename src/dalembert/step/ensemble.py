@@ -108,7 +108,7 @@ def ensemble(
     """
     check_x64()
     options = RunOptions(
-        **lengths_of(h, isinstance(system, DiscreteSystem)), steps=steps, until=until, t0=t0, scheme=scheme,
+        **lengths_of(h, system), steps=steps, until=until, t0=t0, scheme=scheme,
         starter=starter, branch=branch, save_every=save_every, reduce=reduce, stop=stop, domain=domain, feedback=feedback,
         tolerance=tolerance, max_iterations=max_iterations, backend=backend,
     )  # fmt: skip
@@ -122,7 +122,7 @@ def ensemble(
     if parameters is not None and not isinstance(parameters, Mapping):
         raise TypeError(f"parameters: found {described(parameters)}; give a mapping from names to values (B, …)")
     check_any_system(system)
-    if nodes is not None and isinstance(system, System):
+    if nodes is not None and system.from_state:
         raise ValueError("nodes: an ensemble of a System starts from q0 and v0; one run of the form 'nodes' takes nodes")
     given, axes = check_batch(system, Given(q0, v0, nodes, jets, multipliers)._asdict(), dict(parameters or {}))
     if is_traced(system, given, options.grid.h, options.grid.t0):

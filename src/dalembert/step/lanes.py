@@ -28,7 +28,6 @@ from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, St
 from dalembert.step.start.checks import batch_size, check_callbacks, initial_value
 from dalembert.step.start.prepare import prepare_any
 from dalembert.step.start.varying import varied
-from dalembert.systems import System
 from dalembert.systems.checks import check_many
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.initial.batch import pieces, shared_size
@@ -101,7 +100,7 @@ class Lanes:
 
     def _begun(self, given: dict, axes: dict) -> tuple[Prepared, RunState]:
         grid, options, size = self.options.grid, self.options, batch_size(self._system, given, axes)
-        if isinstance(self._system, System):
+        if self._system.from_state:
             check_many(self._system, given, axes, grid.t0, STEPS * abs(float(grid.h)))
         varying = options.varying and dataclasses.replace(options.varying, first=1.0)  # grid.h is: one program for all
         start = (grid._replace(steps=MANY, every=1), options.recipe, self._units, varying, options.until)

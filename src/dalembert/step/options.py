@@ -159,8 +159,9 @@ class RunOptions:
         return record_of(subject, words, values)
 
 
-def lengths_of(h: Any, scales: bool = False) -> dict[str, Any]:
+def lengths_of(h: Any, system: Any = None) -> dict[str, Any]:
     """h and varying of the options: a number, or what a Varying says."""
+    scales = getattr(system, "h_scales", False)
     return {"h": h.first, "varying": h} if isinstance(h, Varying) else {"h": step_of(h, scales), "varying": None}
 
 

@@ -135,7 +135,7 @@ def simulate(
     """
     check_x64()
     options = RunOptions(
-        **lengths_of(h, isinstance(system, DiscreteSystem)), steps=steps, until=until, t0=t0, scheme=scheme,
+        **lengths_of(h, system), steps=steps, until=until, t0=t0, scheme=scheme,
         starter=starter, branch=branch, save_every=save_every, reduce=reduce, stop=stop, domain=domain,
         feedback=feedback, tolerance=tolerance, max_iterations=max_iterations, backend=backend,
     )  # fmt: skip

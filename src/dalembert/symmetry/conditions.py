@@ -1,9 +1,7 @@
 """The conditions on a symmetry: derivatives of Lagrangian, constraints and forces along a vector field, at sampled points.
 
-A sample is a jet (q, v, a) of a System, (q, q̇, …, q⁽ᵏ⁾) of a VariationalProblem, as one array (slots, n). ξ moves it along
-(ξ, Dξ v, Dξ a + D²ξ(v, v), …). Of a DiscreteSystem it is a node, that of the reactions, and the differences of the others
-from it, which an affine ξ moves as it moves velocities. Every condition is linear in ξ. The points are drawn from an open
-neighbourhood of a state, and moved onto the constraints.
+ξ moves a jet (see `jets`) along (ξ, Dξ v, Dξ a + D²ξ(v, v), …). Every condition is linear in ξ. The points are drawn from
+an open neighbourhood of a state, and moved onto the constraints.
 """
 
 from __future__ import annotations
@@ -12,94 +10,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
-from dalembert.discretize import DiscreteSystem
-from dalembert.discretize.discrete import node_reactions
 from dalembert.numbers import as_number, as_numbers, as_state, as_vector, is_traced
-from dalembert.systems import System, VariationalProblem
-from dalembert.systems.equations import all_reactions, first_derivative, force, reactions, value
-from dalembert.systems.higher.variational import density, differential_constraints, holonomic_constraints
+from dalembert.symmetry.jets import jets_of
 from dalembert.systems.sizes import CONSISTENT, with_inertia
 from dalembert.tracing import seldom
 
-Jet = Float[Array, "slots n"]
-Sampled = System | VariationalProblem | DiscreteSystem
 NOISE = 1e-13  # of the largest terms of a condition: what is smaller is rounding, and is not made larger
-
-
-def slots_of(problem: Sampled) -> int:
-    """How many derivatives a sample has, q among them; of a DiscreteSystem how many nodes."""
-    if isinstance(problem, DiscreteSystem):
-        return 2 if problem.kinematic is None else problem.order + 1
-    return 3 if isinstance(problem, System) else problem.derivatives + 1
-
-
-def place_of_node(problem: DiscreteSystem) -> int:
-    """Which node of the window is the first slot."""
-    return 0 if problem.kinematic is None else problem.factor - 1
-
-
-def fastest_slot(problem: Sampled) -> int:
-    """The slot of the highest derivative in L; the difference in L_d."""
-    if isinstance(problem, DiscreteSystem):
-        return max(place_of_node(problem), 1)
-    return 1 if isinstance(problem, System) else problem.derivatives
-
-
-def _nodes(problem: DiscreteSystem, jet: Jet) -> list[Float[Array, "n"]]:
-    """The window."""
-    here, others = place_of_node(problem), [jet[0] + x for x in jet[1:]]
-    return [*others[:here], jet[0], *others[here:]]
-
-
-def action(problem: Sampled, jet: Jet, t) -> Float[Array, ""]:
-    """L, or L_d."""
-    if isinstance(problem, DiscreteSystem):
-        at = max(place_of_node(problem) - 1, 0)
-        return problem.call(problem.lagrangian, *_nodes(problem, jet)[at : at + 2], t=t)
-    if isinstance(problem, System):
-        return problem.call(problem.lagrangian, jet[0], jet[1], t=t)
-    return density(problem, list(jet), t)
-
-
-def equations(problem: Sampled, jet: Jet, t) -> Float[Array, "m"]:
-    """φ of every constraint, at its own order."""
-    if isinstance(problem, DiscreteSystem):
-        if problem.kinematic is None:
-            return jnp.zeros(0)
-        return jnp.atleast_1d(problem.call(problem.kinematic, *_nodes(problem, jet), t=t))
-    if isinstance(problem, System):
-        rows = [value(problem, c, jet[0], jet[1], jet[2], t) for c in problem.constraints]
-        return jnp.concatenate([jnp.zeros(0), *rows])
-    return jnp.concatenate([holonomic_constraints(problem, jet[0], t), differential_constraints(problem, list(jet), t)])
-
-
-def restrictions(problem: Sampled, jet: Jet, t) -> Float[Array, "r"]:
-    """`equations`, and what holonomic constraints demand of the derivatives: zero on the samples."""
-    if isinstance(problem, DiscreteSystem):
-        return equations(problem, jet, t)
-    if isinstance(problem, System):
-        rates = [first_derivative(problem, c, jet[0], jet[1], t) for c in problem.constraints if c.order == 0]
-        return jnp.concatenate([equations(problem, jet, t), *rates])
-    found, of = [equations(problem, jet, t)], lambda x, s: holonomic_constraints(problem, x[0], s)
-    for _ in range(problem.derivatives):
-        of = _total_derivative(of)
-        found.append(of(jnp.concatenate([jet, jnp.zeros_like(jet[:1])]), t))
-    return jnp.concatenate(found)
-
-
-def _total_derivative(function):
-    """Σ_j ∂f/∂q⁽ʲ⁾ q⁽ʲ⁺¹⁾ + ∂f/∂t."""
-
-    def rate(jet, t):
-        now = jnp.asarray(t, dtype=float)
-        ahead = jnp.concatenate([jet[1:], jnp.zeros_like(jet[:1])])
-        return jax.jvp(function, (jet, now), (ahead, jnp.ones_like(now)))[1]
-
-    return rate
 
 
 class Facts(NamedTuple):
@@ -120,35 +38,22 @@ class Facts(NamedTuple):
 
 
 @seldom
-def _facts(problem: Sampled, jets, times) -> Facts:
+def _facts(problem: Any, jets, times) -> Facts:
+    of = jets_of(problem)
+
     def one(jet, t):
-        pushed = lambda x: force(problem, x[0], x[1], t) if isinstance(problem, System) else jnp.zeros_like(x[0])  # noqa: E731
-        given = lambda x: _given_rows(problem, x, t)  # noqa: E731
-        rows = jnp.zeros((0, jet.shape[1]))
-        if isinstance(problem, DiscreteSystem):
-            rows = _given_rows(problem, jet, t)
-        elif isinstance(problem, System):
-            rows = all_reactions(problem, jet[0], jet[1], jet[2], t)
+        action, force, equations, given = (
+            lambda x, f=f: f(x, t) for f in (of.action, of.force, of.equations, of.given_rows)
+        )
         return Facts(
-            *jax.value_and_grad(lambda x: action(problem, x, t))(jet), pushed(jet), jax.jacfwd(pushed)(jet),
-            jax.jacfwd(lambda x: equations(problem, x, t))(jet), rows, given(jet), jax.jacfwd(given)(jet),
+            *jax.value_and_grad(action)(jet), force(jet), jax.jacfwd(force)(jet), jax.jacfwd(equations)(jet),
+            of.rows(jet, t), given(jet), jax.jacfwd(given)(jet),
         )  # fmt: skip
 
     return jax.vmap(one)(jets, times)
 
 
-def _given_rows(problem: Sampled, jet: Jet, t) -> Float[Array, "g n"]:
-    """R of constraints whose forces the user wrote, or an actuator's; those of Chetaev go with φ."""
-    none = jnp.zeros((0, jet.shape[1]))
-    if isinstance(problem, DiscreteSystem):
-        return none if problem.kinematic is None else node_reactions(problem, _nodes(problem, jet), t)
-    if not isinstance(problem, System):
-        return none
-    chosen = [c for c in problem.constraints if not c.chetaev]
-    return jnp.concatenate([none, *(reactions(problem, c, jet[0], jet[1], jet[2], t) for c in chosen)])
-
-
-def facts_at(problem: Sampled, jets: np.ndarray, times: np.ndarray) -> Facts:
+def facts_at(problem: Any, jets: np.ndarray, times: np.ndarray) -> Facts:
     """At samples (K, slots, n)."""
     return Facts(*map(np.asarray, _facts(problem, jets, times)))
 
@@ -268,14 +173,14 @@ def relative(balance: LeftSides) -> float:
 
 
 @seldom
-def _restricted(problem: Sampled, jets, times):
-    of = lambda x, t: restrictions(problem, x, t)  # noqa: E731
+def _restrictions(problem: Any, jets, times):
+    of = jets_of(problem).restrictions
     return jax.vmap(of)(jets, times), jax.vmap(jax.jacfwd(of))(jets, times)
 
 
-def restricted(problem: Sampled, jets, times) -> tuple[np.ndarray, np.ndarray]:
-    """`restrictions` (K, r) and their derivatives (K, r, slots, n)."""
-    found, slopes = _restricted(problem, jets, times)
+def restrictions_at(problem: Any, jets, times) -> tuple[np.ndarray, np.ndarray]:
+    """What vanishes on the samples, (K, r), and its derivatives, (K, r, slots, n)."""
+    found, slopes = _restrictions(problem, jets, times)
     return np.asarray(found), np.asarray(slopes)
 
 
@@ -324,23 +229,19 @@ class Samples(NamedTuple):
 @seldom
 def _inertia(problem, jet, t):
     """|∂²L/∂x_j²| of the highest derivative that L reads."""
-    highest = fastest_slot(problem)
-    of = lambda x: action(problem, jet.at[highest].set(x), t)  # noqa: E731
-    return abs(jax.hessian(of)(jet[highest]).diagonal())
+    jets = jets_of(problem)
+    of = lambda x: jets.action(jet.at[jets.fastest].set(x), t)  # noqa: E731
+    return abs(jax.hessian(of)(jet[jets.fastest]).diagonal())
 
 
-def sample(problem: Sampled, place: Neighbourhood, count: int) -> Samples:
+def sample(problem: Any, place: Neighbourhood, count: int) -> Samples:
     """At least `count` jets around (q0, v0), on the constraints, some at rest; ValueError where too few are found.
 
     More than `count` are drawn where some have to be left out: with fewer conditions than unknowns fields would be found
     that are no symmetries.
     """
     q0, v0, t0, size = place
-    start = np.zeros((slots_of(problem), len(q0)))
-    start[:2] = q0, v0
-    if isinstance(problem, DiscreteSystem):
-        here, each = place_of_node(problem), np.arange(len(start))
-        start[1:] = (each[each != here] - here)[:, None] * v0
+    start = jets_of(problem).first(q0, v0)
     scales = _scales(problem, start, t0, size)
     random, kept = np.random.default_rng(SEED), []
     for _ in range(ROUNDS):
@@ -364,8 +265,7 @@ def _scales(problem, start: np.ndarray, t0: float, size) -> np.ndarray:
     place = np.where(place > 0.0, place, 1.0)
     speed = with_inertia(np.abs(v0), inertia, SLOW) if np.any(v0) else place
     speed = np.where(speed > 0.0, speed, 1.0)
-    time = float(np.min(place / speed))
-    time = 1.0 if isinstance(problem, DiscreteSystem) else time
+    time = float(np.min(place / speed)) if jets_of(problem).timed else 1.0
     return np.stack([place, *(speed / time**j for j in range(len(start) - 1))])
 
 
@@ -385,7 +285,7 @@ def _onto(problem, jets: np.ndarray, times: np.ndarray, scales: np.ndarray) -> t
     """Gauss-Newton with steps of least norm in units of `scales`; which of the jets arrived."""
     count, near = len(jets), np.ones(len(jets), dtype=bool)
     for last in range(ITERATIONS + 1):
-        values, slopes = restricted(problem, jets, times)
+        values, slopes = restrictions_at(problem, jets, times)
         if not values.shape[1]:
             break
         scaled = (slopes * scales).reshape(count, values.shape[1], -1)

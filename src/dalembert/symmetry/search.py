@@ -17,12 +17,10 @@ from jaxtyping import Float
 from dalembert.discretize import DiscreteSystem
 from dalembert.notebook import Described
 from dalembert.numbers import as_choice, as_function, as_numbers, as_tolerance, described
-from dalembert.step.start.checks import check_discrete
 from dalembert.symmetry.conditions import (
     Conditions,
     Directions,
     LeftSides,
-    Sampled,
     Samples,
     affine_directions,
     affine_units,
@@ -32,11 +30,10 @@ from dalembert.symmetry.conditions import (
     relative,
     sample,
 )
+from dalembert.symmetry.jets import jets_of
 from dalembert.systems import System, VariationalProblem, check_x64
-from dalembert.systems.higher.variational import constraint_numbers
 from dalembert.systems.pickling import made
 from dalembert.systems.shapes import output_shape
-from dalembert.systems.system import check_shapes
 from dalembert.tracing import seldom
 
 
@@ -287,7 +284,7 @@ LARGEST = 4e7  # numbers in the lifted fields at all samples
 class AffineSearch(NamedTuple):
     """What the doors and their parts hand on: the problem, where it is looked at, and from where on a residual is none."""
 
-    problem: Sampled
+    problem: Any
     samples: Samples
     tolerance: float
 
@@ -348,20 +345,12 @@ def symmetries(
         (['-q1 ∂q0 + q0 ∂q1'], 'J = p·ξ is kept (Noether)')
     """
     check_x64()
-    if not isinstance(system, Sampled):
-        raise TypeError(f"system: found {described(system)}; give a System, a VariationalProblem or a DiscreteSystem")
+    jets = jets_of(system)
     place = place_of_search("symmetries", system, q0, v0, t0, size)
     n = len(place.q0)
     as_choice(kind, "kind", KINDS, "kinds")
     small = as_tolerance(tolerance)
-    if isinstance(system, System):
-        check_shapes(system, place.q0, place.v0, np.asarray(place.t0))
-    elif isinstance(system, DiscreteSystem):
-        check_discrete(system, np.stack([place.q0, place.q0 + place.v0]))
-        if system.forces is not None:
-            raise ValueError("system: has forces, impulses at both ends of an interval, which are not supported here")
-    else:
-        constraint_numbers(system, n)
+    jets.check(place.q0, place.v0, place.t0)
     unknowns = n if kind == "translations" else n**2 + n
     given = None if generators is None else _given(system, generators, n, place.t0)
     count = LEAST if given is not None else max(LEAST, int(ENOUGH * unknowns))
@@ -396,9 +385,9 @@ def _judged(search: AffineSearch, name: str, function: Callable, pair: tuple | N
     problem, samples, _ = search
     along = Directions(*map(np.asarray, _directions(problem, function, samples.jets, samples.times)))
     largest = {key: relative(x) for key, x in search.conditions(along)._asdict().items()}
-    work, order = largest.pop("work"), None
-    if isinstance(problem, VariationalProblem):
-        work, order = largest["constraints"], problem.derivatives
+    work = largest.pop("work")
+    if (order := jets_of(problem).order) is not None:
+        work = largest["constraints"]
     matrix, shift = (None, None) if pair is None else pair
     return Symmetry(name, function, matrix, shift, largest, work, AT_ONE * search.tolerance, order)
 
@@ -440,7 +429,7 @@ def _searched(search: AffineSearch, kind: Kind) -> Symmetries:
     every, momentum, units = [*cut[:4]], [cut.action, cut.work], affine_units(search.samples.scales)[chosen]
     null = lambda blocks: _null_space(blocks, units, search.tolerance)  # noqa: E731
     space, accepted, rejected = null(every)
-    if not isinstance(search.problem, VariationalProblem):
+    if jets_of(search.problem).order is None:
         kept, horizontal = null([*every, cut.work])[0], null(momentum)[0]
     else:
         kept, horizontal = space, space

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax
@@ -30,6 +30,10 @@ class Problem(eqx.Module):
     coordinates: eqx.AbstractVar[tuple[str, ...] | None]
     parameters: eqx.AbstractVar[Any]
     time_dependent: eqx.AbstractVar[bool]
+    from_state: ClassVar[bool] = False  # whether its runs start from (q, v) that satisfy the constraints
+    h_scales: ClassVar[bool] = False  # whether the step of a run only scales time and multipliers
+    takes_force: ClassVar[bool] = True  # whether a generalised force acts besides its own
+    why_equal_steps: ClassVar[str] = ""  # why its steps have one length, where they must
 
     __reduce__ = reduced
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -57,6 +57,7 @@ class System(Problem):
     parameters: Any
     time_dependent: bool = eqx.field(static=True)
     draw: Callable | None = eqx.field(static=True, metadata=UNREAD)
+    from_state: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -112,10 +113,10 @@ class System(Problem):
         return tuple(value for part in parts for name, value in vars(part).items() if callable(value) and name != "draw")
 
 
-def check_system(system: Any) -> None:
+def check_system(system: Any, right: str = "give a System") -> None:
     """TypeError for anything but a System."""
     if not isinstance(system, System):
-        raise TypeError(f"system: found {described(system)}; give a System")
+        raise TypeError(f"system: found {described(system)}; {right}")
 
 
 @OnShapes

@@ -18,7 +18,7 @@ from dalembert.path import Path
 from dalembert.show.panels import envelope, subscript
 from dalembert.show.results import Shown, scene_for
 from dalembert.solution import ActiveBounds, ControlSolution, CriticalPoint, Solution
-from dalembert.systems import Constraint, System, VariationalProblem
+from dalembert.systems import Constraint, System
 from dalembert.systems import energy as energy_at
 from dalembert.systems.equations import value
 from dalembert.tracing import seldom
@@ -201,11 +201,10 @@ def _component_lines(letter: str, values: np.ndarray) -> Lines:
 def _energy(shown: Shown) -> LineGroup | None:
     """E - E₀, None where the problem is not known or has no energy."""
     result, problem = shown.result, shown.problem
-    if isinstance(result, Path) and isinstance(problem, System | VariationalProblem):
-        scheme: Any = shown.subject.scheme if isinstance(problem, VariationalProblem) else None
-        found = _attempt(lambda: measure.energy(problem, result, scheme=scheme))
+    if isinstance(result, Path) and problem is not None:
+        found = _attempt(lambda: measure.energy(problem, result, scheme=shown.subject.scheme))
         t, values = (None, None) if found is None else (np.asarray(found.t), np.asarray(found.values))
-    elif isinstance(result, ControlSolution) and isinstance(problem, System):
+    elif isinstance(result, ControlSolution) and problem is not None:
         t, values = shown.t, np.asarray(_energies(problem, shown.q, np.asarray(result.v), shown.t))
     else:
         return None
@@ -224,7 +223,7 @@ def _energies(system: System, q, v, t):
 def _residuals(shown: Shown) -> LineGroup | None:
     """|φ| where the scheme promises φ = 0; None without constraints, or where it cannot be formed."""
     result, problem = shown.result, shown.problem
-    if isinstance(result, Path) and isinstance(problem, System) and problem.constraints:
+    if isinstance(result, Path) and getattr(problem, "constraints", ()):
         found = _attempt(lambda: measure.constraint_residual(problem, result, scheme=shown.subject.scheme)) or ()
         kept = [r for r in found if np.asarray(r.values).size]
         if not kept or len({len(r.t) for r in kept}) > 1:
@@ -239,9 +238,8 @@ def _residuals(shown: Shown) -> LineGroup | None:
 
 
 def _holonomic(problem: Any) -> tuple[Any, ...]:
-    if isinstance(problem, VariationalProblem):
-        return problem.holonomic
-    return tuple(c for c in getattr(problem, "constraints", ()) if c.order == 0)
+    own = getattr(problem, "holonomic", None)
+    return tuple(c for c in getattr(problem, "constraints", ()) if c.order == 0) if own is None else own
 
 
 @seldom

@@ -28,7 +28,7 @@ def check_callbacks(prepared: Prepared, grid: Grid, step_options: StepOptions, i
     stop, domain, feedback = step_options.stop, step_options.domain, step_options.feedback
     system: System | DiscreteSystem | VariationalProblem = program.system
     names = system.trailing
-    if feedback is not None and isinstance(system, VariationalProblem):
+    if feedback is not None and not system.takes_force:
         raise ValueError("feedback: a VariationalProblem takes no external forces; use a System")
     if feedback is not None and program.multiplier_time < 0:
         raise ValueError("feedback: the reactions of this system depend on later nodes; its steps take no external force")

@@ -31,6 +31,7 @@ from dalembert.systems.consistency import STEPS
 from dalembert.systems.consistent import project
 from dalembert.systems.constraints import Constraint
 from dalembert.systems.lyapunov import deflatable
+from dalembert.systems.problem import Problem
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, allowed, with_inertia
 from dalembert.tracing import Jitted, seldom
 
@@ -79,7 +80,7 @@ def _check_first_order(kind: str, given: Given, recipe: Recipe) -> None:
 
 def check_any_system(system) -> None:
     """TypeError for what has no discrete flow."""
-    if not isinstance(system, System | DiscreteSystem | VariationalProblem):
+    if not isinstance(system, Problem):
         raise TypeError(f"system: found {described(system)}; give a System, a DiscreteSystem or a VariationalProblem")
 
 

@@ -9,16 +9,20 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.discretize import DiscreteSystem
 from dalembert.numbers import as_function, as_positive, is_traced
 from dalembert.step.programs.density import Density, span_of
 from dalembert.step.programs.varying import VaryingSteps
 from dalembert.step.run.state import Prepared
-from dalembert.systems import System, VariationalProblem
+from dalembert.systems import System
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.pickling import reduced
 from dalembert.systems.sizes import as_step
 from dalembert.tracing import Jitted
+
+OF_NODES = (
+    "a step of the form 'nodes' is an equation of three nodes, and with two lengths between them it is neither of "
+    "order 2 nor its own adjoint. Give a number, or use another form"
+)
 
 
 class Varying(eqx.Module):
@@ -76,8 +80,8 @@ def varied(prepared: Prepared, varying: Varying, h: Any, t0: Any, until: Any = N
     h is ε: the first step has the density 1.
     """
     base = prepared.program
-    if not isinstance(base.system, System) or base.starting_nodes:
-        raise ValueError(f"h: found Varying; {_why_equal(base.system)}")
+    if base.system.why_equal_steps or base.starting_nodes:
+        raise ValueError(f"h: found Varying; {base.system.why_equal_steps or OF_NODES}")
     # By NumPy where the values are known: each small operation of JAX takes longer than a short run.
     xp: Any = jnp if is_traced(prepared, h, t0, until, varying.span) else np
     own_span = None if varying.span is None else xp.asarray(varying.span, dtype=float)
@@ -94,25 +98,6 @@ def varied(prepared: Prepared, varying: Varying, h: Any, t0: Any, until: Any = N
     own = [0.0, 0.0, 1.0, t0, 0.0]  # no stage is done; the first step has the density 1, and the length ε
     s = xp.concatenate([xp.asarray(prepared.s), xp.stack([xp.asarray(x, dtype=float) for x in own])])
     return prepared._replace(program=program, s=s)
-
-
-def _why_equal(system: Any) -> str:
-    """Why its steps have one length: they are no maps of a state that h is a parameter of."""
-    if isinstance(system, DiscreteSystem):
-        return (
-            "L_d of a DiscreteSystem is a function of two nodes for steps of one length, and h only scales time and "
-            "multipliers. Give a number; a System varies its steps"
-        )
-    if isinstance(system, VariationalProblem):
-        return (
-            "the window of a VariationalProblem has nodes at equal distances, and a step goes from several nodes to the "
-            "next: where two lengths meet it is another equation, of a lower order. Give a number, or take "
-            "simulate_free_steps; without derivatives of higher order a System with the same Lagrangian varies its steps"
-        )
-    return (
-        "a step of the form 'nodes' is an equation of three nodes, and with two lengths between them it is neither of "
-        "order 2 nor its own adjoint. Give a number, or use another form"
-    )
 
 
 @Jitted

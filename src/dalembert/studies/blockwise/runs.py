@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from dalembert.discretize import DiscreteSystem
 from dalembert.interrupts import Interrupted
 from dalembert.messages import warn
 from dalembert.outcome import Outcome
@@ -128,5 +127,5 @@ class RunsJob(SweepJob):
 def runs_job(system: Any, swept: Swept, options: dict[str, Any], blocks: Blocks, threads: int | None) -> RunsJob:
     """The job, with the checks of `ensemble` that are not about values."""
     check_x64()
-    options |= lengths_of(options["h"], isinstance(system, DiscreteSystem))
+    options |= lengths_of(options["h"], system)
     return RunsJob(system, swept, RunOptions(**options), blocks, threads)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -64,6 +64,12 @@ class VariationalProblem(Problem):
     parameters: Any
     time_dependent: bool = eqx.field(static=True)
     draw: Callable | None = eqx.field(static=True, metadata=UNREAD)
+    takes_force: ClassVar[bool] = False
+    why_equal_steps: ClassVar[str] = (
+        "the window of a VariationalProblem has nodes at equal distances, and a step goes from several nodes to the "
+        "next: where two lengths meet it is another equation, of a lower order. Give a number, or take "
+        "simulate_free_steps; without derivatives of higher order a System with the same Lagrangian varies its steps"
+    )
 
     def __init__(
         self,
