@@ -23,7 +23,7 @@ from dalembert.cli import commands
 from dalembert.cli.application import app
 from dalembert.gallery import PROBLEMS
 from dalembert.gallery.pendulum import pendulum
-from dalembert.step.run import progress
+from dalembert.step.run import steps as progress
 
 START = {"q0": [1.0], "v0": [0.0], "h": 0.01}
 

@@ -97,7 +97,7 @@ def run(
         from dalembert.gallery import BoundaryEntry
         from dalembert.outcome import Outcome
         from dalembert.step import simulate
-        from dalembert.step.run.progress import Bar
+        from dalembert.step.run.steps import Bar
         from dalembert.studies import resume
         from dalembert.studies.stream import replacing
 
@@ -225,7 +225,7 @@ def _sweep(problem: Any, name: str, several: SweepOptions, output: OutputOptions
             )
         from dalembert.cli.records import study_record
         from dalembert.interrupts import Interrupted
-        from dalembert.step.run.progress import Bar
+        from dalembert.step.run.steps import Bar
         from dalembert.studies import sweep
 
         bar = Bar(SILENT, "steps" if "h" in problem.options else "problems")

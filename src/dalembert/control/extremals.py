@@ -192,7 +192,7 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
 
 
 def _warn_of_resolution(problem: OptimalControl, found: ControlSolution, sizes: np.ndarray) -> None:
-    """A warning where the plant, integrated over single steps, ends far from the nodes: see `step/run/resolution`."""
+    """A warning where the plant, integrated over single steps, ends far from the nodes: see `step/run/assemble`."""
     h = np.diff(found.t)
     ends = np.asarray(_integrated(problem, found.q[:-1], found.v[:-1], found.u[:-1], found.u[1:], found.t[:-1], h))
     off = (np.abs(ends - found.q[1:]) / np.maximum(sizes, np.ptp(found.q, axis=0))).max(axis=1)

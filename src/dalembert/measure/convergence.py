@@ -28,7 +28,7 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step import Branch, simulate
 from dalembert.step.simulate import check_interrupted
-from dalembert.step.start.second_node import Starter
+from dalembert.step.start.prepare import Starter
 from dalembert.systems import System, reference
 from dalembert.systems.compiled.along import multipliers_along
 from dalembert.systems.reference import travelled

@@ -15,16 +15,14 @@ from dalembert.numbers import MOST_THREADS, described, whole_number
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step.lanes import Lanes, Running
-from dalembert.step.options import RunOptions, lengths_of
+from dalembert.step.options import RunOptions, abridged, lengths_of
+from dalembert.step.programs.varying import Varying
+from dalembert.step.run.assemble import warn_of_resolution
 from dalembert.step.run.branch import Branch
-from dalembert.step.run.progress import reported
-from dalembert.step.run.provenance import abridged
-from dalembert.step.run.resolution import warn_of_resolution
 from dalembert.step.run.state import Given, SampledFeedback
+from dalembert.step.run.steps import reported
 from dalembert.step.start.checks import batch_size
-from dalembert.step.start.prepare import check_any_system
-from dalembert.step.start.second_node import Starter
-from dalembert.step.start.varying import Varying
+from dalembert.step.start.prepare import Starter, check_any_system
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 from dalembert.systems.initial.batch import check_batch
 

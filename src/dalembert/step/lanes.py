@@ -18,16 +18,15 @@ from dalembert.path import Path
 from dalembert.step.options import RunOptions
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.scaled import Scaled, in_units
-from dalembert.step.programs.varying import TIME
+from dalembert.step.programs.varying import TIME, varied
 from dalembert.step.run.assemble import path_of
 from dalembert.step.run.driver import FIELDS, NEAR, outcome_back, turned_back, with_one_before
 from dalembert.step.run.loop import JaxSteps, row_of, rows_of, traced_run
 from dalembert.step.run.machine import Native, columns_of, compiled, empty_rows, packed, parameters_of, unpacked
-from dalembert.step.run.sink import fingerprint_of
 from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, StepOptions, Watch, initial_state
+from dalembert.step.run.steps import fingerprint_of
 from dalembert.step.start.checks import batch_size, check_callbacks, initial_value
 from dalembert.step.start.prepare import prepare_any
-from dalembert.step.start.varying import varied
 from dalembert.systems.checks import check_many
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.initial.batch import pieces, shared_size

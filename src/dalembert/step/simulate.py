@@ -18,17 +18,15 @@ from dalembert.numbers import as_flag, outside
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, StepError
 from dalembert.step.options import RunOptions, lengths_of
+from dalembert.step.programs.varying import Varying, varied
+from dalembert.step.run.assemble import warn_of_resolution
 from dalembert.step.run.branch import Branch
 from dalembert.step.run.driver import Run, with_one_before
-from dalembert.step.run.progress import check_progress, reported
 from dalembert.step.run.ready import ReadyRun, RunParameters, Vector, find_run
-from dalembert.step.run.resolution import warn_of_resolution
-from dalembert.step.run.sink import sink_of
 from dalembert.step.run.state import Given, SampledFeedback, initial_state
+from dalembert.step.run.steps import check_progress, reported, sink_of
 from dalembert.step.start.checks import check_callbacks, initial_value
-from dalembert.step.start.prepare import prepare_any
-from dalembert.step.start.second_node import Starter
-from dalembert.step.start.varying import Varying, varied
+from dalembert.step.start.prepare import Starter, prepare_any
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 from dalembert.systems.system import check_system
 

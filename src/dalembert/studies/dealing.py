@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from dalembert.numbers import MOST_THREADS, whole_number
-from dalembert.step.run.progress import Progress
+from dalembert.step.run.steps import Progress
 from dalembert.studies.blockwise.blocks import Blocks
 from dalembert.studies.blockwise.cluster import Cluster, check_client
 from dalembert.studies.blockwise.collected import collected

@@ -19,14 +19,13 @@ from dalembert.numbers import as_flag, described
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step.options import RunOptions, lengths_of
+from dalembert.step.programs.varying import Varying
 from dalembert.step.run.branch import Branch
-from dalembert.step.run.progress import check_progress, reported
 from dalembert.step.run.ready import find_run
 from dalembert.step.run.state import Given, SampledFeedback
+from dalembert.step.run.steps import check_progress, reported
 from dalembert.step.simulate import begin_run, check_path
-from dalembert.step.start.prepare import check_any_system
-from dalembert.step.start.second_node import Starter
-from dalembert.step.start.varying import Varying
+from dalembert.step.start.prepare import Starter, check_any_system
 from dalembert.store import FileError
 from dalembert.store.chunked import metadata
 from dalembert.store.runs import CONTENT, StoredRun

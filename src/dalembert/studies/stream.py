@@ -21,7 +21,7 @@ import numpy as np
 
 from dalembert.outcome import Outcome
 from dalembert.path import Path
-from dalembert.step.run.sink import Opening, Sink, State, register
+from dalembert.step.run.steps import Opening, Sink, State, register
 from dalembert.store import checkpoint
 from dalembert.store.atomic import flush, flush_folder
 from dalembert.store.checksum import FileError

@@ -16,8 +16,7 @@ from dalembert.numbers import as_choice, as_flag, as_function, as_numbers, descr
 from dalembert.path import Study
 from dalembert.step import Branch, SampledFeedback, Varying
 from dalembert.step.options import RunOptions, lengths_of
-from dalembert.step.start.prepare import check_any_system
-from dalembert.step.start.second_node import Starter
+from dalembert.step.start.prepare import Starter, check_any_system
 from dalembert.studies.blockwise.blocks import runs_of_block
 from dalembert.studies.blockwise.runs import runs_job
 from dalembert.studies.blockwise.solutions import SolutionsJob, SolveOptions, solutions_of_block

@@ -43,9 +43,9 @@ class StepProgram(eqx.Module):
     system: AbstractVar[Any]
 
     @property
-    @abstractmethod
     def weights(self) -> tuple[float, ...]:
         """(γ₁, …, γ_s) with sum 1: the step is composed of stages with steps γᵢh."""
+        return ONE_STAGE
 
     @property
     @abstractmethod
@@ -58,9 +58,9 @@ class StepProgram(eqx.Module):
         """The levels of velocities and of multipliers, as in a Path."""
 
     @property
-    @abstractmethod
     def starting_nodes(self) -> int:
         """Number of nodes before the one from which the first step starts."""
+        return 0
 
     @abstractmethod
     def residual(self, z: Unknowns, q: Vector, s: State, t, h, held_force: Vector) -> Unknowns:
@@ -91,23 +91,95 @@ class StepProgram(eqx.Module):
     def constraint_point(self, z: Unknowns, q: Vector, s: State, t, h) -> tuple[Vector, Vector, Float[Array, ""]]:
         """(q, v, t) at which constraints on accelerations are evaluated."""
 
-    @abstractmethod
     def factor(self, z: Unknowns, q: Vector, s: State, t, h) -> Float[Array, ""] | None:
         """A scalar whose change of sign is a crossing of two roots; None to use the sign of the Jacobian
         determinant."""
+        return None
 
-    @abstractmethod
     def overlap(self, z: Unknowns, q: Vector, s: State, t, h) -> Float[Array, ""] | None:
         """A scalar that is negative if, within the step, gradients turn back that enter the determinant twice; None if
         there are none."""
+        return None
 
-    @abstractmethod
     def constrained_row(self, n: int) -> int | None:
         """The index of the equation of the constraint on accelerations; None if there is not exactly one."""
+        return None
 
     @abstractmethod
     def velocity(self, s: State) -> Vector:
         """The latest velocity in s."""
+
+
+class DerivedProgram(StepProgram):
+    """A step with the equations of another one, `base`, for other arguments."""
+
+    base: AbstractVar[Any]
+
+    def inner(self, z, s, t, h) -> tuple[Any, Any, Any, Any]:
+        """(z, s, t, h) of the base from those of this step."""
+        return z, s, t, h
+
+    @property
+    def system(self) -> Any:
+        return self.base.system
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        return self.base.weights
+
+    @property
+    def multiplier_time(self) -> float:
+        return self.base.multiplier_time
+
+    @property
+    def levels(self) -> tuple[str, str]:
+        return self.base.levels
+
+    @property
+    def starting_nodes(self) -> int:
+        return self.base.starting_nodes
+
+    def residual(self, z, q, s, t, h, held_force):
+        z, s, t, h = self.inner(z, s, t, h)
+        return self.base.residual(z, q, s, t, h, held_force)
+
+    def guess(self, q, s, t, h):
+        _, s, t, h = self.inner(None, s, t, h)
+        return self.base.guess(q, s, t, h)
+
+    def scale(self, z, q, s, h):
+        z, s, _, h = self.inner(z, s, None, h)
+        return self.base.scale(z, q, s, h)
+
+    def advance(self, z, q, s, t, h):
+        z, s, t, h = self.inner(z, s, t, h)
+        return self.base.advance(z, q, s, t, h)
+
+    def output_state(self, z, q, s, h):
+        z, s, _, h = self.inner(z, s, None, h)
+        return self.base.output_state(z, q, s, h)
+
+    def outputs(self, z, q, s, t, h, held_force) -> Outputs:
+        z, s, t, h = self.inner(z, s, t, h)
+        return self.base.outputs(z, q, s, t, h, held_force)
+
+    def constraint_point(self, z, q, s, t, h):
+        z, s, t, h = self.inner(z, s, t, h)
+        return self.base.constraint_point(z, q, s, t, h)
+
+    def factor(self, z, q, s, t, h):
+        z, s, t, h = self.inner(z, s, t, h)
+        return self.base.factor(z, q, s, t, h)
+
+    def overlap(self, z, q, s, t, h):
+        z, s, t, h = self.inner(z, s, t, h)
+        return self.base.overlap(z, q, s, t, h)
+
+    def constrained_row(self, n):
+        return self.base.constrained_row(n)
+
+    def velocity(self, s):
+        return self.base.velocity(s)
 
 
 def joined(parts: list[Any]) -> Any:

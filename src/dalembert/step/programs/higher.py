@@ -19,7 +19,7 @@ from dalembert.discretize.higher import (
 )
 from dalembert.discretize.windows import WindowMap
 from dalembert.numbers import EPSILON
-from dalembert.step.programs.base import ONE_STAGE, Outputs, StepProgram, Vector
+from dalembert.step.programs.base import Outputs, StepProgram, Vector
 from dalembert.systems.higher.variational import VariationalProblem, common_order, holonomic_constraints
 
 
@@ -52,10 +52,6 @@ class HigherProgram(StepProgram):
     @property
     def starting_nodes(self) -> int:
         return self.nodes - 1
-
-    @property
-    def weights(self) -> tuple[float, ...]:
-        return ONE_STAGE
 
     @property
     def multiplier_time(self) -> float:
@@ -127,12 +123,3 @@ class HigherProgram(StepProgram):
 
     def velocity(self, s):
         return s[: s.shape[0] // (2 * self.k)]
-
-    def factor(self, z, q, s, t, h):
-        return None
-
-    def overlap(self, z, q, s, t, h):
-        return None
-
-    def constrained_row(self, n):
-        return None

@@ -1,49 +1,64 @@
-"""The steps there are: node equations on or between the nodes, kick-drift-kick, and discrete data of any order."""
+"""The steps there are: node equations on or between the nodes, kick-drift-kick, compositions of these, and discrete data of
+any order."""
 
 from __future__ import annotations
 
-from typing import final
+from typing import Any, final
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.discrete import Reading, discrete_equations
 from dalembert.discretize.discrete import node_reactions as discrete_reactions
 from dalembert.discretize.nodes import Interval, Kick, Node, kick_equations, node_equations, node_reactions
-from dalembert.step.programs.base import ONE_STAGE, Outputs, StepProgram, Vector, joined, velocity_scale
+from dalembert.step.programs.base import DerivedProgram, Outputs, StepProgram, Vector, joined, velocity_scale
 from dalembert.systems import System
-from dalembert.systems.equations import all_reactions, reactions
+from dalembert.systems.equations import all_reactions, kkt_residual, reactions
 from dalembert.systems.lyapunov import deflatable, lyapunov_factor
 
 Kinds = tuple[tuple[int, int], ...]  # (order, number of equations) of each constraint
+_ITERATIONS = 3  # for multipliers whose equations are not affine, from an error of O(h) that is squared each time
 
 
-def _constrained_row(kinds: Kinds, motions: int, doubled: bool) -> int | None:
-    """Row of the one equation of order 2, after the equations of motion; holonomic ones may take two rows each."""
-    if sum(m for order, m in kinds if order == 2) != 1:
-        return None
-    before = kinds[: next(i for i, kind in enumerate(kinds) if kind[0] == 2)]
-    return motions + sum((2 if order == 0 and doubled else 1) * m for order, m in before)
+class MechanicalProgram(StepProgram):
+    """A step of a System from a state (q, v)."""
 
+    def factor(self, z, q, s, t, h):
+        if not deflatable(self.system.constraints):
+            return None
+        return lyapunov_factor(self.system, *self.constraint_point(z, q, s, t, h))
 
-def _overlap(program: NodeProgram | KickDriftKick, z, q: Vector, s: Vector, t, h) -> Float[Array, ""] | None:
-    """det(J₀J₁ᵀ), J = ∂φ/∂a of constraints on accelerations with Chetaev's reactions, before and after the step.
+    def overlap(self, z, q, s, t, h):
+        """det(J₀J₁ᵀ), J = ∂φ/∂a of constraints on accelerations with Chetaev's reactions, before and after the step.
 
-    With these J stands in the equations twice, and where it passes through zero their determinant does not change its sign.
-    """
-    both = [c for c in program.system.constraints if c.order == 2 and c.chetaev]
-    if not both:
-        return None
-    increment, new = program.advance(z, q, s, t, h)
-    rows = lambda x, v, at: jnp.concatenate([reactions(program.system, c, x, v, (new - s) / h, at) for c in both])  # noqa: E731
-    gram = rows(q, s, t) @ rows(q + increment, new, t + h).T
-    return gram[0, 0] if gram.shape[0] == 1 else jnp.linalg.det(gram)
+        With these J stands in the equations twice, and where it passes through zero their determinant does not change its
+        sign.
+        """
+        both = [c for c in self.system.constraints if c.order == 2 and c.chetaev]
+        if not both:
+            return None
+        increment, new = self.advance(z, q, s, t, h)
+        rows = lambda x, v, at: jnp.concatenate([reactions(self.system, c, x, v, (new - s) / h, at) for c in both])  # noqa: E731
+        gram = rows(q, s, t) @ rows(q + increment, new, t + h).T
+        return gram[0, 0] if gram.shape[0] == 1 else jnp.linalg.det(gram)
+
+    def row_after(self, kinds: Kinds, motions: int, doubled: bool) -> int | None:
+        """Row of the one equation of order 2, after the equations of motion; holonomic ones may take two rows each."""
+        orders = [order for order, _ in kinds]
+        if sum(m for order, m in kinds if order == 2) != 1:
+            return None
+        before = kinds[: orders.index(2)]
+        return motions + sum((2 if order == 0 and doubled else 1) * m for order, m in before)
+
+    def velocity(self, s):
+        return s
 
 
 @final
-class NodeProgram(StepProgram):
+class NodeProgram(MechanicalProgram):
     """z = (v', λ) with q₂ = q₁ + h v': the node equations, stepped on nodes or between them.
 
     The state is (q̃, v = (q₁-q₀)/h) with q₁ = q̃ + ahead · h v. ahead: 0 … 1, share of the step from the state to the node.
@@ -56,10 +71,6 @@ class NodeProgram(StepProgram):
     ahead: float = eqx.field(static=True)
     two_step: bool = eqx.field(static=True)
     deflate: bool = eqx.field(static=True)
-
-    @property
-    def weights(self) -> tuple[float, ...]:
-        return ONE_STAGE
 
     @property
     def multiplier_time(self) -> float:
@@ -113,23 +124,12 @@ class NodeProgram(StepProgram):
         x, v, _ = self.scheme.kinematic(node.q, node.d0, node.d1, h)
         return x, v, node.t
 
-    def factor(self, z, q, s, t, h):
-        if not deflatable(self.system.constraints):
-            return None
-        return lyapunov_factor(self.system, *self.constraint_point(z, q, s, t, h))
-
-    def overlap(self, z, q, s, t, h):
-        return _overlap(self, z, q, s, t, h)
-
     def constrained_row(self, n):
-        return _constrained_row(self.kinds, n, doubled=False)
-
-    def velocity(self, s):
-        return s
+        return self.row_after(self.kinds, n, doubled=False)
 
 
 @final
-class KickDriftKick(StepProgram):
+class KickDriftKick(MechanicalProgram):
     """z = (V, v₁, λ⁻ and λ⁺ of holonomic, λ of other constraints): the state (q, v) satisfies the constraints."""
 
     system: System
@@ -138,20 +138,12 @@ class KickDriftKick(StepProgram):
     deflate: bool = eqx.field(static=True)
 
     @property
-    def weights(self) -> tuple[float, ...]:
-        return ONE_STAGE
-
-    @property
     def multiplier_time(self) -> float:
         return 0.5
 
     @property
     def levels(self) -> tuple[str, str]:
         return ("node", "mid")
-
-    @property
-    def starting_nodes(self) -> int:
-        return 0
 
     def unpack(self, z, n: int) -> Kick:
         left, right, at = [jnp.zeros(0)], [jnp.zeros(0)], 2 * n
@@ -200,19 +192,47 @@ class KickDriftKick(StepProgram):
         mean = z[: q.shape[0]]
         return q + 0.5 * h * mean, mean, t + 0.5 * h
 
-    def factor(self, z, q, s, t, h):
-        if not deflatable(self.system.constraints):
-            return None
-        return lyapunov_factor(self.system, *self.constraint_point(z, q, s, t, h))
-
-    def overlap(self, z, q, s, t, h):
-        return _overlap(self, z, q, s, t, h)
-
     def constrained_row(self, n):
-        return _constrained_row(self.kinds, 2 * n, doubled=True)
+        return self.row_after(self.kinds, 2 * n, doubled=True)
 
-    def velocity(self, s):
-        return s
+
+@final
+class Composed(DerivedProgram):
+    """φ_{γ_s h} ∘ … ∘ φ_{γ₁ h} of a self-adjoint step φ; multipliers are λ(q, v) of the continuous equations after the step.
+
+    Source of the multipliers: Jiménez, Scheurle, Remark 4.3, eq. (23), here for constraints of every order. The equations
+    of (a, λ) are affine but where φ(q, v, a) or R(q, v, a) is not, and solved from the last stage's mean a and its λ.
+    """
+
+    base: NodeProgram | KickDriftKick
+    gammas: tuple[float, ...] = eqx.field(static=True)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        return self.gammas
+
+    @property
+    def multiplier_time(self) -> float:
+        return 1.0
+
+    @property
+    def levels(self) -> tuple[str, str]:
+        return ("node", "node")
+
+    def initial_guess(self, s, h, a, multipliers):
+        """z of the first stage from the continuous (a, λ) at the start."""
+        kind: Any = type(self.base)  # of a bound method equinox makes a module, which takes long
+        return kind.initial_guess(self.base, s, self.weights[0] * h, a, multipliers)
+
+    def outputs(self, z, q, s, t, h, held_force):
+        if not self.system.constraints:
+            return self.base.outputs(z, q, s, t, h, held_force)
+        increment, v = self.base.advance(z, q, s, t, h)
+        x, n = q + increment, q.shape[0]
+        start = jnp.concatenate([(v - s) / h, self.base.outputs(z, q, s, t, h, held_force).multipliers])
+        start = motion_from(self.system, x, v, t + h, start, held_force)
+        rows = all_reactions(self.system, x, v, start[:n], t + h)
+        return Outputs(start[n:], rows.T @ start[n:])
 
 
 @final
@@ -225,10 +245,6 @@ class DiscreteProgram(StepProgram):
     system: DiscreteSystem
     m: int = eqx.field(static=True)
     read: Reading = eqx.field(static=True)
-
-    @property
-    def weights(self) -> tuple[float, ...]:
-        return ONE_STAGE
 
     @property
     def multiplier_time(self) -> float:
@@ -286,14 +302,21 @@ class DiscreteProgram(StepProgram):
         n = q.shape[0]
         return q, 0.5 * (s[:n] + z[:n]), t
 
-    def factor(self, z, q, s, t, h):
-        return None
-
-    def overlap(self, z, q, s, t, h):
-        return None
-
     def constrained_row(self, n):
         return n if self.m == 1 else None
 
     def velocity(self, s):
         return s[: s.shape[0] // (self.read.needed - 1)]
+
+
+def motion_from(
+    system: System, q: Float[Array, "n"], v: Float[Array, "n"], t, start: Float[Array, "n_plus_m"], held_force
+) -> Float[Array, "n_plus_m"]:
+    """(a, λ) with d/dt L_v - L_q = f + held_force + Rᵀλ and the constraints reduced to order 2, by Newton's method from
+    `start`: exact where the equations are affine, three iterations where φ(q, v, a) or R(q, v, a) is not."""
+    equations = lambda y: kkt_residual(system, q, v, t, y).at[: q.shape[0]].add(-held_force)  # noqa: E731
+    second = any(c.order == 2 and not c.is_control for c in system.constraints)
+    for _ in range(_ITERATIONS if second else 1):
+        left, jacobian = value_and_jacobian(equations, start)
+        start = start - jnp.linalg.solve(jacobian, left)
+    return start

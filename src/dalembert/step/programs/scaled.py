@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.step.programs.base import Outputs, StepProgram
+from dalembert.step.programs.base import DerivedProgram, StepProgram
 from dalembert.step.run.state import Prepared
 from dalembert.systems.sizes import power_of_two, units_of
 from dalembert.tracing import Jitted
@@ -25,35 +25,15 @@ class Units(NamedTuple):
 
 
 @final
-class Scaled(StepProgram):
+class Scaled(DerivedProgram):
     """The step of `base` with z in `units`: F(z·u; q, s, t, h, held_force) = 0. Velocities are small against the largest
     of all in units of their coordinates."""
 
     base: StepProgram
     units: Units
 
-    @property
-    def system(self):
-        return self.base.system
-
-    @property
-    def weights(self):
-        return self.base.weights
-
-    @property
-    def multiplier_time(self):
-        return self.base.multiplier_time
-
-    @property
-    def levels(self):
-        return self.base.levels
-
-    @property
-    def starting_nodes(self):
-        return self.base.starting_nodes
-
-    def residual(self, z, q, s, t, h, held_force):
-        return self.base.residual(z * self.units.unknowns, q, s, t, h, held_force)
+    def inner(self, z, s, t, h):
+        return z * self.units.unknowns, s, t, h
 
     def guess(self, q, s, t, h):
         return self.base.guess(q, s, t, h) / self.units.unknowns
@@ -61,30 +41,6 @@ class Scaled(StepProgram):
     def scale(self, z, q, s, h):
         own = self.units.positions
         return self.base.scale(z, q / own, s / jnp.tile(own, s.shape[0] // own.shape[0]), h)
-
-    def advance(self, z, q, s, t, h):
-        return self.base.advance(z * self.units.unknowns, q, s, t, h)
-
-    def output_state(self, z, q, s, h):
-        return self.base.output_state(z * self.units.unknowns, q, s, h)
-
-    def outputs(self, z, q, s, t, h, held_force) -> Outputs:
-        return self.base.outputs(z * self.units.unknowns, q, s, t, h, held_force)
-
-    def constraint_point(self, z, q, s, t, h):
-        return self.base.constraint_point(z * self.units.unknowns, q, s, t, h)
-
-    def factor(self, z, q, s, t, h):
-        return self.base.factor(z * self.units.unknowns, q, s, t, h)
-
-    def overlap(self, z, q, s, t, h):
-        return self.base.overlap(z * self.units.unknowns, q, s, t, h)
-
-    def constrained_row(self, n):
-        return self.base.constrained_row(n)
-
-    def velocity(self, s):
-        return self.base.velocity(s)
 
 
 def in_units(prepared: Prepared, units: Units) -> Prepared:

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, final
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from dalembert.step.programs.base import Outputs, StepProgram
-from dalembert.step.programs.density import Density, opened
+from dalembert.numbers import as_function, as_positive, is_traced
+from dalembert.step.programs.base import DerivedProgram, StepProgram
+from dalembert.step.programs.node import motion_from
+from dalembert.step.run.state import Prepared
+from dalembert.systems import System, momentum
+from dalembert.systems.consistency import STEPS
+from dalembert.systems.equations import first_guess
+from dalembert.systems.pickling import reduced
+from dalembert.systems.sizes import as_step
+from dalembert.systems.system import check_shapes
+from dalembert.tracing import Jitted
+
+Vector = Float[Array, "n"]
 
 OWN = 5  # numbers of the state besides those of the base
 STAGE, DENSITY, TIME = -4, -3, -2  # where they are among them
@@ -17,7 +32,76 @@ ASTRAY = 1.25  # factor by which ρ/σ, a constant of the motion, may change: it
 STRAIGHT, EVEN = 0.95, 0.2  # cosine between velocities, and change of ρ over itself, in steps that are short
 
 
-class BegunStep(NamedTuple):
+OF_NODES = (
+    "a step of the form 'nodes' is an equation of three nodes, and with two lengths between them it is neither of "
+    "order 2 nor its own adjoint. Give a number, or use another form"
+)
+
+
+class Density(eqx.Module):
+    """σ(q, v, t) > 0: the given function, or the speed on the curve (q, τv), σ² = |v|² + τ²|a|² in the kinetic metric.
+
+    a is the acceleration of the continuous equations. span: τ; of a given function it is not read.
+    Source: Huang, Leimkuhler, The adaptive Verlet method, SIAM J. Sci. Comput. 18 (1997): arc length as a parameter; here
+    in the metric ∂²L/∂v², with constraints, and with a time τ that belongs to the motion.
+    """
+
+    function: Callable | None = eqx.field(static=True)
+    span: Any
+
+    def value(self, system: System, q: Vector, v: Vector, t) -> Float[Array, ""]:
+        """σ."""
+        if self.function is not None:
+            return jnp.asarray(system.call(self.function, q, v, t=t), dtype=float)
+        a = acceleration_of(system, q, v, t)
+        return jnp.sqrt(squared(system, q, v, t, v) + self.span**2 * squared(system, q, v, t, a))
+
+    def value_and_rate(self, system: System, q: Vector, v: Vector, t) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """σ, and d/dt log σ along the motion: NaN where σ is not positive."""
+        now = jnp.asarray(t, dtype=float)
+        along = (v, acceleration_of(system, q, v, now), jnp.ones_like(now))
+        value, rate = jax.jvp(lambda *x: self.value(system, *x), (q, v, now), along)
+        return value, jnp.where(value > 0, rate / value, jnp.nan)
+
+
+def acceleration_of(system: System, q: Vector, v: Vector, t) -> Vector:
+    """a of the continuous equations."""
+    n, m = q.shape[0], sum(check_shapes(system, q, v, t))
+    return motion_from(system, q, v, t, jnp.asarray(first_guess(n, m)), jnp.zeros(n))[:n]
+
+
+def squared(system: System, q: Vector, v: Vector, t, w: Vector) -> Float[Array, ""]:
+    """wᵀMw, M = ∂²L/∂v² at (q, v, t)."""
+    return w @ jax.jvp(lambda x: momentum(system, q, x, t), (v,), (w,))[1]
+
+
+def opened(system: System, q: Vector, v: Vector, t, w: Vector) -> Float[Array, ""]:
+    """The cosine of the angle between v and w in the kinetic metric at (q, v, t); 0 where one of them is 0."""
+    mv, mw = (jax.jvp(lambda x: momentum(system, q, x, t), (v,), (x,))[1] for x in (v, w))
+    sizes = jnp.abs((v @ mv) * (w @ mw))
+    return (w @ mv) / jnp.sqrt(jnp.where(sizes > 0, sizes, 1.0))
+
+
+def span_of(system: System, q: Vector, v: Vector, t, otherwise) -> Float[Array, ""]:
+    """τ with τ⁴ = (|v|² + τ²|a|²) / (|ȧ|² + τ²|ä|²): the time in which (v, τa) changes by its own size, twice over.
+
+    1/ω for an oscillator of frequency ω, wherever it starts. The one positive root: the map on log τ² contracts by half.
+    otherwise: where a does not change, so that the motion has no such time.
+    """
+    now, one = jnp.asarray(t, dtype=float), jnp.ones((), dtype=float)
+
+    def along(function: Callable) -> Callable:
+        return lambda q, v, t: jax.jvp(function, (q, v, t), (v, acceleration_of(system, q, v, t), one))[1]
+
+    a = lambda *x: acceleration_of(system, *x)  # noqa: E731
+    derivatives = v, a(q, v, now), along(a)(q, v, now), along(along(a))(q, v, now)
+    v2, a2, j2, s2 = (jnp.abs(squared(system, q, v, now, w)) for w in derivatives)
+    log = jax.lax.fori_loop(0, 60, lambda _, x: 0.5 * jnp.log((v2 + jnp.exp(x) * a2) / (j2 + jnp.exp(x) * s2)), 0.0 * one)
+    found = jnp.exp(0.5 * log)
+    return jnp.where(jnp.isfinite(found) & (found > 0), found, otherwise)
+
+
+class StepPart(NamedTuple):
     """A step, or a stage of it. s: the state of the base; t, h: when it begins and its length."""
 
     s: Float[Array, "k"]
@@ -26,7 +110,7 @@ class BegunStep(NamedTuple):
 
 
 @final
-class VaryingSteps(StepProgram):
+class VaryingSteps(DerivedProgram):
     """y_{k+1} = Φ_{ε/ρ}(y_k),  t_{k+1} = t_k + ε/ρ,  ρ ← ρ + ε G(y_{k+1}),   G = d/dt log σ along the motion.
 
     ρ belongs to the middle of a step: with ρ = ρ_k + ½ε G(y_k) there, and ρ_{k+1} = ρ + ½ε G(y_{k+1}), a step is its own
@@ -47,50 +131,21 @@ class VaryingSteps(StepProgram):
     unit: Any
     limit: Float[Array, "2"]
 
-    @property
-    def system(self) -> Any:
-        return self.base.system
-
-    @property
-    def weights(self) -> tuple[float, ...]:
-        return self.base.weights
-
-    @property
-    def multiplier_time(self) -> float:
-        return self.base.multiplier_time
-
-    @property
-    def levels(self) -> tuple[str, str]:
-        return self.base.levels
-
-    @property
-    def starting_nodes(self) -> int:
-        return self.base.starting_nodes
-
-    def begun(self, s, h) -> BegunStep:
+    def part_at(self, s, h) -> StepPart:
         """NaN for a length where the density is not positive, or so large that the time would stand still."""
         own = h / s[-3]
         moves = (s[-3] > 0) & (s[-2] + own != s[-2])
-        return BegunStep(s[:-OWN], s[-2], jnp.where(moves, own, jnp.nan))
+        return StepPart(s[:-OWN], s[-2], jnp.where(moves, own, jnp.nan))
 
     def length(self, s, h) -> Float[Array, ""]:
         """Of the step, or the stage, that begins at s."""
-        return self.begun(s, h).h
+        return self.part_at(s, h).h
 
-    def residual(self, z, q, s, t, h, held_force):
-        now = self.begun(s, h)
-        return self.base.residual(z, q, now.s, now.t, now.h, held_force)
-
-    def guess(self, q, s, t, h):
-        now = self.begun(s, h)
-        return self.base.guess(q, now.s, now.t, now.h)
-
-    def scale(self, z, q, s, h):
-        now = self.begun(s, h)
-        return self.base.scale(z, q, now.s, now.h)
+    def inner(self, z, s, t, h):
+        return z, *self.part_at(s, h)
 
     def advance(self, z, q, s, t, h):
-        now, stage, density = self.begun(s, h), s[-4], s[-3]
+        now, stage, density = self.part_at(s, h), s[-4], s[-3]
         increment, new = self.base.advance(z, q, now.s, now.t, now.h)
         end, number = now.t + now.h, len(self.weights)
 
@@ -107,29 +162,6 @@ class VaryingSteps(StepProgram):
         more, astray = lax.cond(last, following, lambda: (jnp.zeros_like(density), s[-OWN]))
         stage = jnp.where(last, 0.0, stage + 1.0)
         return increment, jnp.concatenate([new, jnp.stack([astray, stage, density + more, end, now.h])])
-
-    def output_state(self, z, q, s, h):
-        now = self.begun(s, h)
-        return self.base.output_state(z, q, now.s, now.h)
-
-    def outputs(self, z, q, s, t, h, held_force) -> Outputs:
-        now = self.begun(s, h)
-        return self.base.outputs(z, q, now.s, now.t, now.h, held_force)
-
-    def constraint_point(self, z, q, s, t, h):
-        now = self.begun(s, h)
-        return self.base.constraint_point(z, q, now.s, now.t, now.h)
-
-    def factor(self, z, q, s, t, h):
-        now = self.begun(s, h)
-        return self.base.factor(z, q, now.s, now.t, now.h)
-
-    def overlap(self, z, q, s, t, h):
-        now = self.begun(s, h)
-        return self.base.overlap(z, q, now.s, now.t, now.h)
-
-    def constrained_row(self, n):
-        return self.base.constrained_row(n)
 
     def velocity(self, s):
         return self.base.velocity(s[..., :-OWN])
@@ -174,3 +206,102 @@ def last_length(program: StepProgram, s) -> Any:
 def has_ended(program: StepProgram, t) -> Any:
     """Whether the run has come to its last time; None where its number of steps alone decides."""
     return t * program.limit[1] >= program.limit[0] if isinstance(program, VaryingSteps) else None
+
+
+class Varying(eqx.Module):
+    """1/h_{k+1/2} = 1/h_{k-1/2} + G(q_k, v_k), G = d/dt log σ along the motion: steps whose density is proportional to
+    σ, and reversible.
+
+    For `h=` of `simulate`, `ensemble` and `prepare`. If σ and the scheme are reversible, a run back from (q_N, -v_N),
+    whose first step has the length `path.h_last`, passes through the same nodes, as with constant steps: energy does not
+    drift. Step control by an error estimate would destroy this. The stages of a composed scheme share the length of their
+    step, so that its order is kept. `statistics.leaps` counts the steps that do not follow σ, and a warning is given.
+
+    Args:
+        first: length of the first step; negative for a run backwards in time. All other steps are proportional to it.
+        density: `density(q, v[, t][, p])` → σ > 0, proportional to the number of steps per unit of time. None: the
+            speed along the curve (q, τv), σ² = |v|² + τ²|a|² in the kinetic metric, with the acceleration a.
+        span: τ, a time, for the default density; None takes the time in which velocity and acceleration change at the
+            start, 1/ω for an oscillator.
+
+    Raises:
+        ValueError: first is 0 or not finite, span is not positive, or span is given together with a density.
+        TypeError: density is not a function, or first or span is not a number.
+
+    Source: Hairer, Söderlind, Explicit, time reversible, adaptive step size control, SIAM J. Sci. Comput. 26 (2005),
+    where the density of a step is ε/h. The default σ: Huang, Leimkuhler, SIAM J. Sci. Comput. 18 (1997).
+
+    Example:
+        >>> path = da.simulate(pendulum, [1.0], [0.0], h=da.Varying(0.1), until=2.0)
+        >>> float(path.t[-1]), path.outcome.name
+        (2.0, 'SUCCESS')
+    """
+
+    first: Any
+    density: Callable | None = eqx.field(static=True)
+    span: Any
+
+    __reduce__ = reduced
+
+    def __init__(self, first: Any, density: Callable | None = None, span: float | None = None):
+        self.first = as_step(first, "first")
+        right = "of (q, v) that returns a positive number"
+        self.density = None if density is None else as_function(density, "density", right)
+        self.span = None if span is None else as_positive(span, "span", "a positive time")
+        if span is not None and density is not None:
+            raise ValueError("span: found together with density; it belongs to the default density. Leave one of them out")
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """The numbers for the provenance, which has the density among its functions."""
+        return {"first": self.first} | ({} if self.span is None else {"span": self.span})
+
+
+def varied(prepared: Prepared, varying: Varying, h: Any, t0: Any, until: Any = None) -> Prepared:
+    """The same start with steps of varying length. h: of the first; until: the time at or after which the run ends, or None.
+
+    h is ε: the first step has the density 1.
+    """
+    base = prepared.program
+    if base.system.why_equal_steps or base.starting_nodes:
+        raise ValueError(f"h: found Varying; {base.system.why_equal_steps or OF_NODES}")
+    # By NumPy where the values are known: each small operation of JAX takes longer than a short run.
+    xp: Any = jnp if is_traced(prepared, h, t0, until, varying.span) else np
+    own_span = None if varying.span is None else xp.asarray(varying.span, dtype=float)
+    start = (prepared.q, base.velocity(prepared.s), xp.asarray(t0, dtype=float))
+    found = _at_start(base.system, Density(varying.density, own_span), *start, STEPS * xp.abs(h))
+    if not is_traced(found):
+        found = tuple(map(np.asarray, found))
+        _check_start(float(found[1]), float(found[2]), varying)
+    sign = xp.sign(h)
+    limit = xp.stack([xp.inf * xp.ones(()) if until is None else sign * until, sign * xp.ones(())])
+    steps: Any = VaryingSteps  # pyright takes `system` for one of its fields
+    unit = found[1] / (1.0 - 0.5 * h * found[2])  # over ρ at the start, half a step before 1
+    program = steps(base, Density(varying.density, found[0]), unit, xp.asarray(limit, dtype=float))
+    own = [0.0, 0.0, 1.0, t0, 0.0]  # no stage is done; the first step has the density 1, and the length ε
+    s = xp.concatenate([xp.asarray(prepared.s), xp.stack([xp.asarray(x, dtype=float) for x in own])])
+    return prepared._replace(program=program, s=s)
+
+
+@Jitted
+def _at_start(system: System, density: Density, q, v, t, otherwise):
+    """(τ, σ, d/dt log σ)."""
+    if density.function is not None:
+        density = Density(density.function, jnp.zeros(()))
+    elif density.span is None:
+        density = Density(None, span_of(system, q, v, t, otherwise))
+    return density.span, *density.value_and_rate(system, q, v, t)
+
+
+def _check_start(value: float, rate: float, varying: Varying) -> None:
+    if value > 0 and np.isfinite(value) and np.isfinite(rate):
+        return
+    if varying.density is not None:
+        raise ValueError(
+            f"density: is {value:g} at the start, and its logarithm changes at the rate {rate:g}; it must be positive and "
+            "smooth"
+        )
+    raise ValueError(
+        f"h: found Varying without a density; the speed on the curve (q, τv) is {value:g} at the start, where the motion is "
+        "at rest in an equilibrium or the kinetic energy is not positive. Give density=, a function of (q, v)"
+    )

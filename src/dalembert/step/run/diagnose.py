@@ -92,7 +92,7 @@ def _stands(program: VaryingSteps, step_options: StepOptions, carry: RunState, t
     z, _ = solve_step(program, step_options.branch, Call(reached.q, reached.s, t, h, held_force), start, step_options.newton)
     increment, s = program.advance(z, reached.q, reached.s, t, h)
     solved = jnp.all(jnp.isfinite(increment)) & jnp.all(jnp.isfinite(s[:-OWN]))
-    return ~jnp.isfinite(program.begun(reached.s, h).h) | (solved & ~jnp.isfinite(s[-3]))
+    return ~jnp.isfinite(program.part_at(reached.s, h).h) | (solved & ~jnp.isfinite(s[-3]))
 
 
 @seldom

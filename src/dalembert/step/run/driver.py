@@ -19,9 +19,8 @@ from dalembert.step.run.assemble import Levels, path_of
 from dalembert.step.run.diagnose import diagnosis
 from dalembert.step.run.loop import JaxSteps, rows_of, traced_run
 from dalembert.step.run.machine import machine_steps, native_traced_run
-from dalembert.step.run.sink import Opening, Sink, fingerprint
 from dalembert.step.run.state import Grid, Prepared, RunState, StepOptions, Watch
-from dalembert.step.run.steps import Rows, Steps, run_all
+from dalembert.step.run.steps import Opening, Rows, Sink, Steps, fingerprint, run_all
 from dalembert.tracing import Jitted
 
 NEAR = 1e-12  # of the time: what is left is no step whose length the times resolve, and its square is below rounding

@@ -20,17 +20,15 @@ from dalembert.discretize.scheme import check_maps
 from dalembert.native import COUNTED, Unsupported, counts
 from dalembert.numbers import as_numbers, as_state, holds_tracer, outside
 from dalembert.path import Path, Provenance
-from dalembert.step.options import RunOptions
+from dalembert.step.options import RunOptions, Words
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.scaled import FAR
+from dalembert.step.run.assemble import is_resolved
 from dalembert.step.run.driver import Run
 from dalembert.step.run.machine import CODE, MachineSteps, Native, columns_of, compiled, empty_rows, parameters_of, unpacked
-from dalembert.step.run.provenance import Words
-from dalembert.step.run.resolution import is_resolved
 from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, initial_state
 from dalembert.step.start.checks import check_callbacks
-from dalembert.step.start.prepare import DEFAULT, Motion, begin_steps, check_branch, program_for
-from dalembert.step.start.second_node import Starter
+from dalembert.step.start.prepare import DEFAULT, Motion, Starter, begin_steps, check_branch, program_for
 from dalembert.systems import System
 from dalembert.systems.initial.root import REMEMBERED, InitialMotion, InitialRoot, root_of
 from dalembert.systems.system import check_shapes

@@ -1,14 +1,25 @@
-"""Steps: what a back-end does with a run, and the loop that makes all of its steps."""
+"""Steps: what a back-end does with a run; Sink: where its rows go if not into memory; and who is told how far it is."""
 
 from __future__ import annotations
 
 import abc
-from typing import Any, ClassVar
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from dalembert.native.chunks import FIRST
+from dalembert.native.llvm.jit import host
+from dalembert.numbers import described
+from dalembert.path import Path, Provenance
 from dalembert.step.run.state import Grid, RunState, Watch
+from dalembert.terminal import show_line
 
 Rows = dict[str, Any]
 
@@ -87,3 +98,140 @@ def run_all(steps: Steps, watch: Watch = None) -> Rows:
     except KeyboardInterrupt:
         tables.append(steps.interrupt())
     return steps.join(tables or [steps.no_rows()])  # none: all nodes are known before the first step
+
+
+State = dict[str, np.ndarray]
+
+
+class Opening(NamedTuple):
+    """What is known of a run before its first step. path: of the nodes before it, with provenance; rows: how many there will
+    be at most; state: between two steps; fingerprint: by what its bits are determined, besides the provenance."""
+
+    path: Path
+    rows: int
+    state: State
+    fingerprint: dict[str, str]
+
+    @property
+    def record(self) -> Provenance:
+        """Of the call."""
+        assert self.path.provenance is not None
+        return self.path.provenance
+
+
+class Sink(abc.ABC):
+    """Takes the rows of a run, in their order. A commit: all rows so far, and the state that comes after them, are safe."""
+
+    @abc.abstractmethod
+    def begin(self, opening: Opening) -> tuple[int, State] | None:
+        """Where to go on: how many rows there are, and the state after them; None: from the beginning."""
+
+    @abc.abstractmethod
+    def take(self, fields: dict[str, np.ndarray | None], first: int) -> None:
+        """Rows by the fields of a Path; first: the number of the first one. Rows after the last commit may come again."""
+
+    @abc.abstractmethod
+    def due(self) -> bool:
+        """Whether it is time for a commit."""
+
+    @abc.abstractmethod
+    def commit(self, path: Path, rows: int, state: State) -> None:
+        """From here the run may be taken up again. path: its statistics; rows: how many have been taken."""
+
+    @abc.abstractmethod
+    def finish(self, path: Path, rows: int, taken: int, state: State) -> None:
+        """The run has ended; path: outcome and statistics, with its last row alone; rows: after which the state comes, and
+        `taken` how many there are, one more where it was broken off between two rows."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """However the run ended."""
+
+
+_OPENERS: list[Callable[[str | os.PathLike], Sink]] = []
+
+
+def register(opener: Callable[[str | os.PathLike], Sink]) -> None:
+    """What makes a sink of the name of a store; the room that writes stores is above this one."""
+    _OPENERS[:] = [opener]
+
+
+def sink_of(store: Any) -> Sink:
+    """The sink of this name, in which nothing is yet."""
+    if not isinstance(store, str | os.PathLike):
+        raise TypeError(f"store: found {described(store)}; give a name, such as 'run.zarr'")
+    if not _OPENERS:
+        raise ValueError("store: nothing that writes stores is loaded; import dalembert.studies")
+    return _OPENERS[0](store)
+
+
+def fingerprint(steps: Steps) -> dict[str, str]:
+    """What determines the bits of a run besides its record."""
+    return fingerprint_of(steps.native, steps.key, steps.inputs)
+
+
+def fingerprint_of(native: bool, equations: str, inputs: np.ndarray) -> dict[str, str]:
+    """What determines the bits of a run besides its record: the equations as they are computed, what they read, processor.
+
+    equations: hash of the machine code, or of what JAX reads; inputs: the numbers that they read.
+    """
+    return {
+        "backend": "native" if native else "jax", "equations": equations,
+        "inputs": hashlib.sha256(np.ascontiguousarray(inputs).tobytes()).hexdigest(),
+        "processor": processor(),
+    }  # fmt: skip
+
+
+def processor() -> str:
+    """By what it rounds: the features of this one, and the C library."""
+    return json.dumps([*host(), *platform.libc_ver()])
+
+
+Progress = bool | Callable[[int, int], None]
+
+
+class Bar:
+    """Steps done, rate and remaining time: one line on the terminal or in a notebook; nothing where there is neither.
+
+    after: seconds of work before it is shown; unit: what is counted.
+    """
+
+    def __init__(self, after: float = 0.0, unit: str = "steps"):
+        self._from, self._unit = time.monotonic() + after, unit
+        self._first, self._show, self.close = None, None, lambda: None
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        self._first = begun, before = self._first or (now, done)
+        if self._show is None and now >= self._from:
+            self._show, self.close = _shown(self._unit, done, total)
+        if self._show is not None:
+            self._show(completed=done, rate=f", {(done - before) / (now - begun):.3g}/s" if now > begun else "")
+
+
+def _shown(unit: str, done: int, total: int) -> tuple[Callable[..., None], Callable[[], None]]:
+    """How to update the line, and how to remove it."""
+
+    def columns(rich: Any) -> tuple:
+        text = rich.TextColumn(f"{{task.completed:,}} {unit}{{task.fields[rate]}}")
+        return rich.BarColumn(), rich.TaskProgressColumn(), text, rich.TextColumn("remaining"), rich.TimeRemainingColumn()
+
+    return show_line(columns, completed=done, total=total, rate="")
+
+
+def check_progress(progress: Any) -> None:
+    """TypeError for what is neither a truth value nor a function."""
+    if not isinstance(progress, bool) and not callable(progress):
+        raise TypeError(f"progress: found {described(progress)}; give True, False, or a function of (done, total)")
+
+
+@contextlib.contextmanager
+def reported(progress: Progress, total: int, unit: str = "steps") -> Iterator[Watch]:
+    """What is told now and then how many of `total` steps, or of another unit, are done; None where nobody asks."""
+    check_progress(progress)
+    told = Bar(unit=unit) if progress is True else progress or None
+    try:
+        yield None if told is None else lambda done: told(int(done), int(total))
+    finally:
+        if isinstance(told, Bar):
+            told.close()

@@ -4,40 +4,42 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
-from dalembert.algebra import numerical_rank
+from dalembert.algebra import Newton, newton, numerical_rank
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.scheme import check_maps
 from dalembert.discretize.windows import WindowMap
 from dalembert.numbers import as_state, described
-from dalembert.step.programs.composition import Composed
-from dalembert.step.programs.node import DiscreteProgram, KickDriftKick, NodeProgram
+from dalembert.step.programs.node import Composed, DiscreteProgram, KickDriftKick, NodeProgram
 from dalembert.step.programs.scaled import in_units, units_for
 from dalembert.step.run.branch import Avoid, Nearest
 from dalembert.step.run.state import Given, Grid, Prepared, Recipe
 from dalembert.step.start.checks import as_nodes, check_discrete
 from dalembert.step.start.higher import begin_higher
-from dalembert.step.start.second_node import onto_distribution, second_node
-from dalembert.systems import System, VariationalProblem, is_traced
+from dalembert.systems import System, VariationalProblem, acceleration, is_traced, reference
 from dalembert.systems.checks import InconsistentDataError, RankDeficientError, check_parameters, checked_start
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.consistent import project
 from dalembert.systems.constraints import Constraint
+from dalembert.systems.equations import value
 from dalembert.systems.lyapunov import deflatable
 from dalembert.systems.problem import Problem
-from dalembert.systems.sizes import CONSISTENT, ROUNDING, allowed, with_inertia
+from dalembert.systems.sizes import CONSISTENT, ROUNDING, allowed, units_of, with_inertia
 from dalembert.tracing import Jitted, seldom
 
 DEFAULT = Scheme()
 INEXACT = 1e-6  # of a step: how far given nodes may be from satisfying the constraints between them
 VANISHED = 1e-9  # of the derivative beside: what is less is rounding of zero
+Vector = Float[Array, "n"]
+Starter = Literal["second_order", "first_order", "reference"]
+STARTERS: tuple[str, ...] = ("second_order", "first_order", "reference")
 
 
 @functools.singledispatch
@@ -212,10 +214,6 @@ def _base(system: System, sizes: Sequence[int], scheme: Scheme, deflate: bool) -
     return NodeProgram(system, scheme, kinds, 1.0 - scheme.state.weight, False, deflate)
 
 
-_second_node = Jitted(second_node)
-_onto_distribution = Jitted(onto_distribution)
-
-
 @seldom
 def _first_action(system: DiscreteSystem, points, t0):
     return system.call(system.lagrangian, points[0], points[1], t=t0)
@@ -282,3 +280,51 @@ def prepare_discrete(system: DiscreteSystem, given: Given, grid: Grid, scheme) -
             _check_submersion(system, both, grid.t0, slopes[:, 1])
     d = jnp.diff(points, axis=0)[::-1] / grid.h
     return Prepared(DiscreteProgram(system, m, read), points, points[-1], d.reshape(-1), None)
+
+
+def second_node(system: System, scheme: Scheme, starter: Starter, q0: Vector, v0: Vector, *, t0, h) -> Vector:
+    """d = q₁ - q₀ with error O(h²) ("first_order": h v₀), O(h³) ("second_order": h v₀ + h²a₀/2), or none ("reference").
+
+    The point is then moved by the least |δq| onto D_d: φ(q₁) = 0 for holonomic constraints and φ(ρ(q₀,q₁)) = 0 for
+    nonholonomic ones (Borda, Fernández, Grillo, Remark 3.4: D_K restricts the first pair as well).
+    "first_order" is the paper's start; it makes the whole run first order (Section 4.1.2).
+    """
+    if starter == "first_order":
+        d = h * v0
+    elif starter == "second_order":
+        d = h * v0 + 0.5 * h * h * acceleration(system, q0, v0, t0)[0]
+    else:
+        times = jnp.stack([jnp.asarray(t0, dtype=float), t0 + h])
+        d = reference(system, q0, v0, times, tolerance=1e-13, max_steps=100_000).q[1] - q0
+    return onto_distribution(system, scheme, q0, d, t0=t0, h=h)
+
+
+def onto_distribution(system: System, scheme: Scheme, q0: Vector, d: Vector, *, t0, h) -> Vector:
+    """d moved by the least amount so that the constraints on positions and velocities hold."""
+    n, constraints = q0.shape[0], [c for c in system.constraints if c.order < 2]
+    if not constraints:
+        return d
+
+    def residual(x: Vector):
+        rows = []
+        for c in constraints:
+            if c.order == 0:
+                rows.append(value(system, c, q0 + x, x, x, t0 + h) / h)
+            else:
+                q, v = scheme.distribution(q0, x, h)
+                rows.append(value(system, c, q, v, v, t0 + scheme.distribution.weight * h))
+        return jnp.concatenate(rows)
+
+    rows = jax.jacfwd(residual)(d)
+
+    def equations(z):
+        return jnp.concatenate([(z[:n] - d) / h - rows.T @ z[n:], residual(z[:n])])
+
+    scale = lambda z: jnp.full_like(z, jnp.inf).at[:n].set(jnp.linalg.norm(d) + ROUNDING * jnp.linalg.norm(q0) + 1e-200)  # noqa: E731
+    start = jnp.concatenate([d, jnp.zeros(rows.shape[0])])
+    z, _ = newton(equations, start, scale, Newton(1e-13, 50), lambda x: units_of(x, n, jnp))
+    return z[:n]
+
+
+_second_node = Jitted(second_node)
+_onto_distribution = Jitted(onto_distribution)

@@ -11,8 +11,8 @@ from typing import Any
 
 from dalembert.interrupts import Interrupted
 from dalembert.path import tree_of_values
-from dalembert.step.run.progress import Progress
 from dalembert.step.run.state import Watch
+from dalembert.step.run.steps import Progress
 from dalembert.store.reduced import flatten
 from dalembert.store.regions import RUN, VALUES, StudyStore
 from dalembert.studies.blockwise.job import SweepJob

@@ -8,8 +8,8 @@ import numpy as np
 
 from dalembert.interrupts import Interrupted
 from dalembert.path import Study
-from dalembert.step.run.progress import Progress
 from dalembert.step.run.state import Watch
+from dalembert.step.run.steps import Progress
 from dalembert.store.regions import RUN, first_value
 from dalembert.studies.blockwise.job import SweepJob
 from dalembert.studies.blockwise.stored import Workers, reported_results

@@ -17,7 +17,7 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Study
 from dalembert.step.lanes import Lanes, Running
 from dalembert.step.options import RunOptions, lengths_of
-from dalembert.step.run.resolution import warn_of_resolution
+from dalembert.step.run.assemble import warn_of_resolution
 from dalembert.step.run.state import Watch
 from dalembert.store.studies.of_runs import study_to_xarray
 from dalembert.studies.blockwise.blocks import Blocks

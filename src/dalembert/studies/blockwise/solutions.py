@@ -23,9 +23,9 @@ from dalembert.native.threads import as_threads, on_threads
 from dalembert.outcome import Outcome
 from dalembert.path import Provenance, Study
 from dalembert.solution import CriticalPoint
-from dalembert.step.run.provenance import record_of, words_of
-from dalembert.step.run.sink import processor
+from dalembert.step.options import record_of, words_of
 from dalembert.step.run.state import Watch
+from dalembert.step.run.steps import processor
 from dalembert.store.paths import provenance_attributes
 from dalembert.store.studies.of_solutions import (
     NOTHING,

@@ -16,8 +16,8 @@ import numpy as np
 
 from dalembert.interrupts import Interrupted
 from dalembert.path import Study
-from dalembert.step.run.progress import Progress, reported
 from dalembert.step.run.state import Watch
+from dalembert.step.run.steps import Progress, reported
 from dalembert.store.checksum import FileError
 from dalembert.store.regions import COMMITTED, StudyStore, record_of
 from dalembert.studies.blockwise.blocks import Blocks

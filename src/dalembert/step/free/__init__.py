@@ -1,1 +1,0 @@
-"""Steps whose length is an unknown. Begin with `free_steps`."""
