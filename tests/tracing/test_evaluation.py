@@ -10,7 +10,7 @@ import pytest
 from jax import lax
 
 from dalembert.tracing import seldom
-from dalembert.tracing.evaluation import few
+from dalembert.tracing.evaluation import program as evaluation
 from dalembert.tracing.evaluation.program import LARGEST, UnevaluableError, program
 
 X = np.array([[0.3, -0.8, 1.4], [2.0, 0.7, -0.2], [0.1, 0.9, 0.4]])
@@ -83,7 +83,7 @@ def counted():
 
 def test_xla_compiles_from_when_it_pays(counted):
     cube, compiled = counted
-    for k in range(few.FEW):
+    for k in range(evaluation.FEW):
         np.testing.assert_allclose(cube(X + k, 1.0)["cube"], (X + k) ** 3 + 1.0, rtol=1e-15)
     assert not compiled
     np.testing.assert_allclose(cube(X, 1.0)["cube"], X**3 + 1.0, rtol=1e-15)

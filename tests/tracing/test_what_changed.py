@@ -23,8 +23,7 @@ import pytest
 import dalembert as da
 from dalembert.native import CACHE
 from dalembert.tracing.fingerprint import Walk
-from dalembert.tracing.libraries import REFLECTING, reflects
-from dalembert.tracing.reads import DYNAMIC
+from dalembert.tracing.reads import DYNAMIC, REFLECTING, reflects
 
 K = 1.0
 NESTED = {"a": [1.0]}

@@ -68,7 +68,7 @@ class Constraint(eqx.Module):
         def equations(x: Vector) -> Rows:
             point: list[Any] = [q, v, a]
             point[self.order] = x
-            return self.residual(system, *point, t)
+            return self.residual(system, point[0], point[1], point[2], t)
 
         return value_and_jacobian(equations, (q, v, a)[self.order])[1]
 

@@ -1,14 +1,11 @@
 """What a user's functions read, and what is kept for as long as that stays the same. Begin with `jitted`."""
 
 from dalembert.interrupts import hear_in_collections
-from dalembert.tracing import contents, functions  # noqa: F401  they register their rules
 from dalembert.tracing.arguments import UNREAD, refilled, split, taken_apart
 from dalembert.tracing.fingerprint import Walk
-from dalembert.tracing.jitted import Jitted, reading, seldom, traced_once
-from dalembert.tracing.on_shapes import OnShapes
-from dalembert.tracing.remembered import Remembered, remembered
+from dalembert.tracing.jitted import Jitted, OnShapes, reading, seldom, traced_once
+from dalembert.tracing.remembered import Remembered, Watched, remembered, unchanged, watch
 from dalembert.tracing.sources import source
-from dalembert.tracing.watch import Watched, unchanged, watch
 
 hear_in_collections()
 

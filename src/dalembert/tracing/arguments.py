@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.tracing.fingerprint import Walk
-from dalembert.tracing.libraries import is_library
+from dalembert.tracing.reads import is_library
 
 ARRAYS = (jax.Array, np.ndarray, np.generic)
 UNREAD = {"unread": True}  # metadata of a field

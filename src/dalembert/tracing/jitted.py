@@ -12,14 +12,16 @@ import hashlib
 import itertools
 import threading
 from collections.abc import Callable, Hashable
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 from dalembert.interrupts import keep_backend
 from dalembert.numbers import is_traced
 from dalembert.tracing.arguments import Tree, split, taken_apart
-from dalembert.tracing.evaluation.few import few
+from dalembert.tracing.evaluation.program import few
 from dalembert.tracing.fingerprint import Same, Walk
 from dalembert.tracing.remembered import Remembered
 
@@ -36,13 +38,13 @@ def _number(walk: Walk, key: Hashable) -> int | None:
     """The number that stands for what was read in this context; None where inner functions of these cannot have changed."""
     if not walk.hands_on or (walk.lasting and not walk.reads_data):
         return None
-    found = _NUMBERS.get(key) if walk.lasting else None
-    if found is None:
-        found = next(_numbers)
-        if found % CONTEXTS == 0:
-            jax.clear_caches()  # JAX keeps what it has traced in each context without limit
-        if walk.lasting:
-            _NUMBERS.put(key, found)
+    return _NUMBERS.of(key if walk.lasting else None, _new_number)
+
+
+def _new_number() -> int:
+    found = next(_numbers)
+    if found % CONTEXTS == 0:
+        jax.clear_caches()  # JAX keeps what it has traced in each context without limit
     return found
 
 
@@ -181,3 +183,34 @@ def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
     It is made anew whenever the program is, so that nothing that it reads can be out of date.
     """
     return jax.jit(function)
+
+
+_PASSED: Remembered[Any] = Remembered(256)
+
+
+class OnShapes(Generic[P, R]):
+    """function(*arguments) with traced arguments; what it returns is plain data (shapes, counts).
+
+    Shapes depend on functions and shapes alone: a check that has passed is not made again while what the functions read
+    stays the same.
+    """
+
+    def __init__(self, function: Callable[P, R]):
+        functools.update_wrapper(self, function)
+        self.function = function
+
+    def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:
+        walk, given = Walk(), (arguments, named)
+        key = walk.of(self.function), split(walk, given, [])
+        return _PASSED.of(key if walk.lasting else None, lambda: self._traced(given))
+
+    def _traced(self, given: tuple) -> R:
+        found, function = [], cast(Callable[..., R], self.function)
+
+        def look(given: tuple):
+            found.append(function(*given[0], **given[1]))
+            return jnp.zeros(())
+
+        with reading(self.function, given):
+            eqx.filter_eval_shape(look, given)
+        return found[0]

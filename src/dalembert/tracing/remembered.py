@@ -1,16 +1,19 @@
-"""Values that are kept until too many newer ones have come."""
+"""The cache of what was made for a key, and whether what a function reads by its names is still the same."""
 
 from __future__ import annotations
 
 import functools
 import threading
+import types
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from dalembert.tracing.fingerprint import Walk
+from dalembert.tracing.reads import is_library, reads
 
 T = TypeVar("T")
+_MISSING = object()
 
 
 class Remembered(Generic[T]):
@@ -20,13 +23,20 @@ class Remembered(Generic[T]):
         self.most, self._lock = most, threading.Lock()
         self._values: OrderedDict[Hashable, T] = OrderedDict()
 
-    def get(self, key: Hashable) -> T | None:
-        """The value, which counts as used; None if there is none."""
+    def get(self, key: Hashable, default: Any = None) -> T | Any:
+        """The value, which counts as used; the default if there is none."""
         with self._lock:
-            found = self._values.get(key)
-            if found is not None:
-                self._values.move_to_end(key)
-            return found
+            if key not in self._values:
+                return default
+            self._values.move_to_end(key)
+            return self._values[key]
+
+    def of(self, key: Hashable | None, make: Callable[[], T]) -> T:
+        """The value, which may be None: make() at first, and each time where the key is None."""
+        if key is None:
+            return make()
+        found: Any = self.get(key, _MISSING)
+        return self.put(key, make()) if found is _MISSING else found
 
     def put(self, key: Hashable, value: T) -> T:
         """Keep a value in place of an older one, and return it."""
@@ -51,17 +61,68 @@ def remembered(most: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
     them, because what is returned may call or read these later."""
 
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
-        known: Remembered[tuple[T]] = Remembered(most)
+        known: Remembered[T] = Remembered(most)
 
         @functools.wraps(function)
         def call(*arguments: Any) -> T:
             walk = Walk()
             key = tuple(walk.of(x) for x in arguments), tuple(walk.objects)
-            if not walk.lasting:
-                return function(*arguments)
-            found = known.get(key)
-            return (found or known.put(key, (function(*arguments),)))[0]
+            return known.of(key if walk.lasting else None, lambda: function(*arguments))
 
         return call
 
     return decorate
+
+
+class Watched(NamedTuple):
+    """A function with all that it read by its names, each the same object as then."""
+
+    function: Any
+    own: tuple[Any, Any]
+    cells: tuple[tuple[types.CellType, Any], ...]
+    names: tuple[tuple[str, Any], ...]
+
+
+def unchanged(watched: tuple[Watched, ...] | None) -> bool:
+    """Whether all of them still read the same objects by their names. In loops: a generator would take as long again."""
+    for f, (code, defaults), cells, names in watched or ():
+        if f.__code__ is not code or f.__defaults__ is not defaults:
+            return False
+        known = f.__globals__
+        for name, x in names:
+            if known.get(name, _MISSING) is not x:
+                return False
+        for cell, x in cells:
+            if _content(cell) is not x:
+                return False
+    return True
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it is empty
+        return _MISSING
+
+
+def watch(walk: Walk) -> tuple[Watched, ...] | None:
+    """What to look at so as to know that a new walk would give the same key; None where only a new walk can tell.
+
+    It can be known where everything read is a number, a text, a function or an array of JAX, or belongs to a library: what
+    these names stand for does not change in place.
+    """
+    functions = [same.object for same in walk.objects]
+    if not (walk.lasting and walk.fixed and all(type(f) is types.FunctionType for f in functions)):
+        return None
+    found = [_watched(f) for f in functions]
+    return None if any(x is None for x in found) else tuple(x for x in found if x is not None)
+
+
+def _watched(f: Any) -> Watched | None:
+    known = reads(f.__code__)
+    own = not is_library(f.__globals__.get("__name__"))
+    if f.__dict__ or f.__kwdefaults__ or (own and known.imports):
+        return None
+    cells = tuple((cell, _content(cell)) for cell in f.__closure__ or ())
+    names = tuple((name, f.__globals__.get(name, _MISSING)) for name in known.globals) if own else ()
+    return Watched(f, (f.__code__, f.__defaults__), cells, names)

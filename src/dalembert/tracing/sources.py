@@ -13,8 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dalembert.tracing.libraries import is_library
-from dalembert.tracing.reads import reads
+from dalembert.tracing.reads import is_library, reads
 from dalembert.tracing.remembered import Remembered
 
 SHOWN = 64  # numbers of an array that are written out
@@ -33,9 +32,7 @@ def _text(function: Any) -> str:
     plain = wrapped if hasattr(wrapped, "__code__") or isinstance(wrapped, types.MethodType | type) else type(wrapped)
     code = getattr(plain, "__code__", None)
     if isinstance(code, types.CodeType):
-        key = code.co_filename, code
-        known = _TEXTS.get(key)
-        return _TEXTS.put(key, _source_of(plain, code)) if known is None else known
+        return _TEXTS.of((code.co_filename, code), lambda: _source_of(plain, code))
     try:
         return inspect.getsource(plain).rstrip()
     except (OSError, TypeError):

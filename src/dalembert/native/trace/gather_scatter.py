@@ -8,7 +8,7 @@ import numpy as np
 
 from dalembert.native.graph.graph import Graph, Unsupported
 from dalembert.native.trace.elementwise import Nodes, concrete, constants, elementwise
-from dalembert.tracing.evaluation.places import fill_value, gathered, positions, scattered
+from dalembert.tracing.evaluation.structure import fill_value, gathered, positions, scattered
 
 
 def _moving(g: Graph, name: str, indices: Nodes) -> tuple[np.ndarray, int | None]:

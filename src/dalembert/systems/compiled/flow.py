@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Hashable, Iterator
-from typing import TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -37,8 +36,6 @@ from dalembert.systems.roles import role_of
 from dalembert.systems.sizes import units_of
 from dalembert.systems.system import Rebuilt, System, SystemParts, parts_of
 from dalembert.tracing import Remembered
-
-T = TypeVar("T")
 
 _COMPILED: Remembered[CompiledFlow] = Remembered(REMEMBERED)
 _PROJECTED: Remembered[CompiledFlow] = Remembered(REMEMBERED)
@@ -127,21 +124,11 @@ def compiled_flow(
                 _COMPILED.put(key, found)
         if projection is not None:
             free, onto = found, projection(parts.rebuilt)
-            found = _made(_PROJECTED, key, lambda: free.project_onto(compile_projection(onto, *like)))
+            found = _PROJECTED.of(key, lambda: free.project_onto(compile_projection(onto, *like)))
     except Unsupported as reason:
         _name_role(reason, system)
         raise
     return found, parts
-
-
-def _made(known: Remembered[T], key: Hashable | None, make: Callable[[], T]) -> T:
-    """What is known by this key, if there is one, or is made now."""
-    found = None if key is None else known.get(key)
-    if found is None:
-        found = make()
-        if key is not None:
-            known.put(key, found)
-    return found
 
 
 def _name_role(reason: Unsupported, system: Problem) -> None:

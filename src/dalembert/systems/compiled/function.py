@@ -40,12 +40,7 @@ class SystemFunction:
             return None
         parts, shapes = parts_of(system), tuple(np.shape(x) for x in arguments)
         key = None if parts.key is None else (parts.key, shapes)
-        found = None if key is None else self._known.get(key)
-        if found is None:
-            found = self._compiled(parts.rebuilt, shapes, parts.leaves)
-            if key is not None:
-                self._known.put(key, found)
-        code, tree = found
+        code, tree = self._known.of(key, lambda: self._compiled(parts.rebuilt, shapes, parts.leaves))
         if code is None:
             return None
         return lambda *values: jax.tree.unflatten(tree, code(*values, *parts.leaves))

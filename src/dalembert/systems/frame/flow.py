@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -51,13 +51,7 @@ class _Code:
     numbers: int
 
 
-class _Tried(NamedTuple):
-    """code: None where it cannot be made."""
-
-    code: _Code | None
-
-
-_COMPILED: Remembered[_Tried] = Remembered(REMEMBERED)
+_COMPILED: Remembered[_Code | None] = Remembered(REMEMBERED)
 
 
 class FrameFlow:
@@ -111,12 +105,8 @@ def frame_flow(system: System, n: int, m: int) -> FrameFlow | None:
     parts = parts_of(system)
     if parts.key is None:
         return None
-    key = (parts.key, n, m)
-    found = _COMPILED.get(key)
-    if found is None:
-        found = _Tried(_made(parts.rebuilt, parts.leaves, n, m))
-        _COMPILED.put(key, found)
-    return None if found.code is None else FrameFlow(found.code, parts.leaves)
+    code = _COMPILED.of((parts.key, n, m), lambda: _made(parts.rebuilt, parts.leaves, n, m))
+    return None if code is None else FrameFlow(code, parts.leaves)
 
 
 def _made(rebuilt: Callable[..., System], leaves: list, n: int, m: int) -> _Code | None:

@@ -75,16 +75,17 @@ class InitialMotion:
         return abs(self._report[2]) >= REGULAR or np.linalg.svd(self._matrix, compute_uv=False)[-1] >= REGULAR
 
 
-_KNOWN: Remembered[tuple[InitialRoot | None]] = Remembered(REMEMBERED)
+_KNOWN: Remembered[InitialRoot | None] = Remembered(REMEMBERED)
 
 
 def root_of(key: Any, system: System, n: int, m: int) -> InitialRoot | None:
     """As `initial_root`, made once for all systems of the same key, which differ in numbers alone."""
-    found = _KNOWN.get((key, n))
-    if found is None:
+
+    def make() -> InitialRoot | None:
         tree, leaves = taken_apart(system)
-        found = _KNOWN.put((key, n), (initial_root(refilled(tree, leaves), leaves, n, m),))
-    return found[0]
+        return initial_root(refilled(tree, leaves), leaves, n, m)
+
+    return _KNOWN.of((key, n), make)
 
 
 def initial_root(rebuilt: Rebuilt, leaves: Sequence[Any], n: int, m: int) -> InitialRoot | None:

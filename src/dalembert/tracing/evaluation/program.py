@@ -9,8 +9,8 @@ import jax
 import numpy as np
 from jax.extend.core import Literal
 
-from dalembert.tracing.evaluation.elementwise import ELEMENTWISE
-from dalembert.tracing.evaluation.linear import LINEAR
+from dalembert.numbers import is_traced
+from dalembert.tracing.evaluation.elementwise import ELEMENTWISE, LINEAR
 from dalembert.tracing.evaluation.structure import STRUCTURE
 
 INNER = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr",
@@ -224,3 +224,39 @@ _CONTROL: dict[str, Callable[[_Programs, Any], Callable]] = {
     "platform_index": _platform,
     "optimization_barrier": lambda programs, eqn: lambda *x: list(x),
 }
+
+
+FEW = 16  # calls that NumPy answers; then XLA compiles, which takes about as long as these
+
+
+class Few:
+    """arrays → arrays, by NumPy for the first calls; the two differ by rounding."""
+
+    def __init__(self, evaluated: Run, compiled: Callable):
+        self._evaluated, self._compiled, self._left = evaluated, compiled, FEW
+
+    def __call__(self, arrays: list) -> list:
+        if self._left <= 0 or is_traced(arrays):
+            return self._compiled(arrays)
+        self._left -= 1
+        try:
+            with np.errstate(all="ignore"):
+                found = self._evaluated(*map(np.asarray, arrays))
+        except (UnevaluableError, np.linalg.LinAlgError):
+            self._left = 0
+            return self._compiled(arrays)
+        return [jax.device_put(np.array(x)) for x in found]  # copies: what is returned may be what was given
+
+
+def few(traced: Any, compiled: Callable, count: int) -> Callable | None:
+    """`compiled` through NumPy; None where there is no CPU or no rule.
+
+    traced: its jaxpr. count: of the arrays it is called with. It reads more where a function of the user's closes over a
+    value that is being traced outside, which has no number.
+    """
+    if jax.default_backend() != "cpu" or len(traced.jaxpr.invars) != count:
+        return None
+    try:
+        return Few(program(traced), compiled)
+    except UnevaluableError:
+        return None
