@@ -1,4 +1,4 @@
-"""The two methods of `da.reference` beside each other and heyoka: machine code alone, time for an error of the rows.
+"""The method of `da.reference` beside heyoka: machine code alone, time for an error of the rows.
 
     python -m benchmarks.flow_methods [names of problems]
 
@@ -18,14 +18,13 @@ from benchmarks.peers.problems import Problem, problems
 
 from dalembert.native import Accuracy, Solved
 from dalembert.native.flow.integration import Integration
-from dalembert.native.flow.taylor import TaylorMethod
 from dalembert.systems.frame.run import along_constraints
 from dalembert.systems.initial.proven import proven_start
 
 ERRORS = (1e-3, 1e-5, 1e-7, 1e-9, 1e-10, 1e-11)
 TOLERANCES = tuple(10.0**-k for k in range(2, 16))
 TURNS = 7
-NAMES = ("Taylor series", "Runge-Kutta", "heyoka")
+NAMES = ("Runge-Kutta", "heyoka")
 
 
 def least(call: Callable[[], float]) -> float:
@@ -34,10 +33,10 @@ def least(call: Callable[[], float]) -> float:
     return min(call() for _ in range(TURNS))
 
 
-def loops(integrated: Callable[[float], Solved], tolerance: float, taylor: bool):
+def loops(integrated: Callable[[float], Solved], tolerance: float):
     """The rows, and a call that returns the seconds that its loops of machine code took."""
     taken = [0.0]
-    go_on, pays = Integration.go_on, TaylorMethod.pays
+    go_on = Integration.go_on
 
     def timed(self, *given):
         began = time.thread_time()
@@ -46,11 +45,11 @@ def loops(integrated: Callable[[float], Solved], tolerance: float, taylor: bool)
         return code
 
     def call() -> float:
-        Integration.go_on, TaylorMethod.pays, taken[0] = timed, lambda *_: taylor, 0.0
+        Integration.go_on, taken[0] = timed, 0.0
         try:
             found.append(integrated(tolerance))
         finally:
-            Integration.go_on, TaylorMethod.pays = go_on, pays
+            Integration.go_on = go_on
         return taken[0]
 
     found: list = []
@@ -95,10 +94,8 @@ def measured(problem: Problem) -> dict[str, list[tuple[float, float]]]:
             if name == "heyoka":
                 rows, call = by_heyoka(problem, tolerance)
             else:
-                run, call = loops(integrated, tolerance, name == NAMES[0])
+                run, call = loops(integrated, tolerance)
                 rows = compared(run.rows)
-                if run.methods != (name,):
-                    continue
             found[name].append((float(np.max(np.linalg.norm(rows - truth, axis=1))), least(call)))
     return found
 
@@ -112,7 +109,7 @@ def main() -> None:
         found = measured(problem)
         peer = [time_at(e, found["heyoka"]) for e in ERRORS]
         print(f"| *{problem.title}*, heyoka in ms | " + " | ".join(f"{1e3 * t:.2g}" for t in peer) + " |")
-        for name in NAMES[:2]:
+        for name in NAMES[:1]:
             known = [(time_at(e, found[name]) if found[name] else np.inf, t) for e, t in zip(ERRORS, peer, strict=True)]
             ratios = [mine / t if np.isfinite(t) else np.inf for mine, t in known]
             print(f"| {name} | " + " | ".join(f"{r:.2g}" if np.isfinite(r) else "–" for r in ratios) + " |", flush=True)

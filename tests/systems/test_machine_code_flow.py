@@ -13,7 +13,6 @@ import dalembert as da
 from dalembert.gallery import ENTRIES, inertia_wheel_pendulum
 from dalembert.native import Accuracy, FlowFunctions, ImplicitPart, compile_flow
 from dalembert.native.flow.coefficients import DENSE, ERROR_3, ERROR_5, NODES, STAGES
-from dalembert.native.flow.taylor import TaylorMethod
 from dalembert.native.trace import place
 from dalembert.systems.compiled.flow import reduced_flow
 
@@ -56,11 +55,9 @@ def test_the_coefficients_satisfy_the_order_conditions():
     np.testing.assert_array_equal(ones[:, :13], [DOP853.E5, DOP853.E3])
 
 
-@pytest.mark.parametrize("method", ["Taylor series", "Runge-Kutta"])
 @pytest.mark.parametrize("tolerance", [1e-4, 1e-8, 1e-12, 1e-14])
-def test_errors_are_those_of_scipy_at_the_same_tolerance(monkeypatch, tolerance, method):
+def test_errors_are_those_of_scipy_at_the_same_tolerance(tolerance):
     """Between the steps, too, on a nonlinear motion in closed form; down to where rounding errors are all."""
-    monkeypatch.setattr(TaylorMethod, "pays", lambda *_: method == "Taylor series")
     found = da.reference(PARTICLE.system, PARTICLE.q0, PARTICLE.v0, T, tolerance=tolerance)
     exact = np.concatenate(PARTICLE.exact(T), axis=1)
     y0 = np.concatenate([PARTICLE.q0, PARTICLE.v0])
@@ -70,10 +67,10 @@ def test_errors_are_those_of_scipy_at_the_same_tolerance(monkeypatch, tolerance,
     own = np.abs(np.concatenate([found.q, found.v], axis=1) - exact).max()
     theirs = np.abs(other.y.T - exact).max()
     assert bool(found.succeeded)
-    assert found.method == method
+    assert found.method == "Runge-Kutta"
     assert own < 3 * theirs
     assert own < max(1e2 * tolerance, 1e-13)
-    assert int(found.integrator_steps) < 1.1 * other.nfev / 12 + (method == "Taylor series")
+    assert int(found.integrator_steps) < 1.6 * other.nfev / 12 + 1  # with 0.03 of the tolerance in every step
     np.testing.assert_allclose(found.drift, np.abs(found.v[:, 2] - found.q[:, 1] * found.v[:, 0]), rtol=0, atol=1e-15)
 
 
@@ -216,12 +213,11 @@ def test_the_written_field_is_the_solved_one():
         np.testing.assert_allclose(result[:-1], ways[1][0][0], rtol=1e-10, atol=1e-10)
 
 
-def test_the_law_of_a_lyapunov_constraint_has_a_series():
+def test_the_law_of_a_lyapunov_constraint_is_divided():
     """The wheel pendulum against SciPy with the law divided by hand, beyond many zeros of its denominator."""
     entry, p = ENTRIES["inertia_wheel_pendulum"], inertia_wheel_pendulum.PARAMETERS
     t = np.linspace(0.0, 5.0, 6)
     found = da.reference(entry.system, entry.q0, entry.v0, t, tolerance=1e-12)
-    assert found.method == "Taylor series"
     a, b, c = 1 / p["I"], -1 / p["I"], 1 / p["I"] + 1 / p["J"]
     h_c, g_c, _ = (float(x) for x in inertia_wheel_pendulum.gains(p))
 

@@ -9,7 +9,6 @@ import dalembert as da
 from dalembert.gallery import ENTRIES
 from dalembert.gallery.chain import chain, placed
 from dalembert.native import Accuracy, FlowFunctions, compile_flow, compile_projection
-from dalembert.native.flow.taylor import TaylorMethod
 from dalembert.systems.reference import travelled
 
 SPHERE = ENTRIES["spherical_pendulum"]
@@ -60,25 +59,22 @@ def problem(name):
 
 
 @pytest.mark.parametrize("name", ["two rods", "cone"])
-def test_errors_are_in_proportion_to_the_tolerance_and_constraints_hold(monkeypatch, name):
-    """By both methods, also between the steps; at last those of SciPy's DOP853 on the equation reduced by hand."""
+def test_errors_are_in_proportion_to_the_tolerance_and_constraints_hold(name):
+    """Also between the steps; at last those of SciPy's DOP853 on the equation reduced by hand."""
     system, q, v, end, field, start, positions = problem(name)
     t = np.linspace(0.0, end, 29)
     solve = lambda x: positions(solve_ivp(field, (0.0, end), start, "DOP853", t, rtol=x, atol=x).y)  # noqa: E731
     truth = solve(2.3e-14)
     theirs = np.abs(solve(1e-12) - truth).max()
-    for method in ("Taylor series", "Runge-Kutta"):
-        monkeypatch.setattr(TaylorMethod, "pays", lambda *_, method=method: method == "Taylor series")
-        errors = {}
-        for tolerance in (1e-3, 1e-6, 1e-9, 1e-12, 1e-14):
-            found = da.reference(system, q, v, t, tolerance=tolerance)
-            assert found.method == method
-            assert found.drift.max() < ROUNDING, (method, tolerance)
-            errors[tolerance] = np.abs(found.q - truth).max()
-        assert errors[1e-14] < 4e-13
-        assert errors[1e-12] < 3.0 * max(theirs, 1e-12) if method == "Taylor series" else 6.0 * theirs
-        for tolerance in (1e-6, 1e-9, 1e-12):
-            assert errors[tolerance] < 1e2 * tolerance, (method, tolerance)
+    errors = {}
+    for tolerance in (1e-3, 1e-6, 1e-9, 1e-12, 1e-14):
+        found = da.reference(system, q, v, t, tolerance=tolerance)
+        assert found.drift.max() < ROUNDING, tolerance
+        errors[tolerance] = np.abs(found.q - truth).max()
+    assert errors[1e-14] < 4e-13
+    assert errors[1e-12] < 3.0 * max(theirs, 1e-12)
+    for tolerance in (1e-6, 1e-9, 1e-12):
+        assert errors[tolerance] < 1e2 * tolerance, tolerance
 
 
 def test_ten_thousand_periods_of_a_pendulum_on_its_sphere():
@@ -182,17 +178,15 @@ NOWHERE = {
 
 
 @pytest.mark.parametrize("name", NOWHERE)
-def test_where_there_is_nothing_to_project_onto_the_integration_ends(monkeypatch, name):
-    """By either method, and it says so."""
+def test_where_there_is_nothing_to_project_onto_the_integration_ends(name):
+    """And it says so."""
     slope, residual = NOWHERE[name]
     flow = compile_flow(FlowFunctions(lambda y, t: -y, lambda y, t: y), np.ones(1))
     restricted = lambda y, t: (jnp.eye(1), jnp.atleast_2d(slope(y)), residual(y, t))  # noqa: E731
     flow = flow.project_onto(compile_projection(restricted, np.ones(1), ()))
-    for method in ("Taylor series", "Runge-Kutta"):
-        monkeypatch.setattr(TaylorMethod, "pays", lambda *_, method=method: method == "Taylor series")
-        found = flow.run(np.ones(1), np.array([0.0, 0.5, 1.0]), flow.over(()), Accuracy(1e-8, 1000))
-        assert not found.reached
-        assert found.saved == 1
+    found = flow.run(np.ones(1), np.array([0.0, 0.5, 1.0]), flow.over(()), Accuracy(1e-8, 1000))
+    assert not found.reached
+    assert found.saved == 1
 
 
 def test_coordinates_on_d_with_a_holonomic_constraint():
@@ -205,7 +199,7 @@ def test_coordinates_on_d_with_a_holonomic_constraint():
     np.testing.assert_allclose(found.multipliers, -1.0, rtol=1e-9)
     assert found.residual.max() < ROUNDING
     assert len(found.changes) > 3
-    assert found.method == "Taylor series"
+    assert found.method == "Runge-Kutta"
 
 
 def test_coordinates_on_d_with_constraints_of_both_kinds():

@@ -26,7 +26,7 @@ def same(runs, i, one):
 def test_no_run_depends_on_the_others_their_order_or_the_threads(t):
     """At times between the steps and at their ends."""
     runs = da.references(EDGE.system, EDGE.q0, SPEEDS, t, tolerance=1e-9, threads=1)
-    assert runs.method == "Taylor series"
+    assert runs.method == "Runge-Kutta"
     assert runs.t.shape == (20, len(t))
     assert runs.succeeded.all()
     assert np.abs(runs.drift).max() < 1e-14  # on the constraint to rounding, at every row
@@ -62,7 +62,6 @@ def test_runs_whose_solution_ceases_to_exist_leave_the_others_as_they_are():
     )
     runs = da.references(FALL, q0[:, None], v0[:, None], T, parameters={"k": ks}, threads=1)
     assert runs.succeeded.tolist() == [False, False, True, True, True]
-    assert runs.method == "Taylor series"
     for i, c in ((0, 1.0), (1, 0.5)):
         np.testing.assert_allclose(runs.q[i, :2, 0], 1 / ks[i] / (c - T[:2]) ** 2, rtol=1e-9)
         assert np.all(np.isinf(runs.q[i, 2:]))

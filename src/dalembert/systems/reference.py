@@ -57,8 +57,7 @@ class Reference(Lazy):
             restricts (q, v).
         succeeded: whether the integrator reached the last time at the requested tolerance.
         integrator_steps: number of steps of the integrator.
-        method: what took the steps: "Taylor series", "Runge-Kutta", both in turn or in some of many runs, "machine code" in
-            a traced program, or the name of a solver of diffrax.
+        method: what took the steps: "Runge-Kutta", "machine code" in a traced program, or the name of a solver of diffrax.
     """
 
     t: Float[Array, "times"]
@@ -82,7 +81,7 @@ class Reference(Lazy):
         return cls.later(
             fields, t=np.broadcast_to(times, found.rows.shape[:-1]), q=found.rows[..., :n], v=found.rows[..., n:],
             succeeded=np.asarray(found.reached), integrator_steps=np.asarray(found.steps),
-            method=", ".join(found.methods),
+            method="Runge-Kutta",
         )  # fmt: skip
 
 
@@ -98,10 +97,9 @@ def reference(
     backend: Literal["native", "diffrax"] | None = None,
     throw: bool = True,
 ) -> Reference:
-    """q̇ = v, v̇ = a(q, v, t) with (a, λ) of `acceleration`, from (q0, v0) at t[0], by Taylor series or a method of order 8.
+    """q̇ = v, v̇ = a(q, v, t) with (a, λ) of `acceleration`, from (q0, v0) at t[0], by a method of order 8.
 
-    A series is taken if the equations have one and it is the faster of the two at this tolerance; `method` of the result
-    says which it was. Its steps end where a choice in the equations (where, cond, abs, maximum, …) takes the other side.
+    In machine code steps end where a choice in the equations (where, cond, abs, maximum, …) takes the other side.
     Constraints of order 1 that are linear or affine in v hold to rounding where the equation is integrated on D. Others of
     order 0 and 1 are in the equations for (a, λ) through their time derivatives alone. So in machine code (q, v) at the end
     of every step, and at every time asked for, becomes the nearest point, in the metric of the mass matrix, of φ(q) = 0,
@@ -130,8 +128,7 @@ def reference(
         ValueError: as `simulate`, including InconsistentDataError and RankDeficientError.
         TypeError: an argument is of the wrong type.
 
-    Source: the series, Jorba and Zou, Experimental Mathematics 14 (2005) 99, with the order 1 - 0.65 log(tolerance) in
-    place of theirs; order 8, Dormand and Prince, Hairer, Norsett, Wanner, Solving Ordinary Differential Equations I, II.5.
+    Source: Dormand and Prince; Hairer, Norsett, Wanner, Solving Ordinary Differential Equations I, II.5.
 
     Example:
         >>> truth = da.reference(pendulum, [1.0], [0.0], [0.0, 1.0, 2.0])

@@ -7,10 +7,10 @@ from dalembert.native.llvm.packing import Packing
 from dalembert.native.root.iteration_code import CONVERGED
 
 # What the code of a field is told: sizes, functions and arrays, by address; the first three have the bits of doubles.
-FIELD = Packing.words("tolerance", "clock", "factor", "unknowns", "size", "width", "most", "root", "equations", "pivoted",
-                      "start", "equations_given", "result", "work", "function", "function_given", "written", "written_given",
-                      "written_result")  # fmt: skip
-POINTERS = 7  # from there on they are addresses
+FIELD = Packing.words("tolerance", "clock", "factor", "unknowns", "size", "width", "most", "signs", "flat", "sides", "root",
+                      "equations", "pivoted", "start", "equations_given", "result", "work", "function", "function_given",
+                      "written", "written_given", "written_result", "sides_given")  # fmt: skip
+POINTERS = 10  # from there on they are addresses
 
 # What the code of a projection is told.
 PROJECTION = Packing.words("clock", "size", "function", "given", "result")

@@ -11,11 +11,10 @@ from jaxtyping import Float
 
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native.assembly.function import CompiledFunction, GraphFunction, compile_function, translated
+from dalembert.native.flow.choices import Choices
 from dalembert.native.flow.field_code import FIELD, PROJECTION, field
 from dalembert.native.flow.integration import Accuracy, FlowCodes, Integration, Solved, Travelled
-from dalembert.native.flow.loop_code import loop, work_size
-from dalembert.native.flow.step_loop import COUNTED, NO_SERIES, NUMBERS, REACHED, TOO_MANY, WATCHED
-from dalembert.native.flow.taylor import SeriesArrays, TaylorMethod, taylor_method
+from dalembert.native.flow.loop_code import COUNTED, REACHED, WATCHED, loop, work_size
 from dalembert.native.flow.written import written
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
@@ -29,7 +28,6 @@ from dalembert.native.trace.place import refusing
 from dalembert.native.trace.proof import Equations
 
 ROWS = 10_000  # at which a function is evaluated in one call
-TURN = 16  # steps by the method of order 8, after which a series is tried again
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +92,7 @@ class CompiledFlow:
     watch: CompiledFunction | None
     equations: _Equations | None
     codes: FlowCodes
-    taylor: TaylorMethod | None
+    choices: Choices | None = None
     positions: int = 0
     projection: CompiledFunction | None = None
 
@@ -115,7 +113,7 @@ class CompiledFlow:
         """From y at times[0] to the last of the times, which increase or decrease."""
         clock = arrays.clock
         at = Integration.at(np.asarray(y, float), np.ascontiguousarray(clock * np.asarray(times, float)), accuracy)
-        code, methods = self.advanced(at, arrays, accuracy)
+        code = self.advance(at, arrays, accuracy.clipped)
         saved, steps = (at.count(name) for name in ("saved", "steps"))
         outputs = self.outputs_at(arrays, at.times[:saved], at.rows[:saved])
         if saved < len(times):
@@ -124,45 +122,18 @@ class CompiledFlow:
         else:
             end = outputs[-1]
         t = clock * float(at.t[0])
-        return Travelled(at.rows, outputs, saved, t, end, code == REACHED, code == WATCHED, steps, methods)
+        return Travelled(at.rows, outputs, saved, t, end, code == REACHED, code == WATCHED, steps)
 
-    def advanced(self, at: Integration, arrays: FlowArrays, accuracy: Accuracy) -> tuple[int, tuple[str, ...]]:
-        """From where the integration stands to its end: how it ended, and the methods that took the steps.
-
-        By Taylor series if it pays; where there is none, for a while by the method of order 8, the longer the less the
-        series before has brought.
-        """
-        at.measure(self._along(arrays.told("field"), at.t, at.y[None], self.size)[0], self.positions)
-        beside, methods, turn, series = self._beside(arrays), dict[str, None](), None, self.taylor
-        if series is None or not series.pays(accuracy.tolerance):
-            return self._by_runge_kutta(at, beside, arrays.told("field"), accuracy), ("Runge-Kutta",)
-        told, clipped = arrays.series(series, accuracy.tolerance), accuracy.clipped and self.watch is not None
-        while True:  # clipped: only a watch has to see every time
-            t, steps = at.t[0], at.count("steps")
-            code = series.go_on(at, beside, told, clipped)
-            if at.t[0] > t:
-                methods["Taylor series"] = None
-            if code != NO_SERIES:
-                return code, tuple(methods)
-            turn = 4 * turn if turn and at.count("steps") - steps < turn else TURN
-            methods["Runge-Kutta"] = None
-            code = self._by_runge_kutta(at, beside, arrays.told("field"), accuracy, turn)
-            if code != TOO_MANY or at.count("steps") >= at.most:
-                return code, tuple(methods)
-
-    def _beside(self, arrays: FlowArrays) -> tuple[int, ...]:
-        """The watch and the projection, with what they are told, by address; 0 where there is none."""
+    def advance(self, at: Integration, arrays: FlowArrays, clipped: bool = False) -> int:
+        """Integrate from where it stands to the end; returns how it ended."""
+        told = arrays.told("field")
+        at.measure(self._along(told, at.t, at.y[None], self.size)[0], self.positions)
         watch = (self.codes.address, arrays.told("watch")) if self.watch is not None else (0, 0)
-        return *watch, *((self.codes.project, arrays.projection(self.projection)) if self.projection else (0, 0))
-
-    def _by_runge_kutta(
-        self, at: Integration, beside: Sequence[int], told: int, accuracy: Accuracy, steps: int | None = None
-    ) -> int:
-        """The method of order 8 from where the integration stands; steps: at most."""
-        at.numbers[NUMBERS.offset("h")] = 0.0  # it finds its first step
-        work, integrate = np.empty(work_size(self.size)), self.codes.integrate
-        run = lambda *x: integrate(self.codes.address, told, *beside, *x, work.ctypes.data)  # noqa: E731
-        return at.go_on(run, accuracy.clipped, steps)
+        project = (self.codes.project, arrays.projection(self.projection)) if self.projection else (0, 0)
+        many = self.choices.signs + self.choices.flat if self.choices else 0
+        work, integrate = np.empty(work_size(self.size, many)), self.codes.integrate
+        run = lambda *x: integrate(self.codes.address, told, *watch, *project, *x, work.ctypes.data)  # noqa: E731
+        return at.go_on(run, clipped)
 
     def along(self, rows: np.ndarray, times: np.ndarray, arrays: FlowArrays) -> tuple[np.ndarray, np.ndarray]:
         """ẏ and the outputs at states and times that are given, NaN where they have no value."""
@@ -192,7 +163,6 @@ class FlowArrays:
         self.clock, self._flow, self._held = clock, flow, Held()
         self._told: dict[str, int] = {}
         self._places: list[np.ndarray] = []  # where the arrays of the functions stand, flat
-        self._series: SeriesArrays | None = None
         self._values = np.concatenate([np.zeros(flow.size + 1), *(np.ravel(np.asarray(x, float)) for x in given)])
         self._place(self._values)
         self._shared = dict.fromkeys(FIELD.fields, 0) | {"size": flow.size, "clock": bits(clock), "factor": bits(1.0)}
@@ -205,13 +175,6 @@ class FlowArrays:
         found = self._told.get(name)
         return self._tell(name) if found is None else found
 
-    def series(self, method: TaylorMethod, tolerance: float) -> int:
-        """Where it stands what the Taylor series is told."""
-        if self._series is None:
-            self._series = method.over(self._values, self.clock)
-            self._place(self._series.parts["given"])
-        return self._series.told(tolerance)
-
     def refill(self, given: np.ndarray) -> None:
         """Other numbers in all arrays of the functions, flat, or in the last of them."""
         for place in self._places:
@@ -222,9 +185,9 @@ class FlowArrays:
         first, given = before + self._flow.size + 1, len(self._values) - self._flow.size - 1
         self._places.append(array[first : first + given])
 
-    def _with_room(self, unknowns: int, code: CompiledFunction) -> np.ndarray:
-        """(z, y, t, *given) and what this code closes over, flat."""
-        whole = np.concatenate([np.zeros(unknowns), self._values, code.captured])
+    def _with_room(self, unknowns: int, code: CompiledFunction, sides: int = 0) -> np.ndarray:
+        """(z, y, t, *given, sides) and what this code closes over, flat."""
+        whole = np.concatenate([np.zeros(unknowns), self._values, np.ones(sides), code.captured])
         self._place(whole, unknowns)
         return whole
 
@@ -242,10 +205,14 @@ class FlowArrays:
         code: CompiledFunction = getattr(self._flow, name)
         if name == "field":
             own = own | {"factor": bits(self.clock)}
-        if equations is not None and (written := equations.written.get(name)) is not None:
-            arrays = self._with_room(0, written), np.empty(written.result_size)
+        written, choices = equations and equations.written.get(name), self._flow.choices if name == "field" else None
+        if choices is not None:
+            written = choices.code
+            own |= {"signs": choices.signs, "flat": choices.flat, "sides": choices.sides}
+        if written is not None:
+            arrays = self._with_room(0, written, own["sides"]), np.empty(written.result_size)
             own |= dict(zip(("written_given", "written_result"), map(self._held.array, arrays), strict=True))
-            own |= {"written": written.address}
+            own |= {"written": written.address, "sides_given": own["written_given"] + 8 * len(self._values)}
         given = self._held.array(self._with_room(own["unknowns"], code))
         words = own | {"width": code.result_size, "function": code.address, "function_given": given}
         self._told[name] = found = self._held.array(FIELD.pack(**words))
@@ -268,8 +235,8 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
     equations, plain = (None, None) if unknowns is None else _equations(functions, unknowns, known, cache)
     plain = translated(functions.field, *examples) if unknowns is None else plain
     codes = FlowCodes(*(cache.load(text, plain=True) for text in (field(), loop())))
-    series = None if plain is None else taylor_method(plain, cache)
-    return CompiledFlow(np.size(y), *code, watch, equations, codes, series, functions.positions)
+    choices = None if plain is None else Choices.of(plain, cache)
+    return CompiledFlow(np.size(y), *code, watch, equations, codes, choices, functions.positions)
 
 
 def _equations(
@@ -336,16 +303,13 @@ class _Worker:
 def travel(flow: CompiledFlow, runs: FlowRuns, steps: int, threads: int) -> Solved:
     """All of them, one after the other in each thread; no run depends on another. steps: of each, at most."""
     together = Integration.many(runs.y, runs.increasing_times(), runs.tolerance, steps)
-    reached, methods = np.zeros(len(runs.y), bool), set[str]()
+    reached = np.zeros(len(runs.y), bool)
 
     def begin() -> Callable[[int], None]:
         worker = _Worker(flow, runs)
 
         def one(i: int) -> None:
-            accuracy = Accuracy(float(_of(runs.tolerance, i)), steps)
-            code, names = flow.advanced(together.one(i), worker.arrays(i), accuracy)
-            reached[i] = code == REACHED
-            methods.update(names)
+            reached[i] = flow.advance(together.one(i), worker.arrays(i)) == REACHED
 
         return one
 
@@ -353,7 +317,7 @@ def travel(flow: CompiledFlow, runs: FlowRuns, steps: int, threads: int) -> Solv
     saved, taken = (together.counts[:, COUNTED.offset(name)] for name in ("saved", "steps"))
     for i in np.flatnonzero(saved < together.rows.shape[1]):
         together.rows[i, saved[i] :] = np.inf
-    return Solved(together.rows, saved, reached, taken, tuple(sorted(methods, reverse=True)))  # the series first, as in one
+    return Solved(together.rows, saved, reached, taken)
 
 
 def outputs_along(flow: CompiledFlow, runs: FlowRuns, solved: Solved, threads: int) -> Float[np.ndarray, "B T r"]:

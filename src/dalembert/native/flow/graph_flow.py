@@ -7,11 +7,11 @@ import dataclasses
 import numpy as np
 
 from dalembert.native.assembly.function import GraphFunction
+from dalembert.native.flow.choices import Choices
 from dalembert.native.flow.field_code import field
 from dalembert.native.flow.flow import CompiledFlow
 from dalembert.native.flow.integration import FlowCodes
 from dalembert.native.flow.loop_code import loop
-from dalembert.native.flow.taylor import taylor_method
 from dalembert.native.llvm.cache import CACHE, Cache
 
 
@@ -23,6 +23,6 @@ def graph_flow(equation: GraphFunction, outputs: GraphFunction, positions: int, 
     only = np.array([g.apply("select", int(holds.item()), i, nothing) for i in slope.tolist()])
     whole = dataclasses.replace(equation, results=(only,))
     codes = FlowCodes(*(cache.load(text, plain=True) for text in (field(), loop())))
-    series = taylor_method(equation, cache)
+    choices = Choices.of(equation, cache)
     code = whole.compiled(cache), outputs.compiled(cache)
-    return CompiledFlow(len(only), *code, None, None, codes, series, positions=positions)
+    return CompiledFlow(len(only), *code, None, None, codes, choices, positions=positions)

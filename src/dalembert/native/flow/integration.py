@@ -14,11 +14,18 @@ from jaxtyping import Float
 
 from dalembert.interrupts import leave_if_wanted
 from dalembert.native.chunks import FIRST, paced
-from dalembert.native.flow.step_loop import COUNTED, NUMBERS, REACHED, TOO_MANY
+from dalembert.native.flow.loop_code import COUNTED, NUMBERS, REACHED, TOO_MANY
 from dalembert.native.llvm.jit import Loaded
 
-BEGINNING = {"most": 0, "clipped": 0, "steps": 0, "saved": 1, "refused": 0}
-SHARE = 0.1  # of the whole, as if it had been the step before: it limits the first
+STILL = dict.fromkeys(("h", "next", "behind", "way"), 0.0)
+BEGINNING = {"most": 0, "clipped": 0, "steps": 0, "saved": 1, "refused": 0, "mode": 0}
+PART = 0.03  # of the tolerance, that the error of a step may be: what many steps add up to is then of its size
+ROUNDING = 5e-15  # a tolerance of which no part is taken
+
+
+def allowed_errors(tolerance: Any) -> np.ndarray:
+    """The tolerances of steps."""
+    return np.maximum(PART * np.asarray(tolerance), np.minimum(tolerance, ROUNDING))
 
 
 class Accuracy(NamedTuple):
@@ -31,19 +38,17 @@ class Accuracy(NamedTuple):
 
 
 class Solved(NamedTuple):
-    """rows: at the first `saved` times, infinite after them. methods: all that took steps. Of many integrations all but
-    methods have a leading axis, and methods are those of any of them."""
+    """rows: at the first `saved` times, infinite after them. Of many integrations all have a leading axis."""
 
     rows: Any
     saved: Any
     reached: Any
     steps: Any
-    methods: tuple[str, ...]
 
 
 class Travelled(NamedTuple):
     """rows and outputs at the first `saved` times. t: what was reached, end: the outputs there; reached: whether it is the
-    last time, watched: whether the watch has ended it; steps: all that were tried; methods: which took them, in turn."""
+    last time, watched: whether the watch has ended it; steps: all that were tried."""
 
     rows: Float[np.ndarray, "T N"]
     outputs: Float[np.ndarray, "T r"]
@@ -53,12 +58,10 @@ class Travelled(NamedTuple):
     reached: bool
     watched: bool
     steps: int
-    methods: tuple[str, ...]
 
 
 class Integration(NamedTuple):
-    """The state of an integration, which any method can go on from. y: with the typical sizes of its components behind it.
-    most: steps."""
+    """The state of an integration. y: with the typical sizes of its components behind it. most: steps."""
 
     numbers: np.ndarray
     counts: np.ndarray
@@ -72,7 +75,7 @@ class Integration(NamedTuple):
         """The beginning: y at times[0]."""
         rows = np.empty((len(times), len(y)))
         rows[0] = y
-        numbers = NUMBERS.pack(t=times[0], h=SHARE * (times[-1] - times[0]), tolerance=accuracy.tolerance)
+        numbers = NUMBERS.pack(t=times[0], tolerance=float(allowed_errors(accuracy.tolerance)), **STILL)
         counts = COUNTED.pack(size=len(y), times=len(times), **BEGINNING)
         return cls(numbers, counts, times, np.concatenate([rows[0], np.ones(len(y))]), rows, accuracy.steps)
 
@@ -83,8 +86,8 @@ class Integration(NamedTuple):
         rows = np.empty((number, length, y.shape[1]))
         rows[:, 0] = y
         wide = lambda x: np.broadcast_to(x, number)  # noqa: E731
-        first, share = times[:, 0], SHARE * (times[:, -1] - times[:, 0])
-        numbers = NUMBERS.pack(t=wide(first), h=wide(share), tolerance=wide(tolerance))
+        first = times[:, 0]
+        numbers = NUMBERS.pack(t=wide(first), tolerance=wide(allowed_errors(tolerance)), **{x: wide(0.0) for x in STILL})
         sizes = {"size": y.shape[1], "times": length} | BEGINNING
         counts = COUNTED.pack(**{name: wide(x) for name, x in sizes.items()})
         return cls(numbers, counts, times, np.concatenate([rows[:, 0], np.ones(y.shape)], axis=1), rows, steps)
@@ -114,23 +117,22 @@ class Integration(NamedTuple):
     def count(self, name: str) -> int:
         return int(self.counts[COUNTED.offset(name)])
 
-    def solved(self, code: int, methods: tuple[str, ...]) -> Solved:
+    def solved(self, code: int) -> Solved:
         """What it has come to. code: of its end."""
         saved = self.count("saved")
         self.rows[saved:] = np.inf
-        return Solved(self.rows, saved, code == REACHED, self.count("steps"), methods)
+        return Solved(self.rows, saved, code == REACHED, self.count("steps"))
 
-    def go_on(self, run: Callable[..., int], clipped: bool, steps: int | None = None) -> int:
-        """Chunk by chunk to the end, or for so many steps: between two of them Ctrl-C is answered, in any thread."""
+    def go_on(self, run: Callable[..., int], clipped: bool) -> int:
+        """Chunk by chunk to the end: between two of them Ctrl-C is answered, in any thread."""
         chunk, limit = FIRST, COUNTED.offset("most")
-        most = self.most if steps is None else min(self.most, self.count("steps") + steps)
         self.counts[COUNTED.offset("clipped")] = int(clipped)
         addresses = [x.__array_interface__["data"][0] for x in self[:5]]
         while True:
-            self.counts[limit] = min(most, self.count("steps") + chunk)
+            self.counts[limit] = min(self.most, self.count("steps") + chunk)
             began = time.perf_counter()
             code = run(*addresses)
-            if code != TOO_MANY or self.count("steps") >= most:
+            if code != TOO_MANY or self.count("steps") >= self.most:
                 return code
             leave_if_wanted()
             chunk = paced(chunk, time.perf_counter() - began)

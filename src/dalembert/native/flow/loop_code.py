@@ -9,21 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dalembert.native.flow.border_code import SAMPLES, Borders, border_numbers
 from dalembert.native.flow.coefficients import DENSE, ERROR_3, ERROR_5, NODES, STAGES, Row
-from dalembert.native.flow.step_loop import StepLoop
 from dalembert.native.llvm.builder import Code, module
+from dalembert.native.llvm.packing import Packing
+
+REACHED, TOO_MANY, TOO_SMALL, WATCHED = range(4)
+TINY = 4.0 * 2.0**-52  # of t: a step that is not longer does not move it
+
+NUMBERS = Packing.scalars("t", "h", "tolerance", "next", "behind", "way")
+COUNTED = Packing.words("size", "times", "most", "clipped", "steps", "saved", "refused", "mode")
 
 END = 12  # the stage at the end of a step, whose slope begins the next one
 COLUMNS = len(STAGES)
 SHORTEST = 1e-6  # of first steps, where sizes say nothing
 SAFETY, SMALLEST, LARGEST = 0.9, 0.2, 10.0  # of the factor by which a step changes
 
-WORK = ("slopes", "stage", "new", "dense")  # their columns have `size` numbers
+HALVINGS = 52  # of a step, to find where it passes a border
+BEHIND = 1e-4, 64 * 2.0**-52  # a border, of a step: of the tolerance; at least
+PLAIN, CROSSING, FREE = range(3)  # modes of a step: within borders, just beyond one, or with choices as the state says
+RETURN = 64.0  # times that: how soon a motion that is held at a border is there again
+FARTHER, FARTHEST = 8.0, 1e-3  # times that, until the border is passed; of a step
+AGAIN = 1e-3  # of all that is left: a free step, at first
 
 
-def work_size(size: int) -> int:
-    """Numbers of the workspace."""
-    return size * (COLUMNS + 2 + 3 + len(DENSE))
+def work_size(size: int, many: int) -> int:
+    """Numbers of the workspace; many: borders and arguments."""
+    return size * (COLUMNS + 6 + len(DENSE)) + border_numbers(many)
 
 
 def loop() -> str:
@@ -57,18 +69,28 @@ def dense_terms(c: Code, h: str, change: str, slope: Callable[[int], str]) -> li
     return [*terms, *(c.times(h, weighted_sum(c, row, slope)) for row in DENSE)]
 
 
-class _Loop(StepLoop):
-    """refused: in this step. Slots: norm of the error, the next h, whether this one is cut."""
-
-    shorter = "shorter"
+class _Loop:
+    """Writes the function. Its labels are "begin", at which a step begins, "step", at which it is tried, and those of
+    `_returns`; behind y stand its typical sizes. refused: in this step. Slots: the end of the step, norm of the error, the
+    next h, whether this one is cut, and whether it crosses a border."""
 
     def __init__(self) -> None:
-        super().__init__()
-        c = self.c
+        c = self.c = Code()
+        self.n, self.times, self.clipped = (
+            c.load(c.at("%counts", COUNTED.fields[name].offset), "i64") for name in ("size", "times", "clipped")
+        )
+        self.tolerance = c.load(c.at("%numbers", NUMBERS.fields["tolerance"].offset))
+        names = ("t", "h", "next", "behind", "way")
+        self.t, self.h, self.next, self.behind, self.way = (c.at("%numbers", NUMBERS.offset(name)) for name in names)
+        names = ("steps", "saved", "most", "refused", "mode")
+        self.steps, self.saved, self.most, self.refused, self.mode = (c.at("%counts", COUNTED.offset(x)) for x in names)
+        self.end = c.slot("end")
         self.slopes = [c.at("%work", self._columns(i)) for i in range(COLUMNS)]
         self.stage, self.new = (c.at("%work", self._columns(COLUMNS + i)) for i in range(2))
         self.dense = [c.at("%work", self._columns(COLUMNS + 2 + i)) for i in range(3 + len(DENSE))]
-        self.h, self.norm, self.next, self.cut = self.kept_h, c.slot("norm"), c.slot("next"), c.slot("cut", "i1")
+        self.norm, self.meant = (c.slot(name) for name in ("norm", "meant"))
+        self.cut, self.probing = (c.slot(name, "i1") for name in ("cut", "probing"))
+        self.borders = Borders(c, c.at("%work", self._columns(COLUMNS + 5 + len(DENSE))), self.n)
 
     def _columns(self, i: int) -> str:
         return self.c.let(f"mul i64 {self.n}, {i}")
@@ -77,16 +99,21 @@ class _Loop(StepLoop):
         c = self.c
         arguments = ["field", "told", "watch", "watch_told", "project", "project_told", "numbers", "counts", "times", "y",
                      "rows", "work"]  # fmt: skip
-        self._field(self.slopes[0], c.load(self.t), "%y", "no_slope")
-        c.fork(c.compare("ogt", c.load(self.h), c.constant(0.0)), "step", "first", True)
+        c.label("begin")
+        self._begun()
+        c.fork(c.compare("ogt", c.load(self.h), c.constant(0.0)), "propose", "first", True)
         c.label("first")
         self._first()
+        c.label("propose")
+        self._untied()
         c.label("step")
         self._proposed()
+        c.label("try")
         self._stages()
         self._judged()
         self._accepted()
-        c.label("no_slope")
+        self._shorter()
+        self._lost()
         self._returns()
         return c.function(f"define i64 @integrate({', '.join(f'ptr %{name}' for name in arguments)}) nounwind")
 
@@ -102,10 +129,10 @@ class _Loop(StepLoop):
         short = least(c.select(large, c.times(number(0.01), over(state, speed)), number(SHORTEST)), whole)
         known = c.compare("olt", c.plus(state, speed), number(float("inf")))
         c.store(c.select(known, short, least(number(SHORTEST), whole)), self.h)
-        c.fork(known, "bend", "step", True)
+        c.fork(known, "bend", "propose", True)
         c.label("bend")
         self._moved(self.stage, {0: 1.0})
-        self._field(self.slopes[1], c.plus(t, short), self.stage, "step")
+        self._field(self.slopes[1], c.plus(t, short), self.stage, "propose")
         change = lambda l: c.minus(*(c.load(c.at(self.slopes[i], l)) for i in (1, 0)))  # noqa: E731
         bent = over(self._size(change), short)
         bend = c.select(c.compare("ogt", bent, speed), bent, speed)
@@ -131,10 +158,11 @@ class _Loop(StepLoop):
 
     def _proposed(self) -> None:
         self._counted()
-        c, h = self.c, self.c.load(self.h)
-        c.store(h, self.next)
+        c, h, crosses = self.c, self.c.load(self.h), self._is(CROSSING)
+        h = c.intrinsic("minnum", h, c.load(self.borders.longest))
+        c.store(c.select(crosses, c.load(self.next), h), self.next)
         h, cut = self._ended(h)
-        c.store(cut, self.cut, "i1")
+        c.store(c.either(cut, crosses), self.cut, "i1")
         c.store(h, self.h)
 
     def _stages(self) -> None:
@@ -145,10 +173,13 @@ class _Loop(StepLoop):
         for i in range(1, END):
             self._moved(self.stage, STAGES[i])
             self._field(self.slopes[i], self._time(i), self.stage, "judge")
+            if i in SAMPLES:
+                self.borders.keep(SAMPLES.index(i), c.times(c.constant(NODES[i]), c.load(self.h)))
         self._moved(self.new, STAGES[END])
         self._measured()
         self._projected(self.new, c.load(self.end), "unbounded")
         self._field(self.slopes[END], c.load(self.end), self.new, "unbounded")
+        self.borders.keep(SAMPLES.index(END), c.load(self.h))
         c.go("judge")
         c.label("unbounded")
         c.store(c.constant(float("inf")), self.norm)
@@ -198,12 +229,14 @@ class _Loop(StepLoop):
         most = c.select(refused, c.constant(1.0), c.constant(LARGEST), "i1")
         factor = c.select(c.compare("olt", factor, most), factor, most)
         proposed = c.times(c.load(self.h), factor)
+        c.fork(c.load(self.probing, "i1"), "probed", "real", False)
+        self._probed(good)
+        c.label("real")
         c.fork(good, "accept", "refuse", True)
         c.label("refuse")
-        c.store(proposed, self.h)
-        c.store("1", self.refused, "i64")
-        c.go("step")
+        self._again(proposed)
         c.label("accept")
+        self._within_borders()
         before = c.load(self.next)  # a step that was cut says little about the next one: that which was meant is kept
         longer = c.both(c.load(self.cut, "i1"), c.compare("ogt", before, proposed))
         c.store(c.select(longer, before, proposed), self.next)
@@ -215,18 +248,38 @@ class _Loop(StepLoop):
         self._copied(self.slopes[END], self.slopes[0])
         self._begun_again(self.c.load(self.next))
 
+    def _shorter(self) -> None:
+        """A shorter step, because this one has no interpolant, or arguments go too far."""
+        c = self.c
+        c.label("shorter")
+        self._again(c.times(c.constant(SMALLEST), c.load(self.h)))
+
+    def _again(self, h: str) -> None:
+        """The same step, shorter."""
+        c = self.c
+        c.store(h, self.h)
+        c.store("1", self.refused, "i64")
+        c.store(c.let(f"select i1 {self._is(FREE)}, i64 {FREE}, i64 {PLAIN}"), self.mode, "i64")
+        c.go("step")
+
+    def _lost(self) -> None:
+        """With choices as the state says, if they were not, and the error alone to see them."""
+        c = self.c
+        c.label("lost")
+        c.fork(c.either(self.borders.none, self._is(FREE)), "too_small", "free")
+        c.label("free")
+        c.store(str(FREE), self.mode, "i64")
+        c.store(c.constant(1.0), self.borders.given)
+        left = c.minus(c.load(c.at("%times", c.let(f"sub i64 {self.times}, 1"))), c.load(self.t))
+        c.store(c.times(c.constant(AGAIN), left), self.h)
+        c.go("begin")
+
     def _interpolant(self) -> None:
         """The three more slopes and the seven terms of the polynomial; a step that has not these is refused."""
         c = self.c
         for i in range(END + 1, COLUMNS):
             self._moved(self.stage, STAGES[i])
             self._field(self.slopes[i], self._time(i), self.stage, "shorter")
-        c.go("terms")
-        c.label("shorter")
-        c.store(c.times(c.constant(SMALLEST), c.load(self.h)), self.h)
-        c.store("1", self.refused, "i64")
-        c.go("step")
-        c.label("terms")
         h = c.load(self.h)
         with c.loop(0, self.n) as l:
             change = c.minus(c.load(c.at(self.new, l)), c.load(c.at("%y", l)))
@@ -234,14 +287,223 @@ class _Loop(StepLoop):
             for x, to in zip(terms, self.dense, strict=True):
                 c.store(x, c.at(to, l))
 
-    def _interpolated(self, saved: str) -> None:
-        """y + s (d₀ + (1 - s)(d₁ + s (d₂ + …))), s the part of the step that has passed."""
-        c, row = self.c, self._row(saved)
-        passed = c.minus(c.load(c.at("%times", saved)), c.load(self.t))
+    def _interpolated(self, passed: str, to: str) -> None:
+        """to ← y + s (d₀ + (1 - s)(d₁ + s (d₂ + …))), s the part of the step that has passed."""
+        c = self.c
         s = c.let(f"fdiv double {passed}, {c.load(self.h)}")
         factors = s, c.minus(c.constant(1.0), s)
         with c.loop(0, self.n) as l:
             total = c.constant(0.0)
             for i, term in reversed(list(enumerate(self.dense))):
                 total = c.times(factors[i % 2], c.plus(total, c.load(c.at(term, l))))
-            c.store(c.plus(c.load(c.at("%y", l)), total), c.at(row, l))
+            c.store(c.plus(c.load(c.at("%y", l)), total), c.at(to, l))
+
+    def _returns(self) -> None:
+        """Every way out, each with its label."""
+        for name, code in (("too_small", TOO_SMALL), ("too_many", TOO_MANY), ("watched", WATCHED), ("reached", REACHED)):
+            self.c.label(name)
+            self.c.line(f"ret i64 {code}")
+
+    def _counted(self) -> None:
+        """One step more, if there may be one."""
+        c, on = self.c, self.c.name("on")
+        count = c.let(f"add i64 {c.load(self.steps, 'i64')}, 1")
+        c.fork(c.let(f"icmp sgt i64 {count}, {c.load(self.most, 'i64')}"), "too_many", on, False)
+        c.label(on)
+        c.store(count, self.steps, "i64")
+
+    def _ended(self, h: str) -> tuple[str, str]:
+        """(h, whether it is cut): a step ends where it may not go beyond, the next time, if steps end there, or the last."""
+        c = self.c
+        last = c.let(f"sub i64 {self.times}, 1")
+        to_next = c.let(f"icmp ne i64 {self.clipped}, 0")
+        index = c.let(f"select i1 {to_next}, i64 {c.load(self.saved, 'i64')}, i64 {last}")
+        bound, t = c.load(c.at("%times", index)), c.load(self.t)
+        ahead = c.plus(t, h)
+        beyond = c.let(f"fcmp oge double {ahead}, {bound}")
+        end = c.select(beyond, bound, ahead)
+        c.store(end, self.end)
+        h = c.minus(end, t)  # far from t = 0 the sum is rounded: what has passed is the difference
+        least = c.times(c.constant(TINY), c.absolute(t))
+        enough, long = c.let(f"fcmp ogt double {h}, {least}"), c.name("long")
+        c.fork(c.let(f"or i1 {enough}, {beyond}"), long, "lost", True)
+        c.label(long)
+        return h, beyond
+
+    def _typical(self, l: str) -> str:
+        """The size of a component below which its error is absolute; it stands behind y."""
+        return self.c.load(self.c.at("%y", self.c.let(f"add i64 {l}, {self.n}")))
+
+    def _field(self, out: str, t: str, y: str, otherwise: str, field: str = "%field", told: str = "%told") -> None:
+        """out ← f(t, y); to the label `otherwise` where it has no value."""
+        c, on = self.c, self.c.name("on")
+        code = c.let(f"call i64 {field}(ptr {told}, double {t}, ptr {y}, ptr {out})")
+        c.fork(c.let(f"icmp eq i64 {code}, 0"), on, otherwise, True)
+        c.label(on)
+
+    def _projected(self, y: str, t: str, otherwise: str) -> None:
+        """y ← the nearest y on the constraints at t, where there are any; to the label `otherwise` where none is found."""
+        c, near, on = self.c, self.c.name("near"), self.c.name("on")
+        c.fork(c.let("icmp eq ptr %project, null"), on, near)
+        c.label(near)
+        code = c.let(f"call i64 %project(ptr %project_told, double {t}, ptr {y})")
+        c.fork(c.let(f"icmp eq i64 {code}, 0"), on, otherwise, True)
+        c.label(on)
+
+    def _copied(self, source: str, to: str) -> None:
+        c = self.c
+        with c.loop(0, self.n) as l:
+            c.store(c.load(c.at(source, l)), c.at(to, l))
+
+    def _rows(self) -> None:
+        """The rows at times before the end of the step by interpolation, that at its end from the new y."""
+        c = self.c
+        self._due("prepare", "rows_done", "olt")
+        c.label("prepare")
+        self._interpolant()
+        c.label("row")
+        saved = self._due("interpolate", "rows_done", "olt")
+        c.label("interpolate")
+        self._interpolated(c.minus(c.load(c.at("%times", saved)), c.load(self.t)), self._row(saved))
+        self._projected(self._row(saved), c.load(c.at("%times", saved)), "shorter")
+        c.store(c.let(f"add i64 {saved}, 1"), self.saved, "i64")
+        c.go("row")
+        c.label("rows_done")
+        saved = self._due("last_row", "rows_written", "oeq")
+        c.label("last_row")
+        self._copied(self.new, self._row(saved))
+        c.store(c.let(f"add i64 {saved}, 1"), self.saved, "i64")
+        c.label("rows_written")
+
+    def _due(self, yes: str, no: str, order: str) -> str:
+        """To `yes` if a time that is not saved yet is within the step, or at its end (order "oeq"); returns its row."""
+        c, inside = self.c, self.c.name("inside")
+        saved = c.load(self.saved, "i64")
+        c.fork(c.let(f"icmp slt i64 {saved}, {self.times}"), inside, no)
+        c.label(inside)
+        time = c.load(c.at("%times", saved))
+        c.fork(c.compare(order, time, c.load(self.end)), yes, no)
+        return saved
+
+    def _row(self, saved: str) -> str:
+        return self.c.at("%rows", self.c.let(f"mul i64 {saved}, {self.n}"))
+
+    def _begun(self) -> None:
+        """The slope at the beginning of a step, with the choices that are made there."""
+        c, b = self.c, self.borders
+        self._field(self.slopes[0], c.load(self.t), "%y", "too_small")
+        b.begin(self._is(FREE), lambda: self._field(self.slopes[0], c.load(self.t), "%y", "too_small"))
+
+    def _is(self, mode: int) -> str:
+        return self.c.let(f"icmp eq i64 {self.c.load(self.mode, 'i64')}, {mode}")
+
+    def _within_borders(self) -> None:
+        """A step beyond a border is tried again, to end just behind it; one in which an argument goes too far is shorter.
+
+        Seen is a border that is passed between two samples of the step, and one that comes near and goes away there, if
+        straight lines from both do not show that it is not reached.
+        """
+        c, b, first, flipped = self.c, self.borders, self.c.slot("first"), self.c.slot("flipped", "i1")
+        c.store(c.constant(float("inf")), first)
+        c.fork(c.either(b.none, c.negated(self._is(PLAIN))), "within", "inspect", True)
+        c.label("inspect")
+        b.refuse_long_ways("shorter")
+        c.fork(b.doubtful(), "between", "within", False)
+        c.label("between")
+        self._interpolant()
+        near, far = c.slot("near"), c.slot("far")
+        with c.loop(0, b.signs) as j, c.loop(0, len(SAMPLES) - 1) as k:
+            beyond, doubtful, begins, ends = b.doubts(j, k)
+            seek, on = c.name("seek"), c.name("on")
+            c.fork(doubtful, seek, on)
+            c.label(seek)
+            c.store(beyond, flipped, "i1")
+            c.store(begins, near)
+            c.store(ends, far)
+            with c.loop(0, HALVINGS):
+                middle = c.times(c.constant(0.5), c.plus(c.load(near), c.load(far)))
+                self._interpolated(middle, self.stage)
+                self._field(b.slope, c.plus(c.load(self.t), middle), self.stage, "shorter")
+                passed, leaves = b.passed(j), b.leaves(j)
+                there = c.either(passed, c.both(c.negated(beyond), leaves))
+                c.store(c.let(f"select i1 {there}, i1 {passed}, i1 {c.load(flipped, 'i1')}"), flipped, "i1")
+                c.store(c.select(there, c.load(near), middle), near)
+                c.store(c.select(there, middle, c.load(far)), far)
+            sooner = c.both(c.load(flipped, "i1"), c.compare("olt", c.load(far), c.load(first)))
+            c.store(c.select(sooner, c.load(far), c.load(first)), first)
+            c.label(on)
+        c.fork(c.compare("olt", c.load(first), c.constant(float("inf"))), "cross", "within")
+        c.label("cross")
+        before, natural = c.load(self.behind), c.load(self.next)
+        soon = c.compare("olt", c.load(first), c.times(c.constant(RETURN), before))
+        way = self._way(natural)
+        way = c.select(soon, c.intrinsic("maxnum", way, c.times(c.constant(FARTHER), before)), way)
+        c.store(way, self.way)
+        c.store(c.plus(c.load(first), way), self.h)
+        c.store(str(CROSSING), self.mode, "i64")
+        held = c.both(soon, c.compare("ogt", way, c.times(c.constant(FARTHEST), natural)))
+        c.fork(held, "lost", "step", False)
+        c.label("within")
+        again = c.select(self._is(FREE), c.load(self.behind), c.constant(0.0))
+        c.store(c.select(self._is(CROSSING), c.load(self.way), again), self.behind)
+        c.store(str(PLAIN), self.mode, "i64")
+
+    def _way(self, natural: str) -> str:
+        """How far to go beyond a border, of a step that would be `natural`."""
+        c = self.c
+        part = c.intrinsic("maxnum", c.times(c.constant(BEHIND[0]), self.tolerance), c.constant(BEHIND[1]))
+        return c.plus(c.times(part, natural), c.times(c.constant(4 * TINY), c.absolute(c.load(self.t))))
+
+    def _untied(self) -> None:
+        """At a border no side is the one to follow: the side is that on which a short step ends, which is tried first."""
+        c, b = self.c, self.borders
+        c.store("false", self.probing, "i1")
+        tied = c.compare("olt", c.load(b.regular_before), c.constant(0.5))
+        c.fork(c.both(tied, c.negated(c.either(b.none, self._is(FREE)))), "probe", "step", False)
+        c.label("probe")
+        h = c.load(self.h)
+        c.store(h, self.meant)
+        c.store(self._way(c.select(self._is(CROSSING), c.load(self.next), h)), self.h)
+        c.store("true", self.probing, "i1")
+        c.label("shortly")
+        c.store(c.plus(c.load(self.t), c.load(self.h)), self.end)
+        c.go("try")
+
+    def _probed(self, good: str) -> None:
+        """Begin on that side; or, if the short step ends at the border, a longer one, until the choices are free."""
+        c, b = self.c, self.borders
+        c.label("probed")
+        c.fork(c.both(good, c.compare("ogt", c.load(b.regular), c.constant(0.5))), "sided", "tied", True)
+        c.label("sided")
+        b.keep(0, c.constant(0.0))
+        b.choose()
+        self._field(self.slopes[0], c.load(self.t), "%y", "too_small")
+        c.store(c.load(self.meant), self.h)
+        c.store("false", self.probing, "i1")
+        c.go("step")
+        c.label("tied")
+        longer, meant = c.times(c.constant(FARTHER), c.load(self.h)), c.load(self.meant)
+        c.store(longer, self.h)
+        c.fork(c.compare("olt", longer, c.times(c.constant(FARTHEST), meant)), "shortly", "stay")
+        c.label("stay")
+        c.store(meant, self.h)
+        c.store(str(FREE), self.mode, "i64")
+        c.store(c.constant(1.0), b.given)
+        c.go("begin")
+
+    def _begun_again(self, h: str) -> None:
+        """The end of the step is the beginning of the next one, which proposes h; to "begin", unless all is done."""
+        c, value = self.c, self.c.slot("value")
+        c.store(c.load(self.end), self.t)
+        c.store(h, self.h)
+        self._copied(self.new, "%y")
+        over = c.let(f"icmp sge i64 {c.load(self.saved, 'i64')}, {self.times}")
+        c.fork(over, "reached", "look", False)
+        c.label("look")
+        next_ = c.name("next")
+        c.fork(c.let("icmp eq ptr %watch, null"), next_, "watching", True)
+        c.label("watching")
+        self._field(value, c.load(self.t), "%y", "watched", "%watch", "%watch_told")
+        c.fork(c.compare("oge", c.load(value), c.constant(0.0)), next_, "watched", True)
+        c.label(next_)
+        c.fork(self.borders.none, "step", "begin", True)

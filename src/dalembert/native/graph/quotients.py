@@ -3,7 +3,7 @@
     a = Σ_f f P_f(x),   b = c (x - r),   P_f(x) = (x - r) Q_f(x) + P_f(r),   a / b = Σ_f f Q_f(x) / c if P_f(r) = 0
 
 in one component x of the state; f: functions that are no polynomials in x. Near b = 0 a quotient of two small numbers has
-lost its digits, and its power series has a pole that only rounding has made: this form has neither.
+lost its digits, and takes longer: both sides of a choice are evaluated.
 """
 
 from __future__ import annotations

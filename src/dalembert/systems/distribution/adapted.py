@@ -59,7 +59,7 @@ class AdaptedReference:
         first: the chart at the start.
         changes: the changes of chart, each a ChartChange.
         integrator_steps: number of steps of the integrator.
-        method: what took the steps, as of `Reference`: "Taylor series", "Runge-Kutta", both, or "Dopri8".
+        method: what took the steps, as of `Reference`: "Runge-Kutta", "Dopri8", or both in turn.
     """
 
     t: Float[np.ndarray, "times"]
@@ -141,7 +141,7 @@ def adapted_reference(
     while True:
         given = chart, float(now), xi, known, float(tolerance)
         found = native_first(_native_segment, _diffrax_segment, *given) if native else _diffrax_segment(*given)
-        steps, methods = steps + int(found.steps), [*methods, *found.methods]
+        steps, methods = steps + int(found.steps), [*methods, found.method]
         filled[found.saved] = found.rows
         if bool(found.done):
             break
@@ -171,7 +171,7 @@ class _Segment(NamedTuple):
     done: bool
     worn: bool
     steps: int
-    methods: tuple[str, ...]
+    method: str
 
 
 def _native_segment(chart: Connection, start: float, xi, times: np.ndarray, tolerance: float) -> _Segment:
@@ -181,7 +181,7 @@ def _native_segment(chart: Connection, start: float, xi, times: np.ndarray, tole
     saved = (ahead | (first & (times == start))) & (np.cumsum(ahead) < found.saved)
     end = jnp.asarray(found.end[: chart.n]), jnp.asarray(found.end[chart.n : 2 * chart.n])
     rows = found.outputs[0 if first else 1 : found.saved]
-    return _Segment(rows, saved, jnp.asarray(found.t), end, found.reached, found.watched, found.steps, found.methods)
+    return _Segment(rows, saved, jnp.asarray(found.t), end, found.reached, found.watched, found.steps, "Runge-Kutta")
 
 
 def _diffrax_segment(chart: Connection, start: float, xi, times: np.ndarray, tolerance: float) -> _Segment:
@@ -192,7 +192,7 @@ def _diffrax_segment(chart: Connection, start: float, xi, times: np.ndarray, tol
     inside = jnp.asarray(np.maximum(times, start))
     rows, t, end, done, worn, steps = _by_diffrax(chart, jnp.asarray(start), xi, inside, jnp.asarray(tolerance))
     saved = (times >= start) & np.all(np.isfinite(np.asarray(rows)[:, : 2 * chart.n]), axis=1)
-    return _Segment(np.asarray(rows)[saved], saved, t, end, bool(done), bool(worn), int(steps), ("Dopri8",))
+    return _Segment(np.asarray(rows)[saved], saved, t, end, bool(done), bool(worn), int(steps), "Dopri8")
 
 
 @Jitted

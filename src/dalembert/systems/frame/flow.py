@@ -204,7 +204,7 @@ class _Written:
 
     @property
     def work(self) -> int:
-        """Operations that are not linear in what moves, of the slope: as many as a Taylor series has convolutions."""
+        """Operations of the slope that are not linear in what moves."""
         g, found = self.g, 0
         for i in reached(g, gather_factors(g, self.slope, lambda i: int(self.moves(i)))):
             op, *x = g.nodes[i]

@@ -39,13 +39,12 @@ def _reduced(start: ProvenStart) -> SystemFlow:
 
 def _solved(found: Travelled) -> tuple[Solved, Callable[[], np.ndarray]]:
     rows = np.where(np.arange(len(found.rows))[:, None] < found.saved, found.rows, np.inf)
-    return Solved(rows, found.saved, found.reached, found.steps, found.methods), lambda: found.outputs
+    return Solved(rows, found.saved, found.reached, found.steps), lambda: found.outputs
 
 
 def _joined(one: Travelled, other: Travelled) -> Travelled:
     """One after the other, which begins where the first ended."""
     both = lambda a, b: np.concatenate([a[: one.saved], b[1:]])  # noqa: E731
-    methods = tuple(dict.fromkeys((*one.methods, *other.methods)))
     rows, outputs = both(one.rows, other.rows), both(one.outputs, other.outputs)
     saved, steps = one.saved + other.saved - 1, one.steps + other.steps
-    return other._replace(rows=rows, outputs=outputs, saved=saved, steps=steps, methods=methods)
+    return other._replace(rows=rows, outputs=outputs, saved=saved, steps=steps)

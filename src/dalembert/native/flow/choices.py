@@ -1,0 +1,179 @@
+"""The choices of an equation, kept along a step, and the borders at which they change.
+
+Every choice is written as a selection. A condition a < b keeps its value until a - b passes zero; a rounded number until it
+passes to the next one. So the field of a step is smooth, also beyond a border, and the step can end just behind it.
+
+Exponentials and the like are flat to rounding in places, and may hide a wall from every error estimate: how fast their
+arguments change limits a step, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dalembert.native.assembly.function import CompiledFunction, GraphFunction
+from dalembert.native.graph.dependence import Dependence, reached
+from dalembert.native.graph.derivative import along
+from dalembert.native.graph.graph import Graph, Unsupported
+from dalembert.native.graph.nodes import operands, paired
+from dalembert.native.graph.operations import COMPARISONS
+from dalembert.native.graph.simplify import rebuilt, replaced
+from dalembert.native.llvm.cache import Cache
+
+MOVING = ("x0", "x1")  # the state and the time
+FLAT = frozenset(["exp", "exp2", "expm1", "sinh", "cosh", "tanh", "erf", "erfc"])
+EQUALITIES = frozenset(["eq", "ne"])
+ROUNDED = frozenset(["floor", "ceil", "round", "nearest"])
+CHOOSING = COMPARISONS | ROUNDED | {"sign"}  # of numbers: they keep their values along a step
+
+
+def selected(g: Graph, outputs: Sequence[int]) -> list[int]:
+    """The outputs with |x|, maxima, minima, remainders and branches as selections."""
+    new: dict[int, int] = {}
+    for i in reached(g, outputs):
+        op, *x = node = g.nodes[i]
+        smooth = op in ("branch", "pick") and _agrees(g, i if op == "branch" else x[0])
+        if op in ("const", "var") or (op == "branch" and not smooth):
+            new[i] = i
+        elif op == "pick" and not smooth:
+            _, condition, *sides = g.nodes[x[0]]
+            new[i] = g.apply("select", new[condition], *(new[side[x[1]]] for side in sides))
+        elif op == "abs" and g.kind[i] == "f":
+            new[i] = _size(g, new[x[0]])
+        elif op == "int" and g.kind[x[0]] == "f":
+            a = new[x[0]]
+            new[i] = g.apply("int", g.apply("select", g.apply("lt", a, g.zero), g.apply("ceil", a), g.apply("floor", a)))
+        elif op in ("max", "min") and g.kind[i] == "f":
+            a, b = (new[j] for j in x)
+            new[i] = g.apply("select", g.apply("gt" if op == "max" else "lt", a, b), a, b)
+        elif op == "fmod" and g.kind[i] == "f":
+            a, b = (new[j] for j in x)
+            ratio = g.apply("div", a, b)
+            whole = g.apply("mul", g.apply("sign", ratio), g.apply("floor", _size(g, ratio)))
+            new[i] = g.apply("sub", a, g.apply("mul", b, whole))
+        elif op in EQUALITIES and g.kind[x[0]] == "f":
+            same = _equal(g, *(new[j] for j in x))
+            new[i] = same if op == "eq" else g.apply("not", same)
+        else:
+            new[i] = rebuilt(g, node, new.__getitem__)
+    return [new[o] for o in outputs]
+
+
+def _agrees(g: Graph, branch: int) -> bool:
+    """Whether both sides are promised to agree where they meet."""
+    return g.nodes[g.nodes[branch][1]][0] == "agree"
+
+
+def _size(g: Graph, x: int) -> int:
+    return g.apply("select", g.apply("lt", x, g.zero), g.apply("neg", x), x)
+
+
+def _equal(g: Graph, a: int, b: int) -> int:
+    """a = b, by the conditions of a selection among whose numbers the other one is, as in the derivative of a maximum."""
+    for one, other in ((a, b), (b, a)):
+        if g.nodes[other][0] == "select" and one in _selectable(g, other):
+            condition, *sides = g.nodes[other][1:]
+            return g.apply("select", condition, *(g.true if x == one else _equal(g, one, x) for x in sides))
+    return g.apply("eq", a, b)
+
+
+def _selectable(g: Graph, i: int) -> set[int]:
+    """The numbers among which a selection selects."""
+    if g.nodes[i][0] != "select":
+        return {i}
+    return _selectable(g, g.nodes[i][2]) | _selectable(g, g.nodes[i][3])
+
+
+def borders(g: Graph, i: int) -> list[int]:
+    """Nodes that are not zero as long as node i keeps its value; an equality keeps it beyond a zero."""
+    op, *x = g.nodes[i]
+    if op == "sign":
+        return x
+    if op in COMPARISONS - EQUALITIES and g.kind[x[0]] == "f":
+        return [g.apply("sub", *x)]
+    if op not in ROUNDED:
+        return []
+    up, down = g.apply("sub", x[0], i), g.apply("sub", i, x[0])
+    if op == "floor":
+        return [up, g.apply("add", g.one, down)]
+    if op == "ceil":
+        return [down, g.apply("add", g.one, up)]
+    half = g.constant(0.5)
+    return [g.apply("add", half, up), g.apply("add", half, down)]
+
+
+def tie(g: Graph, i: int) -> int | None:
+    """Of an equality, the difference of its two numbers: where this is zero, no side may be followed."""
+    op, *x = g.nodes[i]
+    return g.apply("sub", *x) if op in EQUALITIES and g.kind[x[0]] == "f" and x[0] != x[1] else None
+
+
+class Choices(NamedTuple):
+    """A field (y, t, *given, sides) → (ẏ, whether it holds, whether no border is at zero, borders and arguments, their
+    rates, sides). sides: whether to choose as the state says, 0 or 1, and else the values of the choices, which come back as
+    the state says. signs: how many borders there are, flat: how many arguments, sides: how many choices."""
+
+    code: CompiledFunction
+    signs: int
+    flat: int
+    sides: int
+
+    @classmethod
+    def of(cls, made: GraphFunction, cache: Cache) -> Choices | None:
+        """made: results (ẏ, whether it holds), or ẏ alone; None where nothing is chosen and nothing is flat."""
+        try:
+            found = _choices(dataclasses.replace(made, graph=made.graph.copy()))
+        except Unsupported:  # a border has no derivative
+            return None
+        return found and cls(found[0].compiled(cache), *found[1:])
+
+
+def _choices(made: GraphFunction) -> tuple[GraphFunction, int, int, int] | None:
+    g, slope = made.graph, made.results[0].ravel().tolist()
+    holds = int(made.results[1].item()) if len(made.results) > 1 else g.true
+    slope, depend = selected(g, slope), Dependence(g)
+    chosen, at_borders, ties = _chosen(g, slope, depend)
+    flat = dict.fromkeys(g.nodes[i][1] for i in reached(g, [*slope, *at_borders]) if g.nodes[i][0] in FLAT)
+    flat = [i for i in flat if depend.on(i, *MOVING)]
+    if not chosen and not flat:
+        return None
+    sides = g.vector(f"x{len(made.sizes)}", len(chosen) + 1).tolist()
+    as_is, half = g.apply("gt", sides[0], g.constant(0.5)), g.constant(0.5)
+    kept: dict[int, int] = {}
+    for i, side in zip(chosen, sides[1:], strict=True):
+        kept[i] = g.apply("select", as_is, i, side if g.kind[i] == "f" else g.apply("gt", side, half))
+    smooth = replaced(g, [*slope, *at_borders, *flat], kept)
+    slope, numbers = smooth[: len(slope)], smooth[len(slope) :]
+    state = [*g.vector("x0", len(slope)).tolist(), g.variable("x1", 0)]
+    rates = along(g, numbers, state, [*slope, g.one])
+    regular = [g.apply("gt", g.apply("abs", d), g.zero) for d in (*at_borders, *ties)]
+    whole = paired(lambda a, b: g.apply("and", a, b), regular, g.true)
+    results = [*slope, holds, whole, *numbers, *rates, *chosen]
+    found = dataclasses.replace(made, sizes=(*made.sizes, len(sides)), results=(np.array(results),))
+    return found, len(at_borders), len(flat), len(sides)
+
+
+def _chosen(g: Graph, outputs: Sequence[int], depend: Dependence) -> tuple[list[int], list[int], list[int]]:
+    """The choices that the outputs need, and those that their borders need; borders and ties."""
+    seen, pending = set[int](), list(outputs)
+    chosen, at_borders, ties = dict[int, None](), dict[int, None](), dict[int, None]()
+    while pending:
+        i = pending.pop()
+        if i in seen or not depend.on(i, *MOVING):
+            continue
+        seen.add(i)
+        op, *x = g.nodes[i]
+        if op in ("agree", "finite", "var"):
+            continue
+        if op in CHOOSING and g.kind[x[0]] == "f":
+            chosen[i] = None
+            at_borders |= dict.fromkeys(d for d in borders(g, i) if depend.on(d, *MOVING))
+            ties |= dict.fromkeys(d for d in [tie(g, i)] if d is not None)
+            pending += [*at_borders]
+        else:
+            pending += operands(g.nodes[i])
+    return [*chosen], [*at_borders], [*ties]
