@@ -15,7 +15,7 @@ import xarray
 import zarr
 
 import dalembert as da
-from dalembert.native import COUNTS, chunks
+from dalembert.native import COUNTS, threads
 from dalembert.step.run import loop, machine, steps
 from dalembert.store import checkpoint, chunked
 from dalembert.studies import stream
@@ -70,10 +70,10 @@ def whole():
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Many small chunks of steps and of the store, and a commit after each."""
-    monkeypatch.setattr(chunks, "SECONDS", 1e-9)
-    for module in (chunks, machine, steps):
+    monkeypatch.setattr(threads, "SECONDS", 1e-9)
+    for module in (threads, machine, steps):
         monkeypatch.setattr(module, "FIRST", 3)
-    monkeypatch.setattr(chunks, "paced", lambda steps, seconds: 150)
+    monkeypatch.setattr(threads, "paced", lambda steps, seconds: 150)
     monkeypatch.setattr(machine, "paced", lambda steps, seconds: 150)
     monkeypatch.setattr(loop, "paced", lambda steps, seconds: 150)
     monkeypatch.setattr(chunked, "BYTES", 2**12)

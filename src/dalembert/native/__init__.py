@@ -28,9 +28,9 @@ from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.root.iteration_code import CONVERGED as ROOT_FOUND
 from dalembert.native.root.root import CompiledRoot, compile_root
 from dalembert.native.stepper.arrays import COUNTED, COUNTS, counts
-from dalembert.native.stepper.compiled import CompiledStep, compile_step, processors
-from dalembert.native.stepper.sample import Sample
-from dalembert.native.stepper.step import StepFunctions
+from dalembert.native.stepper.compiled import CompiledStep, compile_step
+from dalembert.native.stepper.step import Sample, StepFunctions
+from dalembert.native.threads import processors
 from dalembert.native.trace.elementwise import check_type
 from dalembert.native.trace.place import native_first
 from dalembert.native.trace.tracer import supported

@@ -1,19 +1,34 @@
-"""Work of which each piece is long, a boundary problem or an integration, in several threads at once."""
+"""Long work beside Python: pieces of it in several threads at once; and machine code chunk by chunk, because Python answers
+signals between two chunks and within one cannot. The bits of a run do not depend on where its chunks end.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+import numpy as np
+
 from dalembert.interrupts import Leaving, held_back, leave_if_wanted
-from dalembert.native.stepper.compiled import processors
 from dalembert.numbers import MOST_THREADS, whole_number
 
 A = TypeVar("A")
 B = TypeVar("B")
+
+
+FIRST = 256  # steps of the first chunk, and of most runs
+SECONDS = 0.1  # that a chunk is to take
+GROWTH = 8
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def as_threads(threads: int | None) -> int:
@@ -61,3 +76,39 @@ def _counted(ready: Iterator[B], watch: Callable[[int], None] | None) -> Iterato
         yield x
         if watch is not None:
             watch(i + 1)
+
+
+def paced(steps: int, seconds: float) -> int:
+    """Steps of the next chunk, from those of one and the time that they took."""
+    return max(1, min(GROWTH * steps, int(steps * SECONDS / max(seconds, 1e-9))))
+
+
+def watched(run: Callable[[], None], stop: np.ndarray, between: Callable[[], None] | None) -> bool:
+    """Machine code that looks at stop[0] now and then, in a thread of its own, while Python answers signals here.
+
+    Whether it was let run to its end. between: called now and then.
+    """
+    failed: list[BaseException] = []
+    over = threading.Event()  # Thread.join, once interrupted, takes a running thread for one that has ended
+
+    def work() -> None:
+        try:
+            run()
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            over.set()
+
+    threading.Thread(target=work, name="dalembert").start()
+    try:
+        while not over.wait(SECONDS):
+            if between is not None:
+                between()
+        return True
+    except KeyboardInterrupt:
+        return False
+    finally:
+        stop[0] = 1
+        over.wait()
+        if failed:
+            raise failed[0]

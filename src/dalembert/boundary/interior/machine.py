@@ -17,7 +17,7 @@ from dalembert.interrupts import wanted
 from dalembert.native import CACHE
 from dalembert.native.assembly.interior_code import interior_text
 from dalembert.native.assembly.interior_parts import CONVERGED, LIMIT, REFUSED, SCALARS, TERM, WORDS
-from dalembert.native.chunks import watched
+from dalembert.native.threads import watched
 
 WORK = 10**8  # blocks times the third power of their size, in a call of machine code: about a tenth of a second
 MOST, STOP = WORDS.offset("most"), WORDS.offset("stop")

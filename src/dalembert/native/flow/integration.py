@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.interrupts import leave_if_wanted
-from dalembert.native.chunks import FIRST, paced
 from dalembert.native.flow.loop_code import COUNTED, NUMBERS, REACHED, TOO_MANY
 from dalembert.native.llvm.jit import Loaded
+from dalembert.native.threads import FIRST, paced
 
 STILL = dict.fromkeys(("h", "next", "behind", "way"), 0.0)
 BEGINNING = {"most": 0, "clipped": 0, "steps": 0, "saved": 1, "refused": 0, "mode": 0}

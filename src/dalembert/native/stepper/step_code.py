@@ -5,19 +5,22 @@ Written once, over a frame: of one run, or of runs in lanes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from dalembert.native.llvm.builder import module
+from dalembert.algebra.newton import DIVERGING
+from dalembert.native.graph.nodes import paired
+from dalembert.native.llvm.builder import Code, module
+from dalembert.native.llvm.dense import EXACT, NOT_FINITE, SOLVED
 from dalembert.native.llvm.emit import Values
-from dalembert.native.stepper.arrays import HISTORY, LONG_HISTORY, SINCE, kept
-from dalembert.native.stepper.convergence import Chord, is_close, is_tiny, judgement, keep_compensation, next_update
-from dalembert.native.stepper.frame import Frame
+from dalembert.native.stepper.arrays import HISTORY, LEAP, LONG_HISTORY, SINCE, kept
+from dalembert.native.stepper.frame import Frame, LastUpdate, ScalarFrame, tables
 from dalembert.native.stepper.linear_systems import Plan
-from dalembert.native.stepper.pivoted import Pivoted
-from dalembert.native.stepper.scalar_frame import ScalarFrame
-from dalembert.native.stepper.stages import tables
-from dalembert.native.stepper.watch import Crossing, count_leap, count_turn, report, watch_sign
 from dalembert.outcome import Outcome
+
+# Of an unknown's size: an error that may be left. It is no rounding, which goes this way and that: it adds up, step by step.
+NEGLIGIBLE = 1e-20
+TINY = 1e-10  # an update whose square is negligible, whatever the tolerance
 
 
 class StepCode:
@@ -298,3 +301,254 @@ class StepCode:
             f.emitter.bind(values, "held_force", f.read("held_force"))
         self._write_row(values, f.read("q"), k)
         c.label("end")
+
+
+def judgement(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[str]) -> tuple[str, str]:
+    """Whether every tested |update_i| ≤ tolerance · scale_i at the new w, and whether ≤ DIVERGING · scale_i."""
+    c, small, near = f.code, f.code.constant(True), f.code.constant(True)
+    for largest, scale in _sizes(f, values, w, update):
+        small = c.both(small, c.compare("ole", largest, c.times(scale, f.tolerance)))
+        near = c.both(near, c.compare("ole", largest, c.times(scale, c.constant(DIVERGING))))
+    return small, near
+
+
+def is_tiny(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[str]) -> str:
+    """Whether every tested |update_i| ≤ TINY · scale_i and ≤ tolerance · scale_i: nothing can be gained by another."""
+    c, tiny = f.code, f.code.constant(True)
+    limit = c.select(c.compare("olt", f.tolerance, c.constant(TINY)), f.tolerance, c.constant(TINY))
+    for largest, scale in _sizes(f, values, w, update):
+        tiny = c.both(tiny, c.compare("ole", largest, c.times(scale, limit)))
+    return tiny
+
+
+def is_close(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[str]) -> str:
+    """Whether every tested |update_i| ≤ √tolerance · scale_i: the next one will be small, with this Jacobian as well."""
+    c, close = f.code, f.code.constant(True)
+    for largest, scale in _sizes(f, values, w, update):
+        close = c.both(close, c.compare("ole", largest, c.times(scale, f.close)))
+    return close
+
+
+def is_finished(f: Frame, values: Values, w: Sequence[str], first: Mapping[int, str], second: Mapping[int, str]) -> str:
+    """Whether `second`, which follows on the update `first` with the same Jacobian, is finite and small, and what it leaves
+    negligible: about |second|²/|first|, because updates with one Jacobian fall by the same factor. Where the first was
+    small already the second only has to be."""
+    c = f.code
+    done = c.compare("oeq", c.vanishing(list(second.values())), c.constant(0.0))
+    for (before, _), (largest, scale) in zip(_sizes(f, values, w, first), _sizes(f, values, w, second), strict=True):
+        limit, small = c.times(c.times(before, scale), c.constant(NEGLIGIBLE)), c.times(scale, f.tolerance)
+        done = c.both(done, c.compare("ole", largest, small))
+        done = c.both(done, c.either(c.compare("ole", c.times(largest, largest), limit), c.compare("ole", before, small)))
+    return done
+
+
+def _sizes(f: Frame, values: Values, w: Sequence[str], update: Mapping[int, str]) -> Iterator[tuple[str, str]]:
+    """(the largest |update_i|, the scale at w) of the tested unknowns of every scale."""
+    c, inside, groups = f.code, dict(values), dict[int, list[str]]()
+    f.emitter.bind(inside, "w", w)
+    for j, value in update.items():
+        if f.step.graph.value(f.outputs.scale[j]) != float("inf"):
+            groups.setdefault(f.outputs.scale[j], []).append(c.absolute(value))
+    for node, sizes in groups.items():
+        yield c.maximum(sizes), f.emitter.emit([node], inside, fast=True)[0]
+
+
+def next_update(f: Frame, plan: Plan, inner: Values, values: Values, w: Sequence[str]) -> tuple[dict[int, str], Values]:
+    """The update from w with the Jacobian at z, where `inner` is, by unknown; and the values with F at w, `again`."""
+    there, again, rows = dict(values), dict(inner), sorted(plan.nonlinear.rows)
+    f.emitter.bind(there, "z", w)
+    residual = f.emitter.emit([f.outputs.f[i] for i in rows], there)
+    again |= {f.step.graph.variable("again", i): value for i, value in zip(rows, residual, strict=True)}
+    update = f.emitter.emit(f.outputs.following, again)
+    return dict(zip(sorted(plan.nonlinear.columns), update, strict=True)), again
+
+
+class Chord(LastUpdate):
+    """w - F′(z)⁻¹F(w) after w = z - F′(z)⁻¹F(z): with one Jacobian the error is the product of both updates, times a number
+    that the quotient of both tells. inner: values at z; first: the update from there, by unknown."""
+
+    def __init__(self, f: Frame, plan: Plan, inner: Values, values: Values, *, z: Sequence[str], first: dict[int, str]):
+        self.frame, self.plan, self.inner, self.values, self.z, self.first = f, plan, inner, values, z, first
+        self.w = [f.code.minus(x, first[j]) if j in first else x for j, x in enumerate(z)]
+        self.second, self.again = dict[int, str](), Values()
+
+    def keep(self) -> None:
+        keep_compensation(self.frame, self.z, dict(enumerate(self.w)), self.first)
+
+    def report(self) -> str:
+        return self.frame.emitter.emit(self.frame.outputs.size, dict(self.inner), fast=True)[0]
+
+    def tried(self) -> str:
+        self.second, self.again = next_update(self.frame, self.plan, self.inner, self.values, self.w)
+        return is_finished(self.frame, self.values, self.w, self.first, self.second)
+
+    def take(self, where: str | None) -> None:
+        f = self.frame
+        new = {j: f.code.minus(self.w[j], x) for j, x in self.second.items()}
+        for j, value in new.items():
+            f.place(f.w[j], value, where)
+        keep_compensation(f, self.w, new, self.second, where)
+        f.place(f.size, f.emitter.emit(f.outputs.following_size, self.again, fast=True)[0], where)
+
+
+def keep_compensation(
+    f: Frame, z: Sequence[str], w: Mapping[int, str], update: Mapping[int, str], where: str | None = None
+) -> None:
+    """What rounding has cut off w = z - update: exact, because the update is smaller than z. where: in which runs."""
+    c = f.code
+    for j in sorted(f.compensation.keys() & update.keys()):
+        f.place(f.compensation[j], c.minus(c.minus(z[j], w[j]), update[j]), where)
+    for j in sorted(f.increments.keys() & update.keys()):
+        c.store(c.let(f"fneg {c.real} {update[j]}"), f.increments[j])
+
+
+def report(f: Frame, plan: Plan, inner: Values, known: Values) -> None:
+    """Scaled residual, sign and size of the determinant of the last evaluation, from the written-out elimination.
+
+    inner: values at the iterate; known: those at the solution of the nonlinear unknowns. Where one evaluation solves
+    them, what is left is not evaluated: it counts as zero. Where the iteration ends with a chord its residual is known.
+    """
+    c, out, emit = f.code, f.outputs, f.emitter.emit
+    if not out.ends_with_chord:
+        c.store(c.constant(0.0) if plan.once else emit(out.size, inner, fast=True)[0], f.size)
+    if not out.factor:
+        pivots = [*emit(out.pivots, inner), *emit(out.affine_pivots, known)]
+        c.store(determinant_sign(c, pivots, plan.parity), f.sign)
+        if f.step.ends:
+            c.store(determinant(c, pivots), f.determinant)
+
+
+class Crossing(NamedTuple):
+    """The sign of a factor, or of the determinant, the last one if it is none; whether it changed."""
+
+    sign: str
+    crossed: str
+
+
+def determinant(c: Code, pivots: Sequence[str]) -> str:
+    """Its size, from the pivots of an elimination."""
+    return c.absolute(paired(lambda a, b: c.let(f"fmul contract {c.real} {a}, {b}"), list(pivots), c.constant(1.0)))
+
+
+def determinant_sign(c: Code, pivots: Sequence[str], odd: int) -> str:
+    """1 or -1, from the signs of the pivots; odd: whether their order is an odd permutation."""
+    bits = c.constant(-1 if odd else 0, "i64")
+    for pivot in pivots:
+        bits = c.let(f"xor {c.whole} {bits}, {c.let(f'bitcast {c.real} {pivot} to {c.whole}')}")
+    negative = c.let(f"icmp slt {c.whole} {bits}, zeroinitializer")
+    return c.select(negative, c.constant(-1.0), c.constant(1.0))
+
+
+def leaped(c: Code, before: str, after: str) -> str:
+    """Whether a determinant changed its size more than LEAP-fold; 0 stands for one that is not known."""
+    grew = c.compare("olt", before, after)
+    low, high = c.select(grew, before, after), c.select(grew, after, before)
+    known = c.compare("ogt", low, c.constant(0.0))
+    return c.both(known, c.compare("ogt", high, c.times(low, c.constant(LEAP))))
+
+
+def watch_sign(f: Frame, values: Values) -> Crossing:
+    """Whether the sign changed since the last stage that went in the direction of this one: 0 is no sign."""
+    c, old, zero = f.code, f.read_sign(), f.code.constant(0.0)
+    new = f.emitter.sign(f.emitter.emit(f.outputs.factor, values)[0]) if f.outputs.factor else c.load(f.sign)
+    crossed = c.compare("olt", c.times(new, old), zero)
+    return Crossing(c.select(c.compare("oeq", new, zero), old, new), crossed)
+
+
+def count_turn(f: Frame, values: Values) -> None:
+    """Steps in which the velocity turned by more than a right angle."""
+    if f.stages.number > 1:
+        for name in ("q", "s"):
+            f.emitter.bind(values, f"since_{name}", f.read(f"begin_{name}"))
+    turned = f.code.compare("olt", f.emitter.emit(f.outputs.turned, values)[0], f.code.constant(0.0))
+    f.add("turns", f.code.counted(turned))
+
+
+def count_leap(f: Frame) -> None:
+    """Of whole steps only: determinants of stages of different lengths are not to be compared."""
+    (old,), new = f.read("determinant"), f.code.load(f.determinant)
+    f.add("leaps", f.code.counted(leaped(f.code, old, new)))
+    f.write("determinant", [new])
+
+
+class Pivoted:
+    """Writes the blocks "pivot", from which it goes to "accept", and "again", from which it goes to "iterate".
+
+    inner: values at the iterate z; values: those of the step. pivoted: at the iterate, in "pivot" and what follows from it
+    alone.
+    """
+
+    def __init__(self, frame: ScalarFrame, inner: Values, values: Values, z: Sequence[str]):
+        self.frame, self.code = frame, frame.code
+        self.inner, self.pivoted, self.values, self.z = inner, dict(inner), values, z
+
+    def write(self) -> None:
+        f, c, report = self.frame, self.code, self.frame.part["report"]
+        c.label("pivot")
+        code = self._solution(f.emitter.emit(f.outputs.f, self.pivoted))
+        f.add("slow", "1")
+        for i, slot in enumerate((f.size, f.sign, f.determinant)):
+            c.store(c.load(c.at(report, i)), slot)
+        singular, not_finite = f.failure(Outcome.SINGULAR), f.failure(Outcome.NOT_FINITE)
+        c.line(f"switch i64 {code}, label %{singular} [ i64 {SOLVED}, label %solved i64 {EXACT}, label %exact"
+               f" i64 {NOT_FINITE}, label %{not_finite} ]")  # fmt: skip
+        c.label("exact")
+        f.store(f.w, self.z)
+        for slot in f.compensation.values():
+            c.store("0.0", slot)
+        self._keep_increments(self.z)
+        c.go("accept")
+        c.label("solved")
+        self._solved()
+        self._again()
+
+    def _solved(self) -> None:
+        """w = z - update; it is accepted if the update is small, and the one that follows on it where F may jump."""
+        f, c = self.frame, self.code
+        update = f.read("right")
+        w = [c.minus(a, b) for a, b in zip(self.z, update, strict=True)]
+        f.store(f.w, w)
+        keep_compensation(f, self.z, dict(enumerate(w)), dict(enumerate(update)))
+        self._keep_increments(w)
+        f.require(f.all_finite(w), Outcome.NOT_FINITE)
+        if not (f.step.linear and f.plan is not None):
+            small, near = judgement(f, self.values, dict(enumerate(update)), w)
+            f.note_divergence(near)
+            f.require_convergence(small)
+        if f.step.equations.judged(f.step.everything, f.step.everything):
+            there = dict(self.values)
+            f.emitter.bind(there, "z", w)
+            code = self._solution(f.emitter.emit(f.outputs.f, there))
+            c.line(f"switch i64 {code}, label %again [ i64 {SOLVED}, label %following i64 {EXACT}, label %accept ]")
+            c.label("following")
+            f.require_convergence(judgement(f, self.values, dict(enumerate(f.read("right"))), w)[0])
+        c.go("accept")
+
+    def _solution(self, right: Sequence[str]) -> str:
+        """The system with the Jacobian at z, solved with pivoting; returns the code of the outcome."""
+        f, c, n = self.frame, self.code, self.frame.layout.z
+        f.write("right", right)
+        with c.loop(0, n * n) as i:
+            c.store("0.0", c.at(f.part["matrix"], i))
+        for i, node in enumerate(f.outputs.jacobian):
+            if node != f.step.graph.zero:
+                c.store(f.emitter.emit([node], self.pivoted)[0], c.at(f.part["matrix"], i))
+        arguments = ", ".join(f"ptr {f.part[name]}" for name in ("matrix", "right", "report"))
+        return c.let(f"call i64 %solver(i64 {n}, {arguments})")
+
+    def _keep_increments(self, w: Sequence[str]) -> None:
+        """Of unknowns that start at s: the solver may have been called several times."""
+        f, s = self.frame, self.frame.read("s") if self.frame.origin else []
+        for j, k in f.origin.items():
+            self.code.store(self.code.minus(w[j], s[k]), f.increments[j])
+
+    def _again(self) -> None:
+        f, c = self.frame, self.code
+        c.label("again")
+        f.store(f.z, f.loaded(f.w))
+        more = c.let(f"icmp slt i64 {c.load(f.iterations, 'i64')}, {f.count('limit')}")
+        c.fork(more, "iterate", "not_converged", True)
+        c.label("not_converged")
+        if f.plan is not None:
+            c.store(f.emitter.emit(f.outputs.size, dict(self.inner), fast=True)[0], f.size)
+        c.go(f.failure(Outcome.NOT_CONVERGED))

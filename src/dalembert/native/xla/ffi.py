@@ -12,7 +12,7 @@ from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.builder import Code, module
 from dalembert.native.llvm.packing import Packing
 from dalembert.native.stepper.arrays import COUNTED
-from dalembert.native.stepper.batch import TABLE
+from dalembert.native.stepper.compiled import TABLE
 
 # Offsets in the structures of xla/ffi/api/c_api.h, in bytes.
 _FRAME = {"extension": 8, "api": 16, "arguments": 72, "results": 112}

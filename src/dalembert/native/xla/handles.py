@@ -22,8 +22,8 @@ from jax.interpreters import batching, mlir
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE
 from dalembert.native.llvm.jit import Loaded
-from dalembert.native.stepper.batch import TABLE, ensemble
-from dalembert.native.stepper.compiled import CompiledStep, processors
+from dalembert.native.stepper.compiled import TABLE, CompiledStep, ensemble
+from dalembert.native.threads import processors
 from dalembert.native.xla.ffi import CALL, SLOT, SLOTS, ffi_handler, interface
 
 TARGET = "dalembert_run"

@@ -19,8 +19,8 @@ import numpy as np
 from dalembert.native.flow.flow import CompiledFlow, FlowRuns, outputs_along, travel
 from dalembert.native.llvm.packing import Packing
 from dalembert.native.stepper.arrays import COUNTED
-from dalembert.native.stepper.batch import TABLE
-from dalembert.native.stepper.compiled import processors
+from dalembert.native.stepper.compiled import TABLE
+from dalembert.native.threads import processors
 from dalembert.native.xla.ffi import CALL
 from dalembert.native.xla.handles import Handle, entered, run_by_xla
 

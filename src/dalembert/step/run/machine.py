@@ -29,9 +29,9 @@ from dalembert.native import (
     register,
     run_by_xla,
 )
-from dalembert.native.chunks import FIRST, paced
 from dalembert.native.llvm.packing import Packing
 from dalembert.native.stepper.arrays import SINCE, kept
+from dalembert.native.threads import FIRST, paced
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.varying import VaryingSteps

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dalembert.native.chunks import FIRST
 from dalembert.native.llvm.jit import host
+from dalembert.native.threads import FIRST
 from dalembert.numbers import described
 from dalembert.path import Path, Provenance
 from dalembert.step.run.state import Grid, RunState, Watch
