@@ -18,8 +18,8 @@ from benchmarks.peers.problems import Problem, problems
 
 from dalembert.native import Accuracy, Solved
 from dalembert.native.flow.integration import Integration
-from dalembert.systems.frame.run import along_constraints
-from dalembert.systems.initial.proven import proven_start
+from dalembert.systems.frame.flow import along_constraints
+from dalembert.systems.proof import proven_start
 
 ERRORS = (1e-3, 1e-5, 1e-7, 1e-9, 1e-10, 1e-11)
 TOLERANCES = tuple(10.0**-k for k in range(2, 16))

@@ -7,7 +7,7 @@ import pytest
 import dalembert as da
 from dalembert.gallery import ENTRIES
 from dalembert.gallery.chain import chain
-from dalembert.systems.initial import batch
+from dalembert.systems import batch
 from dalembert.tracing.jitted import TEXTS
 
 

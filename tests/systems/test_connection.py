@@ -11,8 +11,7 @@ import scipy.optimize
 
 import dalembert as da
 from dalembert.gallery.nonholonomic_particle import nonholonomic_particle
-from dalembert.systems.distribution.charts import guaranteed, largest_volume
-from dalembert.systems.distribution.interpolation import cutoff
+from dalembert.systems.distribution.charts import cutoff, guaranteed, largest_volume
 from dalembert.systems.distribution.reduction import velocity_constraints
 
 # n = 4, m = 2, a mass that depends on q: A by hand for the dependent coordinates (2, 3).

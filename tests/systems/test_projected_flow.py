@@ -9,7 +9,7 @@ import dalembert as da
 from dalembert.gallery import ENTRIES
 from dalembert.gallery.chain import chain, placed
 from dalembert.native import Accuracy, FlowFunctions, compile_flow, compile_projection
-from dalembert.systems.reference import travelled
+from dalembert.systems.continuous import travelled
 
 SPHERE = ENTRIES["spherical_pendulum"]
 ROUNDING = 1e-14  # of terms of up to ten

@@ -54,8 +54,7 @@ from dalembert.native.threads import on_threads
 from dalembert.numbers import as_numbers
 from dalembert.solution import Solution
 from dalembert.systems import InconsistentDataError, check_x64
-from dalembert.systems.higher.orders import true_orders
-from dalembert.systems.higher.variational import VariationalProblem, constraint_numbers
+from dalembert.systems.higher.variational import VariationalProblem, constraint_numbers, true_orders
 from dalembert.systems.higher.variational import check_problem as check_variational
 from dalembert.systems.sizes import as_scales, with_inertia
 

@@ -12,9 +12,8 @@ from jaxtyping import Array, Float
 
 from dalembert.boundary.solve import solve
 from dalembert.discretize.windows import WindowMap
-from dalembert.numbers import MOST_NODES, as_flag, as_number, as_numbers, called, described, whole_number
+from dalembert.numbers import MOST_NODES, as_flag, as_number, as_numbers, called, check_x64, described, whole_number
 from dalembert.solution import Solution
-from dalembert.systems.checks import check_x64
 from dalembert.systems.manifolds import Embedded, Manifold, ambient_spline, riemannian_spline
 from dalembert.systems.manifolds.manifold import check_functions
 from dalembert.systems.manifolds.splines import check_manifold, warn_of_scalar_last

@@ -19,9 +19,9 @@ from dalembert.outcome import Outcome
 from dalembert.step import ensemble, simulate
 from dalembert.step.simulate import check_interrupted
 from dalembert.systems import System, momentum, references
-from dalembert.systems.compiled.along import motion_along
 from dalembert.systems.compiled.function import SystemFunction
 from dalembert.systems.consistency import velocity_residuals
+from dalembert.systems.continuous import motion_along
 from dalembert.systems.equations import all_reactions, force
 
 STATES = 3  # of the run at which a step is looked at

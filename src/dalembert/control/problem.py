@@ -18,9 +18,8 @@ from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
 from dalembert.systems import System
 from dalembert.systems.pickling import reduced
-from dalembert.systems.problem import texts_of
 from dalembert.systems.shapes import output_shape, traced
-from dalembert.systems.system import check_shapes, check_system
+from dalembert.systems.system import check_shapes, check_system, texts_of
 
 
 class OptimalControl(eqx.Module):

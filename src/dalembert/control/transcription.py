@@ -51,8 +51,8 @@ from dalembert.control.terms import (
 from dalembert.discretize import Scheme
 from dalembert.solution import ControlSolution
 from dalembert.systems.equations import all_reactions, force, value
-from dalembert.systems.roles import role_of
 from dalembert.systems.sizes import power_of_two, with_inertia
+from dalembert.systems.system import role_of
 from dalembert.tracing import seldom
 
 SAMPLES = 7

@@ -17,7 +17,7 @@ from dalembert.numbers import as_flag, as_function, described, whole_number
 from dalembert.systems.constraints import annihilator
 from dalembert.systems.higher.variational import with_parameters
 from dalembert.systems.pickling import made
-from dalembert.systems.problem import Problem, as_arrays, names_of
+from dalembert.systems.system import Problem, as_arrays, names_of
 
 HIGHEST = 64  # nodes before the last one in a window
 

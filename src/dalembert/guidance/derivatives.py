@@ -36,7 +36,7 @@ from dalembert.guidance.linearisation import active_paths, along, completed, fix
 from dalembert.numbers import as_array, is_traced
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
-from dalembert.systems.problem import is_flag
+from dalembert.systems.system import is_flag
 from dalembert.tracing import seldom
 
 

@@ -30,8 +30,7 @@ from dalembert.step import Branch, simulate
 from dalembert.step.simulate import check_interrupted
 from dalembert.step.start.prepare import Starter
 from dalembert.systems import System, reference
-from dalembert.systems.compiled.along import multipliers_along
-from dalembert.systems.reference import travelled
+from dalembert.systems.continuous import multipliers_along, travelled
 from dalembert.systems.system import check_system
 
 SAFETY = 1e3  # rounding errors of all steps added up, times this, are the floor: a fit above it sees truncation only

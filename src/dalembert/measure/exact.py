@@ -18,10 +18,9 @@ from dalembert.measure.nodes import SystemNodes, node_view
 from dalembert.numbers import as_choice, as_number, as_tolerance, as_vector, decreasing_steps, is_traced
 from dalembert.step.start.prepare import STARTERS, Starter, second_node
 from dalembert.systems import System, check_initial_data, check_x64, momentum, reference
-from dalembert.systems.compiled.along import motion_along
 from dalembert.systems.consistency import velocity_residuals
+from dalembert.systems.continuous import chosen_backend, motion_along, travelled
 from dalembert.systems.equations import all_reactions
-from dalembert.systems.reference import chosen_backend, travelled
 from dalembert.systems.sizes import as_step
 from dalembert.systems.system import check_shapes, check_system
 from dalembert.tracing import seldom

@@ -22,7 +22,6 @@ from dalembert.measure.nodes import check_neighbours, check_single
 from dalembert.numbers import as_array, as_number, as_positive, described
 from dalembert.path import Path, check_path
 from dalembert.systems import VariationalProblem
-from dalembert.systems.higher.orders import true_orders
 from dalembert.systems.higher.variational import (
     check_problem,
     common_order,
@@ -30,6 +29,7 @@ from dalembert.systems.higher.variational import (
     constraints_of_order,
     density,
     holonomic_constraints,
+    true_orders,
 )
 from dalembert.tracing import seldom
 

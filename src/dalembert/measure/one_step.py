@@ -18,8 +18,8 @@ from dalembert.native import native_first
 from dalembert.notebook import Described
 from dalembert.numbers import EPSILON, decreasing_steps, whole_number
 from dalembert.systems import InconsistentDataError, System, cutoff
-from dalembert.systems.distribution.adapted_flow import ExactFlow, exact_flow_compiles
-from dalembert.systems.distribution.connection import as_points
+from dalembert.systems.distribution.adapted import ExactFlow, exact_flow_compiles
+from dalembert.systems.distribution.charts import as_points
 from dalembert.systems.distribution.reduction import explicit_terms, violation
 from dalembert.tracing import Jitted, seldom
 

@@ -20,7 +20,7 @@ from dalembert.path import Path
 from dalembert.step import simulate
 from dalembert.systems import Connection, System, connection, cutoff, reduction
 from dalembert.systems.distribution.adapted import flow
-from dalembert.systems.distribution.connection import as_points, chart_argument, compiled
+from dalembert.systems.distribution.charts import as_points, chart_argument, compiled
 from dalembert.systems.distribution.reduction import check_first_order, explicit_terms, velocity_constraints
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import check_indices

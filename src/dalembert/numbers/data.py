@@ -43,6 +43,20 @@ _ROTATION = "write rotation.as_quat(scalar_first=True): quaternions are (w, x, y
 _PLAIN = "give real numbers, such as a list of floats or an array of float64"
 
 
+def check_x64() -> None:
+    """Require float64: second differences in single precision are noise, so every entry point checks that JAX's x64
+    mode is on.
+
+    Raises:
+        RuntimeError: jax_enable_x64 is off.
+    """
+    if jax.dtypes.canonicalize_dtype(np.float64) != np.float64:  # what jax_enable_x64 decides
+        raise RuntimeError(
+            "jax_enable_x64 is off: dalembert needs float64 (second differences in float32 are noise). Importing "
+            "dalembert turns it on; something turned it off again. Use jax.config.update('jax_enable_x64', True)"
+        )
+
+
 def as_numbers(value: Any, name: str) -> Float[np.ndarray, "..."]:
     """`value` as a NumPy array of its own of finite float64 numbers; TypeError, ValueError naming the argument."""
     if holds_tracer(value):

@@ -12,7 +12,7 @@ from dalembert.show.solution import plot_solution
 from dalembert.show.study import plot_study
 from dalembert.show.style import theme_of
 from dalembert.solution import CriticalPoint
-from dalembert.systems.problem import names_of
+from dalembert.systems.system import names_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -24,7 +24,7 @@ from dalembert.step.run.steps import reported
 from dalembert.step.start.checks import batch_size
 from dalembert.step.start.prepare import Starter, check_any_system
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
-from dalembert.systems.initial.batch import check_batch
+from dalembert.systems.batch import check_batch
 
 
 def ensemble(

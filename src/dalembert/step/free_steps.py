@@ -23,7 +23,7 @@ from dalembert.step.options import RunOptions
 from dalembert.step.programs.higher import HigherProgram
 from dalembert.step.start.higher import Begun, as_multipliers, check_consistent, first_matrix, from_nodes
 from dalembert.systems import VariationalProblem, check_x64
-from dalembert.systems.higher.data import check_regular
+from dalembert.systems.higher.ostrogradsky import check_regular
 from dalembert.systems.higher.variational import check_problem, common_order, constraint_numbers
 from dalembert.systems.sizes import check_resolved
 from dalembert.tracing import Jitted

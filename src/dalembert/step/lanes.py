@@ -27,9 +27,9 @@ from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, St
 from dalembert.step.run.steps import fingerprint_of
 from dalembert.step.start.checks import batch_size, check_callbacks, initial_value
 from dalembert.step.start.prepare import prepare_any
+from dalembert.systems.batch import pieces, shared_size
 from dalembert.systems.checks import check_many
 from dalembert.systems.consistency import STEPS
-from dalembert.systems.initial.batch import pieces, shared_size
 from dalembert.tracing import Jitted
 
 MANY = 2**62

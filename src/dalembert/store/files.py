@@ -21,7 +21,7 @@ from dalembert.store.regions import VALUES, load_study
 from dalembert.store.runs import load_run
 from dalembert.store.solutions import CONTENTS, check_solution, solution_from_xarray, solution_to_xarray
 from dalembert.store.studies import STUDIES, check_study, study_from_xarray
-from dalembert.systems.problem import Problem
+from dalembert.systems.system import Problem
 
 if TYPE_CHECKING:
     import xarray

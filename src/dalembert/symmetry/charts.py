@@ -20,7 +20,7 @@ from dalembert.numbers import described
 from dalembert.symmetry.frames import with_own
 from dalembert.symmetry.search import Symmetry, as_generator
 from dalembert.systems import Holonomic, System
-from dalembert.systems.checks import RankDeficientError
+from dalembert.systems.consistency import RankDeficientError
 from dalembert.systems.equations import force
 from dalembert.systems.pickling import made
 

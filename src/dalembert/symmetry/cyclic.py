@@ -27,7 +27,7 @@ from dalembert.symmetry.conditions import Neighbourhood, Samples, place_of_searc
 from dalembert.symmetry.frames import VelocityFrame, indices_of, with_own
 from dalembert.symmetry.reduced import FullMotion, Reduced
 from dalembert.systems import Holonomic, System, check_x64
-from dalembert.systems.checks import RankDeficientError
+from dalembert.systems.consistency import RankDeficientError
 from dalembert.systems.equations import all_reactions, force, value
 from dalembert.systems.pickling import made
 from dalembert.systems.system import check_shapes, check_system

@@ -12,7 +12,7 @@ from dalembert.symmetry.conditions import Samples, place_of_search, sample
 from dalembert.symmetry.frames import VelocityFrame, indices_of, own_parts, reduced_force, reduced_system
 from dalembert.symmetry.reduced import Reduced
 from dalembert.systems import System, check_x64
-from dalembert.systems.checks import InconsistentDataError, RankDeficientError
+from dalembert.systems.consistency import InconsistentDataError, RankDeficientError
 from dalembert.systems.distribution.reduction import check_first_order
 from dalembert.systems.equations import all_reactions
 from dalembert.systems.shapes import output_shape

@@ -3,31 +3,22 @@
 For constraints on velocities also: the explicit formula for (λ, v̇), solvability, coordinates on D and curves inside it.
 """
 
-from dalembert.numbers import is_traced
+from dalembert.numbers import check_x64, is_traced
 from dalembert.systems import manifolds
-from dalembert.systems.checks import (
-    InconsistentDataError,
-    RankDeficientError,
-    check_initial_data,
-    check_x64,
-)
-from dalembert.systems.consistent import Projection, project
+from dalembert.systems.checks import check_initial_data
+from dalembert.systems.consistency import InconsistentDataError, Projection, RankDeficientError, project
 from dalembert.systems.constraints import Constraint, Holonomic, Nonholonomic, SecondOrder
+from dalembert.systems.continuous import Reference, reference, references
 from dalembert.systems.distribution.adapted import AdaptedReference, ChartChange, adapted_reference
-from dalembert.systems.distribution.connection import Connection, connection
-from dalembert.systems.distribution.deformed import deformed
-from dalembert.systems.distribution.interpolation import Interpolant, cutoff, interpolant
-from dalembert.systems.distribution.reduction import Reduction, reduction
-from dalembert.systems.distribution.solvability import solvability
-from dalembert.systems.distribution.solvable import Solvability
+from dalembert.systems.distribution.charts import Connection, Interpolant, connection, cutoff, interpolant
+from dalembert.systems.distribution.reduction import Reduction, deformed, reduction
+from dalembert.systems.distribution.solvability import Solvability, solvability
 from dalembert.systems.equations import acceleration, energy, momentum
 from dalembert.systems.higher.euler_lagrange import lift, ostrogradsky_momenta
 from dalembert.systems.higher.ostrogradsky import Ostrogradsky, ostrogradsky
 from dalembert.systems.higher.variational import VariationalProblem
 from dalembert.systems.lyapunov import Lyapunov
-from dalembert.systems.redundant.independent import Independent, independent
-from dalembert.systems.reference import Reference, reference
-from dalembert.systems.references import references
+from dalembert.systems.redundant import Independent, independent
 from dalembert.systems.system import System
 
 __all__ = [

@@ -1,7 +1,8 @@
-"""Errors before a run: x64, finite, consistent and non-degenerate data. Each names the argument and the remedy."""
+"""Errors before a run, where the proof did not succeed: what is not finite, consistent or regular at its data, by name."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -11,58 +12,105 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from dalembert.algebra import numerical_rank
-from dalembert.numbers import as_number, as_state, is_traced
-from dalembert.systems.consistency import Runs, violation_of
-from dalembert.systems.equations import motion_at
-from dalembert.systems.initial.proven import proven_start
-from dalembert.systems.initial.terms import InitialTerms, in_units, initial_terms
+from dalembert.algebra.newton import newton_by_values
+from dalembert.numbers import as_number, as_state, check_x64, is_traced
+from dalembert.systems.compiled.function import LARGEST, SystemFunction
+from dalembert.systems.consistency import InconsistentDataError, RankDeficientError, Runs, check_parameters, violation_of
+from dalembert.systems.equations import EXACT, first_guess, motion_at
+from dalembert.systems.proof import InitialValues, evaluate_start, proven_start
+from dalembert.systems.sizes import units_of
 from dalembert.systems.system import System, check_shapes, check_system
+from dalembert.tracing import seldom
 
 
-class InconsistentDataError(ValueError):
-    """φ(q₀, v₀) ≠ 0: the data do not satisfy the constraints, or no nearby data that satisfy them were found.
+def _at_rest(system: System, q, v, t, z) -> InitialValues:
+    return evaluate_start(system, q, v, t, z, jnp.zeros_like(q))
 
-    Attributes:
-        args: the message, which names the argument, what was found and what would be right.
 
-    Example:
-        >>> try:
-        ...     da.simulate(sphere, [0.0, 0.0, -2.0], [0.0, 0.0, 0.0], h=0.1, steps=1)
-        ... except da.InconsistentDataError as error:
-        ...     str(error)[:30]
-        'q0, v0: constraints[0] (Holono'
+_values = seldom(_at_rest)
+_native_values = SystemFunction(_at_rest)
+
+
+class InitialTerms(NamedTuple):
+    """Values at the solution z = (a, λ), or at z = 0 where none was found.
+
+    linear: whether the constraints are, in a. equations, matrix: F and F' there. rows: R, (m, n). reduced, jacobian: the
+    constraints other than Lyapunov's as equations for a, and their derivative by a. given: what does not depend on z.
     """
 
+    z: np.ndarray
+    solved: bool
+    linear: bool
+    residual: float
+    equations: np.ndarray
+    matrix: np.ndarray
+    rows: np.ndarray
+    reduced: np.ndarray
+    jacobian: np.ndarray
+    given: InitialValues
 
-class RankDeficientError(ValueError):
-    """rank < m: constraints are redundant or contradictory, reactions are dependent, or the mass matrix is degenerate
-    on the motions that the constraints leave free.
-
-    Attributes:
-        args: the message, which names the argument, what was found and what would be right.
-
-    Example:
-        >>> massless = da.System(lambda q, v: 0.5 * v[0] ** 2 - q @ q)
-        >>> try:
-        ...     da.simulate(massless, [0.0, 0.0], [0.0, 0.0], h=0.1, steps=1)
-        ... except da.RankDeficientError as error:
-        ...     "degenerate" in str(error)
-        True
-    """
+    def reactions(self, i: int) -> np.ndarray:
+        """The rows of the i-th constraint."""
+        sizes = [len(x) for x in self.given.values]
+        return self.rows[sum(sizes[:i]) : sum(sizes[: i + 1])]
 
 
-def check_x64() -> None:
-    """Require float64: second differences in single precision are noise, so every entry point checks that JAX's x64
-    mode is on.
+def initial_terms(system: System, q, v, t, m: int) -> InitialTerms | None:
+    """Newton's iteration for (a, λ) on one compiled call; None where a function of the system closes over a traced value."""
+    n = q.shape[0]
+    start = first_guess(n, m)
+    found = _in_machine_code(system, q, v, t, start) or _by_xla(system, q, v, t, start)
+    if found is None:
+        return None
+    at, given = found
 
-    Raises:
-        RuntimeError: jax_enable_x64 is off.
-    """
-    if jax.dtypes.canonicalize_dtype(np.float64) != np.float64:  # what jax_enable_x64 decides
-        raise RuntimeError(
-            "jax_enable_x64 is off: dalembert needs float64 (second differences in float32 are noise). Importing "
-            "dalembert turns it on; something turned it off again. Use jax.config.update('jax_enable_x64', True)"
-        )
+    z, report = newton_by_values(at, start, EXACT, lambda x: units_of(x, n), given[:2])
+    linear, (residual, matrix) = True, report.last
+    if not report.solved:
+        z = np.zeros(n + m)
+        (residual, matrix), (_, beside) = at(z), at(np.where(np.arange(n + m) < n, 1.0, 0.0))
+        with np.errstate(invalid="ignore"):  # numbers that are not finite are named later
+            linear = bool(np.all(np.abs(beside[n:, :n] - matrix[n:, :n]) <= 1e-9 * (1.0 + np.abs(matrix[n:, :n]))))
+    controls = [c.is_control for c in system.constraints]
+    plain = n + np.flatnonzero(~np.repeat(np.array(controls, bool), [len(x) for x in given.values]))
+    rows = -matrix[:n, n:].T  # the equations of motion contain -Rᵀλ
+    parts = residual, matrix, rows, residual[plain], matrix[plain, :n]
+    return InitialTerms(z, report.solved, linear, report.residual, *parts, given)
+
+
+def _finite(trees: Any) -> bool:
+    return all(np.all(np.isfinite(x)) for x in jax.tree.leaves(trees))
+
+
+At = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+def _in_machine_code(system: System, q, v, t, start: np.ndarray) -> tuple[At, Any] | None:
+    """(F, F') at any z, and everything at the start; None where XLA has to look: something is not finite, or cannot be
+    translated."""
+    native = _native_values.bound(system, q, v, t, start) if len(start) <= LARGEST else None
+    if native is None:
+        return None
+    given = native(q, v, t, start)
+    return (lambda z: native(q, v, t, z)[:2], given) if _finite(given) else None
+
+
+def _by_xla(system: System, q, v, t, start: np.ndarray) -> tuple[At, Any] | None:
+    """The same; None where a function of the system closes over a traced value."""
+    again, given = _values.bound(system, q, v, t, start)  # one program, even where every call is traced anew
+    if is_traced(given):
+        return None
+    return lambda z: jax.tree.map(np.asarray, again(system, q, v, t, z)[:2]), jax.tree.map(np.asarray, given)
+
+
+def in_units(found: InitialTerms) -> InitialTerms:
+    """The matrices whose ranks are looked at, in units of the unknowns that the inertia and the reactions give."""
+    if not np.all(np.isfinite(found.matrix)):
+        return found
+    n = found.rows.shape[1]
+    units = units_of(found.matrix, n)
+    own = units[:n]
+    return found._replace(matrix=found.matrix * units, rows=found.rows * own, jacobian=found.jacobian * own)
 
 
 class Start(NamedTuple):
@@ -107,13 +155,13 @@ def check_initial_data(system: System, q0, v0, t0: float | Array = 0.0, time: fl
 
 def checked_data(system: System, q0, v0, t0: float | Array, time: float | Array | None) -> tuple[Array, Array]:
     """As `check_initial_data`, for data that `proven_start` has not proven: it is asked once in a call."""
-    found, _ = _checked(system, q0, v0, t0, time)
+    found, _ = _check_all(system, q0, v0, t0, time)
     return found.q, found.v
 
 
 def checked_start(system: System, q0, v0, t0: float | Array, time: float | Array | None) -> Start:
     """As `check_initial_data`, with the accelerations and multipliers that the checks have found."""
-    given, found = _checked(system, q0, v0, t0, time)
+    given, found = _check_all(system, q0, v0, t0, time)
     q, v, t, sizes = given
     if found is None:
         return Start(q, v, *motion_at(system, q, v, t)[:2], None, sizes)
@@ -148,7 +196,7 @@ def examined(system: System, q0, v0, t0, time) -> tuple[InitialData, InitialTerm
     return given, found
 
 
-def _checked(system: System, q0, v0, t0, time) -> tuple[InitialData, InitialTerms | None]:
+def _check_all(system: System, q0, v0, t0, time) -> tuple[InitialData, InitialTerms | None]:
     """As `examined`, with (a, λ) determined."""
     given, found = examined(system, q0, v0, t0, time)
     if found is None:
@@ -182,14 +230,6 @@ def check_many(system: System, given: dict, axes: dict, t0, time: float) -> None
             f"({np.count_nonzero(found.runs)} of {len(found.runs)} runs). dalembert.project(system, q0, v0) finds the "
             "nearest consistent data"
         )
-
-
-def check_parameters(system) -> None:
-    """Every parameter of a System or a DiscreteSystem is finite."""
-    for path, leaf in jax.tree_util.tree_leaves_with_path(system.parameters):
-        if jnp.issubdtype(leaf.dtype, jnp.floating) and not bool(jnp.all(jnp.isfinite(leaf))):
-            name = jax.tree_util.keystr(path)
-            raise ValueError(f"parameters{name}: found {np.asarray(leaf)}; every number must be finite")
 
 
 def _check_values(system: System, found: InitialTerms, q, v) -> None:

@@ -17,8 +17,8 @@ from dalembert.discretize.windows import Windows
 from dalembert.numbers import as_function, as_number, as_numbers, described, whole_number
 from dalembert.systems import InconsistentDataError, RankDeficientError
 from dalembert.systems.higher.variational import VariationalProblem, with_parameters
-from dalembert.systems.problem import Problem
 from dalembert.systems.shapes import output_shape, traced
+from dalembert.systems.system import Problem
 from dalembert.tracing import seldom
 
 STARTS, STEPS, MET = 12, 60, 1e-10

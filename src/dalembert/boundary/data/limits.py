@@ -25,8 +25,8 @@ from dalembert.numbers import as_function, described, real_numbers, whole_number
 from dalembert.solution import ActiveBounds
 from dalembert.systems import InconsistentDataError
 from dalembert.systems.higher.variational import with_parameters
-from dalembert.systems.problem import Problem
 from dalembert.systems.shapes import output_shape, traced
+from dalembert.systems.system import Problem
 from dalembert.tracing import seldom
 
 SLACK = 1e-9  # by how much what is given may be outside, relative to its size: rounding

@@ -38,8 +38,8 @@ from dalembert.systems.higher.variational import (
     orders_of,
     with_parameters,
 )
-from dalembert.systems.roles import role_of
 from dalembert.systems.sizes import power_of_two
+from dalembert.systems.system import role_of
 from dalembert.tracing import seldom
 
 

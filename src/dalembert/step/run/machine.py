@@ -39,7 +39,7 @@ from dalembert.step.run.branch import Avoid, Call, call_system, divided_by_facto
 from dalembert.step.run.loop import extrapolation, row_of, rows_of, stops, traced_run
 from dalembert.step.run.state import Grid, RunState, StepOptions, as_before
 from dalembert.step.run.steps import Rows, Steps
-from dalembert.systems.roles import role_of
+from dalembert.systems.system import role_of
 from dalembert.tracing import Remembered, Walk, split
 
 REMEMBERED = 128  # compiled programs found again without a new trace; machine code itself is kept by its content

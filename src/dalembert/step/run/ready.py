@@ -30,7 +30,7 @@ from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, in
 from dalembert.step.start.checks import check_callbacks
 from dalembert.step.start.prepare import DEFAULT, Motion, Starter, begin_steps, check_branch, program_for
 from dalembert.systems import System
-from dalembert.systems.initial.root import REMEMBERED, InitialMotion, InitialRoot, root_of
+from dalembert.systems.proof import REMEMBERED, InitialMotion, InitialRoot, root_of
 from dalembert.systems.system import check_shapes
 from dalembert.tracing import Remembered, Walk, Watched, split, unchanged, watch
 

@@ -16,9 +16,9 @@ from dalembert.numbers import (
 from dalembert.step.run.branch import Avoid, call_system, divided
 from dalembert.step.run.state import Grid, Prepared, StepOptions, promoted
 from dalembert.systems import System, VariationalProblem
-from dalembert.systems.initial.batch import number_of_runs
-from dalembert.systems.problem import is_flag
+from dalembert.systems.batch import number_of_runs
 from dalembert.systems.shapes import check_indices, condition_shape, output_shape, traced
+from dalembert.systems.system import is_flag
 
 
 def check_callbacks(prepared: Prepared, grid: Grid, step_options: StepOptions, initial) -> Any:

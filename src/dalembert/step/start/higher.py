@@ -30,12 +30,16 @@ from dalembert.step.programs.higher import HigherProgram
 from dalembert.step.programs.scaled import in_units, units_for
 from dalembert.step.run.state import Given, Grid, Prepared
 from dalembert.systems import VariationalProblem, is_traced
-from dalembert.systems.checks import InconsistentDataError, RankDeficientError, check_parameters
-from dalembert.systems.consistency import STEPS
-from dalembert.systems.higher.data import check_regular, sizes_of
+from dalembert.systems.consistency import STEPS, InconsistentDataError, RankDeficientError, check_parameters
 from dalembert.systems.higher.euler_lagrange import constraint_rates, next_derivatives, ostrogradsky_momenta
-from dalembert.systems.higher.orders import true_orders
-from dalembert.systems.higher.variational import common_order, constraint_numbers, density, holonomic_constraints
+from dalembert.systems.higher.ostrogradsky import check_regular, sizes_of
+from dalembert.systems.higher.variational import (
+    common_order,
+    constraint_numbers,
+    density,
+    holonomic_constraints,
+    true_orders,
+)
 from dalembert.systems.sizes import allowed, units_of
 from dalembert.tracing import Jitted, seldom
 

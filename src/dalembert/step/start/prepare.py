@@ -24,14 +24,13 @@ from dalembert.step.run.state import Given, Grid, Prepared, Recipe
 from dalembert.step.start.checks import as_nodes, check_discrete
 from dalembert.step.start.higher import begin_higher
 from dalembert.systems import System, VariationalProblem, acceleration, is_traced, reference
-from dalembert.systems.checks import InconsistentDataError, RankDeficientError, check_parameters, checked_start
-from dalembert.systems.consistency import STEPS
-from dalembert.systems.consistent import project
+from dalembert.systems.checks import checked_start
+from dalembert.systems.consistency import STEPS, InconsistentDataError, RankDeficientError, check_parameters, project
 from dalembert.systems.constraints import Constraint
 from dalembert.systems.equations import value
 from dalembert.systems.lyapunov import deflatable
-from dalembert.systems.problem import Problem
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, allowed, units_of, with_inertia
+from dalembert.systems.system import Problem
 from dalembert.tracing import Jitted, seldom
 
 DEFAULT = Scheme()

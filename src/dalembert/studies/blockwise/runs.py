@@ -24,7 +24,7 @@ from dalembert.studies.blockwise.blocks import Blocks
 from dalembert.studies.blockwise.job import SweepJob, SweepOpening
 from dalembert.studies.blockwise.swept import DATA, Swept
 from dalembert.systems import check_x64
-from dalembert.systems.initial.batch import check_batch
+from dalembert.systems.batch import check_batch
 
 if TYPE_CHECKING:
     import xarray

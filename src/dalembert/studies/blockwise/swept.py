@@ -12,7 +12,7 @@ import numpy as np
 from dalembert.numbers import as_numbers, described
 from dalembert.path.study import SweptName
 from dalembert.store.studies.names import label_of
-from dalembert.systems.problem import is_flag
+from dalembert.systems.system import is_flag
 
 DATA = {"q0": 1, "v0": 1, "nodes": 2, "jets": 2, "multipliers": 2}  # axes of each in one run
 ALIKE = ("h", "steps", "t0", "times", "scheme", "guess", "scales", "inequalities", "tolerance", "max_iterations")

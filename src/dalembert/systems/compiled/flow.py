@@ -1,16 +1,26 @@
-"""q̇ = v, v̇ = a(q, v, t) in machine code; (a, λ) solves the equations of motion with the constraints on accelerations.
+"""The nearest (q, v) on φ(q, t) = 0, dφ/dt = 0, φ(q, v, t) = 0, for steps of an integration, which end near there.
 
-And the equations of order k, whose state is (q, …, q⁽²ᵏ⁻¹⁾, λ, …, λ⁽ʳ⁻¹⁾)."""
+    q ← q - M⁻¹J₀ᵀ(J₀M⁻¹J₀ᵀ)⁻¹φ(q, t),   then   v ← v - M⁻¹Jᵀ(JM⁻¹Jᵀ)⁻¹ψ(q, v, t),
+
+J₀ the rows ∂φ/∂q of holonomic constraints, J those and ∂φ/∂v of nonholonomic ones, ψ their dφ/dt and φ. M is the mass matrix
+∂²L/∂v²: the change of v is an impulse along the rows, so that it changes neither the momentum of a symmetry that the
+constraints have nor, where they are linear in v, the energy but by the square of the change; and it is the same in all
+coordinates. Where M is not positive definite its diagonal |∂²L/∂v_j²| takes its place. So JM⁻¹Jᵀ is regular wherever (a, λ)
+are determined, and a change is at most as large, in that measure, as the error of the step.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Hashable, Iterator
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jaxtyping import Array
 
+from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native import (
     Accuracy,
     CompiledFlow,
@@ -24,18 +34,39 @@ from dalembert.native import (
     Unsupported,
     compile_flow,
     compile_projection,
+    travel_by_xla,
 )
 from dalembert.systems.compiled.function import REMEMBERED
-from dalembert.systems.compiled.projection import restriction, restricts
 from dalembert.systems.consistency import velocity_residuals
-from dalembert.systems.equations import EXACT, first_guess, kkt_residual
+from dalembert.systems.equations import EXACT, first_derivative, first_guess, kkt_residual, value
 from dalembert.systems.higher.euler_lagrange import highest_equations, ostrogradsky_momenta
 from dalembert.systems.higher.variational import VariationalProblem
-from dalembert.systems.problem import Problem
-from dalembert.systems.roles import role_of
 from dalembert.systems.sizes import units_of
-from dalembert.systems.system import Rebuilt, System, SystemParts, parts_of
+from dalembert.systems.system import Problem, Rebuilt, System, SystemParts, check_shapes, parts_of, role_of
 from dalembert.tracing import Remembered
+
+
+def restricts(system: System, orders: tuple[int, ...] = (0, 1)) -> bool:
+    """Whether some constraint is of these orders: those of accelerations do not restrict (q, v)."""
+    return any(c.order in orders for c in system.constraints)
+
+
+def restriction(system: System, q, v, t) -> tuple[Array, Array, Array, Array]:
+    """M (n, n), J (m, n), φ(q, t) of holonomic constraints, and ψ, as `compile_projection` wants them."""
+    holonomic, others = ([c for c in system.constraints if c.order == order] for order in (0, 1))
+    stacked = lambda rows: jnp.concatenate([jnp.zeros(0), *rows])  # noqa: E731
+
+    def positions(x):
+        return stacked(value(system, c, x, v, v, t) for c in holonomic)
+
+    def velocities(w):
+        return stacked(value(system, c, q, w, w, t) for c in others)
+
+    mass = value_and_jacobian(jax.grad(lambda w: system.call(system.lagrangian, q, w, t=t)), v)[1]
+    (first, by_q), (second, by_v) = value_and_jacobian(positions, q), value_and_jacobian(velocities, v)
+    rates = stacked(first_derivative(system, c, q, v, t) for c in holonomic)
+    return mass, jnp.concatenate([by_q, by_v]), first, jnp.concatenate([rates, second])
+
 
 _COMPILED: Remembered[CompiledFlow] = Remembered(REMEMBERED)
 _PROJECTED: Remembered[CompiledFlow] = Remembered(REMEMBERED)
@@ -197,3 +228,22 @@ def drift(system: System, q, v, t):
     """The largest of |φ(q)|, |dφ/dt|, |φ(q, v)|."""
     residuals = velocity_residuals(system, q, v, t).values()
     return jnp.max(jnp.stack([jnp.max(jnp.abs(r)) for r in residuals])) if residuals else jnp.zeros(())
+
+
+def in_program(system: System, q, v, times, tolerance, most: int, again: Callable[..., tuple]) -> tuple:
+    """(t, q, v, λ, drift, reached, steps), in at most so many steps; its derivatives are those of again(system, q, v, times,
+    tolerance), which JAX can differentiate."""
+    n = q.shape[0]
+    code, parts = reduced_code(system, n, sum(check_shapes(system, q, v, times[0])), True)
+
+    @jax.custom_jvp
+    def run(leaves, q, v, times, tolerance):
+        y = jnp.concatenate([q, v])
+        rows, outputs, reached, steps = travel_by_xla(code, y, times, tolerance, leaves, most)
+        return times, rows[:, :n], rows[:, n:], outputs[:, :-1], outputs[:, -1], reached, steps
+
+    @run.defjvp
+    def _(primals, tangents):
+        return jax.jvp(lambda leaves, *given: again(parts.rebuilt(leaves), *given), primals, tangents)
+
+    return run(parts.leaves, q, v, jnp.asarray(times, float), jnp.asarray(tolerance, float))

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dalembert.native import Accuracy, CompiledFlow, CompiledFunction, Travelled, Unsupported
+from dalembert.native import Accuracy, CompiledFlow, CompiledFunction, Solved, Travelled, Unsupported
 from dalembert.native.assembly.function import GraphFunction
 from dalembert.native.flow.graph_flow import graph_flow
 from dalembert.native.graph.dependence import Dependence, reached
@@ -24,10 +24,10 @@ from dalembert.native.graph.simplify import gather_factors
 from dalembert.native.trace.place import refusing
 from dalembert.native.trace.proof import ANALYTIC, CONTINUOUS
 from dalembert.native.trace.tracer import Tracer
+from dalembert.systems.compiled.flow import SystemFlow, reduced_flow
 from dalembert.systems.equations import all_reactions, force, value
-from dalembert.systems.frame.directions import AllowedDirections
-from dalembert.systems.frame.equations import OrthonormalEquations
-from dalembert.systems.frame.pieces import energy
+from dalembert.systems.frame.equations import AllowedDirections, OrthonormalEquations, energy
+from dalembert.systems.proof import ProvenStart
 from dalembert.systems.system import Rebuilt, System, parts_of
 from dalembert.tracing import Remembered
 
@@ -242,3 +242,40 @@ class _Written:
         squares = [g.apply("mul", g.constant(VANISHING), one.square) for one in self.equations.directions]
         pivots = [g.apply("div", g.one, x) for x in self.pivots]
         return self.function([*w, *scales, *squares, *pivots, self.equations.near(), least], entering=True)
+
+
+def along_constraints(start: ProvenStart, times: np.ndarray, accuracy: Accuracy) -> tuple[Solved, Callable[[], np.ndarray]]:
+    """Rows (q, v) at the times, which increase or decrease, and the outputs (λ, drift) when they are asked for."""
+    n, y = len(start.q), np.concatenate([start.q, start.v])
+    frame: FrameFlow | None = start.read.once(("frame", n), lambda one: frame_flow(one, n, start.m))
+    found = None if frame is None else frame.run(start.q, start.v, times, accuracy)
+    if found is None:
+        flow = _reduced(start)
+        solved = flow.solve(y, times, accuracy)
+        return solved, lambda: flow.outputs(solved, times)
+    rows, outputs, end = found.outputs[:, : 2 * n], found.outputs[:, 2 * n :], found.end[2 * n :]
+    rows[0] = y  # its velocities went through w
+    done = found._replace(rows=rows, outputs=outputs, end=end)
+    if found.reached or found.steps >= accuracy.steps:
+        return _solved(done)
+    left = np.concatenate([[found.t], times[found.saved :]])
+    rest = _reduced(start).run(found.end[: 2 * n], left, accuracy._replace(steps=accuracy.steps - found.steps))
+    return _solved(_joined(done, rest))
+
+
+def _reduced(start: ProvenStart) -> SystemFlow:
+    n = len(start.q)
+    return start.read.once(("flow", n), lambda one: reduced_flow(one, n, start.m, projected=True))
+
+
+def _solved(found: Travelled) -> tuple[Solved, Callable[[], np.ndarray]]:
+    rows = np.where(np.arange(len(found.rows))[:, None] < found.saved, found.rows, np.inf)
+    return Solved(rows, found.saved, found.reached, found.steps), lambda: found.outputs
+
+
+def _joined(one: Travelled, other: Travelled) -> Travelled:
+    """One after the other, which begins where the first ended."""
+    both = lambda a, b: np.concatenate([a[: one.saved], b[1:]])  # noqa: E731
+    rows, outputs = both(one.rows, other.rows), both(one.outputs, other.outputs)
+    saved, steps = one.saved + other.saved - 1, one.steps + other.steps
+    return other._replace(rows=rows, outputs=outputs, saved=saved, steps=steps)

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from dalembert.numbers import as_array, described
-from dalembert.systems.problem import as_parameter
+from dalembert.systems.system import as_parameter
 
 PIECE = 512  # runs; XLA divides among threads what has more
 

@@ -1,1 +1,0 @@
-"""Constraints that depend on each other: the rows that are needed, and the multipliers of all of them."""
