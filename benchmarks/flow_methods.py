@@ -17,7 +17,7 @@ from benchmarks.peers.packages import heyoka_ode
 from benchmarks.peers.problems import Problem, problems
 
 from dalembert.native import Accuracy, Solved
-from dalembert.native.flow.integration import Integration
+from dalembert.native.flow.flow import Integration
 from dalembert.systems.frame.flow import along_constraints
 from dalembert.systems.proof import proven_start
 

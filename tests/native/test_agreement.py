@@ -15,7 +15,7 @@ from dalembert.gallery.chain import chain, slanted
 from dalembert.gallery.curvature_particle import curvature_particle
 from dalembert.gallery.nonholonomic_particle import constraint, nonholonomic_particle
 from dalembert.native import CACHE, Unsupported
-from dalembert.native.llvm import jit as machine
+from dalembert.native.llvm import cache as machine
 
 
 def controlled_pendulum() -> da.System:

@@ -23,10 +23,10 @@ from dalembert.native import (
     Unsupported,
     compile_function,
     compile_step,
+    xla,
 )
-from dalembert.native.llvm import folder, jit
+from dalembert.native.llvm import cache as module
 from dalembert.native.llvm.compilation import object_file
-from dalembert.native.xla import handles
 from dalembert.step.run import machine as native_run
 from dalembert.tracing import jitted
 
@@ -130,7 +130,7 @@ class Texts(Cache):
 
 def test_the_run_is_generated_for_arm():
     """Only generated, the whole run and the pivoted solver: there is no such processor here to run them."""
-    llvm, cache = jit.binding(), Texts()
+    llvm, cache = module.binding(), Texts()
     try:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
@@ -209,8 +209,8 @@ def test_a_new_folder_is_the_owners_alone(tmp_path):
 
 
 def test_the_files_used_least_recently_go_when_there_are_too_many(tmp_path, monkeypatch):
-    monkeypatch.setattr(folder, "LARGEST", 3500)
-    kept = folder.PrivateFolder(tmp_path)
+    monkeypatch.setattr(module, "LARGEST", 3500)
+    kept = module.PrivateFolder(tmp_path)
     with kept:
         for i, name in enumerate(("a.o", "b.o", "c.o.1.tmp")):
             kept.write(name, bytes(1000))
@@ -235,9 +235,9 @@ def test_code_in_memory_stays_while_it_is_used():
 def test_programs_of_xla_hold_on_to_their_code():
     """And let it go with themselves; one that asks for code that is gone gets an error."""
     system = da.System(lambda q, v, p: 0.5 * v @ v - p["k"] * jnp.cos(q[0]) ** 3, parameters={"k": 1.0})
-    before = set(handles._HANDLES)
+    before = set(xla._HANDLES)
     run = jax.jit(lambda k: da.simulate(system.replace(k=k), [1.0], [0.1], h=0.1, steps=20).q).lower(2.0).compile()
-    (key,) = set(handles._HANDLES) - before
+    (key,) = set(xla._HANDLES) - before
     expected = da.simulate(system.replace(k=2.0), [1.0], [0.1], h=0.1, steps=20).q
     for memory in (native_run._COMPILED, jitted.PROGRAMS, jitted.TEXTS, CACHE._kept):
         memory.clear()
@@ -246,8 +246,8 @@ def test_programs_of_xla_hold_on_to_their_code():
     np.testing.assert_array_equal(run(2.0), expected)
     del run
     gc.collect()
-    assert key not in handles._HANDLES
-    lost = handles.Handle.__new__(handles.Handle)
+    assert key not in xla._HANDLES
+    lost = xla.Handle.__new__(xla.Handle)
     lost.key, lost.row_size = key, 4
     with pytest.raises(jax.errors.JaxRuntimeError, match="is no longer loaded"):
-        jax.jit(lambda x: handles.run_by_xla(lost, x, jnp.zeros(30, int), x, 3))(jnp.zeros(50)).block_until_ready()
+        jax.jit(lambda x: xla.run_by_xla(lost, x, jnp.zeros(30, int), x, 3))(jnp.zeros(50)).block_until_ready()

@@ -10,7 +10,7 @@ import pytest
 
 from dalembert.native import Cache
 from dalembert.native.llvm.builder import Code, module
-from dalembert.native.llvm.circular import LARGEST, sines_and_cosines, written_out
+from dalembert.native.llvm.elementary import LARGEST, sines_and_cosines, written_out
 
 CACHE = Cache(None)
 pytestmark = pytest.mark.skipif(not written_out(), reason="this processor leaves them to the C library")

@@ -18,8 +18,7 @@ from tests.step.test_progress import terminal
 import dalembert as da
 from dalembert import terminal as lines
 from dalembert.native.llvm import compilation
-from dalembert.native.llvm.cache import CACHE
-from dalembert.native.llvm.jit import host
+from dalembert.native.llvm.cache import CACHE, host
 
 DOUBLED = """
 define double @twice(double %x) {

@@ -7,8 +7,8 @@ import pytest
 
 from dalembert.algebra.jacobian import left_to_the_reader, value_and_jacobian
 from dalembert.native.assembly.function import compile_function, translated
+from dalembert.native.graph.dependence import evaluate
 from dalembert.native.graph.derivative import SLOPES, along
-from dalembert.native.graph.evaluate import evaluate
 from dalembert.native.llvm.cache import CACHE
 
 RULES = {

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dalembert.native import CACHE
+from dalembert.native.graph.dependence import evaluate
 from dalembert.native.graph.elimination import choose_order, eliminate, parity
-from dalembert.native.graph.evaluate import evaluate
 from dalembert.native.graph.graph import Graph
 from dalembert.native.llvm.dense import EXACT, NOT_FINITE, SINGULAR, SOLVED, pivoted_solver
 

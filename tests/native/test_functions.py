@@ -14,10 +14,9 @@ from jax import lax
 
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native import Unsupported, compile_function, supported
-from dalembert.native.graph.collect import collect_terms
-from dalembert.native.graph.dependence import Dependence, reached
-from dalembert.native.graph.evaluate import evaluate
+from dalembert.native.graph.dependence import Dependence, evaluate, reached
 from dalembert.native.graph.graph import Graph
+from dalembert.native.graph.simplify import collect_terms
 
 A = np.array([[2.0, 0.3, -0.7, 0.1], [0.4, -1.1, 0.2, 0.5], [-0.3, 0.8, 0.6, 1.7], [1.2, 0.9, -0.4, 0.3]])
 X = np.array([0.3, -0.8, 1.4, 0.55])

@@ -10,8 +10,8 @@ from jax.scipy import special
 
 from dalembert.native import COUNTS, Cache, Sample, StepFunctions, compile_step, counts
 from dalembert.native.llvm import cache as cache_module
-from dalembert.native.llvm import jit as machine
-from dalembert.native.llvm import vector_math as mathematics
+from dalembert.native.llvm import cache as machine
+from dalembert.native.llvm import elementary as mathematics
 from dalembert.native.stepper import compiled
 from dalembert.outcome import Outcome
 

@@ -9,7 +9,7 @@ import pytest
 import dalembert as da
 from dalembert.gallery.chain import chain, placed
 from dalembert.native.assembly.function import GraphFunction
-from dalembert.native.graph.evaluate import evaluate
+from dalembert.native.graph.dependence import evaluate
 from dalembert.native.graph.graph import Graph, Unsupported
 from dalembert.native.trace.linear_algebra import LARGEST_DENSE, solve_large
 from dalembert.native.trace.tracer import Tracer

@@ -7,7 +7,7 @@ import pytest
 
 from dalembert.native import ROOT_FOUND, compile_root
 from dalembert.native.llvm.dense import NOT_FINITE, SINGULAR
-from dalembert.native.root.iteration_code import NOT_CONVERGED
+from dalembert.native.root import NOT_CONVERGED
 
 UNITS = np.array([4.0, 0.25])
 

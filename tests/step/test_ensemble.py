@@ -13,7 +13,7 @@ import dalembert as da
 from dalembert.gallery import ENTRIES
 from dalembert.native import CACHE
 from dalembert.native.trace import place
-from dalembert.native.xla.handles import _HANDLES
+from dalembert.native.xla import _HANDLES
 from dalembert.outcome import Outcome
 
 PARTICLE = ENTRIES["curvature_particle"]

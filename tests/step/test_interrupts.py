@@ -122,7 +122,7 @@ def test_an_interrupted_solution_is_none(monkeypatch):
 
 
 def test_many_references_are_broken_off_in_all_threads(monkeypatch):
-    entry, calls, flow = ENTRIES["spherical_pendulum"], [], importlib.import_module("dalembert.native.flow.integration")
+    entry, calls, flow = ENTRIES["spherical_pendulum"], [], importlib.import_module("dalembert.native.flow.flow")
 
     def pressed():
         calls.append(time.process_time())  # of this process, whatever else the machine does
@@ -140,7 +140,7 @@ def test_many_references_are_broken_off_in_all_threads(monkeypatch):
 
 def test_a_reference_is_broken_off(monkeypatch):
     """Between two chunks of its steps; and where these end makes no difference to any bit, after refused steps neither."""
-    flow = importlib.import_module("dalembert.native.flow.integration")
+    flow = importlib.import_module("dalembert.native.flow.flow")
     entry = ENTRIES["spherical_pendulum"]
     chunks, paced = [], flow.paced
 

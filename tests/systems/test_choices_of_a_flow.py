@@ -10,7 +10,7 @@ from scipy.integrate import solve_ivp
 
 from dalembert.algebra import agree
 from dalembert.native import Accuracy, FlowFunctions, ImplicitPart, compile_flow
-from dalembert.native.flow import integration
+from dalembert.native.flow import flow as flows
 
 
 def oscillator(force):
@@ -194,8 +194,8 @@ def test_where_chunks_of_steps_end_makes_no_difference(monkeypatch):
         flow = oscillator(force)
         whole = travelled(flow, [1.0, 0.0], [0.0, 9.0, 17.0], 1e-9)
         with monkeypatch.context() as patch:
-            patch.setattr(integration, "FIRST", 1)
-            patch.setattr(integration, "paced", lambda *_: 1)
+            patch.setattr(flows, "FIRST", 1)
+            patch.setattr(flows, "paced", lambda *_: 1)
             parts = travelled(flow, [1.0, 0.0], [0.0, 9.0, 17.0], 1e-9)
         assert whole.steps == parts.steps
         np.testing.assert_array_equal(whole.rows, parts.rows)

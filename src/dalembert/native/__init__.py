@@ -12,21 +12,24 @@ from dalembert.native.assembly.windows import (
     vanishing,
 )
 from dalembert.native.flow.flow import (
+    Accuracy,
     CompiledFlow,
     FlowArrays,
     FlowFunctions,
     FlowRuns,
     ImplicitPart,
+    Integration,
+    Solved,
+    Travelled,
     compile_flow,
     outputs_along,
     travel,
 )
-from dalembert.native.flow.integration import Accuracy, Integration, Solved, Travelled
 from dalembert.native.flow.projection import compile_projection
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
-from dalembert.native.root.iteration_code import CONVERGED as ROOT_FOUND
-from dalembert.native.root.root import CompiledRoot, compile_root
+from dalembert.native.root import CONVERGED as ROOT_FOUND
+from dalembert.native.root import CompiledRoot, compile_root
 from dalembert.native.stepper.arrays import COUNTED, COUNTS, counts
 from dalembert.native.stepper.compiled import CompiledStep, compile_step
 from dalembert.native.stepper.step import Sample, StepFunctions
@@ -34,8 +37,7 @@ from dalembert.native.threads import processors
 from dalembert.native.trace.elementwise import check_type
 from dalembert.native.trace.place import native_first
 from dalembert.native.trace.tracer import supported
-from dalembert.native.xla.handles import register, run_by_xla
-from dalembert.native.xla.integrations import travel_by_xla
+from dalembert.native.xla import register, run_by_xla, travel_by_xla
 
 __all__ = [
     "CACHE",

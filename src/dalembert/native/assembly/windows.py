@@ -17,9 +17,8 @@ from dalembert.native.graph.derivative import along
 from dalembert.native.graph.graph import Graph, Unsupported
 from dalembert.native.graph.simplify import gather_factors, share_reciprocals
 from dalembert.native.llvm.builder import Code, module
-from dalembert.native.llvm.cache import CACHE, Cache
+from dalembert.native.llvm.cache import CACHE, Cache, Loaded
 from dalembert.native.llvm.emit import Emitter, Values
-from dalembert.native.llvm.jit import Loaded
 from dalembert.native.trace.elementwise import Nodes, elementwise
 from dalembert.native.trace.place import refusing
 from dalembert.native.trace.tracer import Tracer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dalembert.native.llvm.builder import Code, module
 from dalembert.native.llvm.packing import Packing
-from dalembert.native.root.iteration_code import CONVERGED
+from dalembert.native.root import CONVERGED
 
 # What the code of a field is told: sizes, functions and arrays, by address; the first three have the bits of doubles.
 FIELD = Packing.words("tolerance", "clock", "factor", "unknowns", "size", "width", "most", "signs", "flat", "sides", "root",

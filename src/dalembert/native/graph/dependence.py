@@ -1,11 +1,12 @@
-"""What a node depends on, in which order nodes are evaluated, and what belongs to one side of a branch only."""
+"""What a node depends on, in which order nodes are evaluated, what belongs to one side of a branch, and their values."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
-from dalembert.native.graph.graph import Graph
-from dalembert.native.graph.nodes import operands
+import numpy as np
+
+from dalembert.native.graph.graph import FOLD, Graph, operands, size_of_system, wrapped
 
 
 def reached(g: Graph, outputs: Iterable[int]) -> list[int]:
@@ -63,3 +64,43 @@ class Dependence:
     def free(self, nodes: Iterable[int], *names: str) -> Iterator[int]:
         """Those of the nodes that depend on none of the named vectors."""
         return (i for i in nodes if not self.on(i, *names))
+
+
+def evaluate(g: Graph, outputs: Sequence[int], inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Values of the outputs, where every input vector has the given value."""
+    values: dict[int, float | int | bool] = {}
+    solved: dict[int, np.ndarray] = {}
+    for i in reached(g, outputs):
+        op, *args = g.nodes[i]
+        if op == "const":
+            values[i] = args[0]
+        elif op == "var":
+            values[i] = inputs[args[0]][args[1]].item()
+        elif op == "branch":
+            values[i] = values[args[0]]
+        elif op == "pick":
+            _, condition, *sides = g.nodes[args[0]]
+            values[i] = values[sides[0 if values[condition] else 1][args[1]]]
+        elif op == "solve":
+            solved[i] = _solution([values[j] for j in args])
+            values[i] = 0.0
+        elif op == "entry":
+            values[i] = solved[args[0]][args[1]].item()
+        else:
+            values[i] = _item(FOLD[op](*(values[j] for j in args)))
+    return np.array([values[o] for o in outputs])
+
+
+def _solution(numbers: list) -> np.ndarray:
+    """Of a system, its matrix by columns and then its right-hand side."""
+    n = size_of_system(len(numbers))
+    matrix = np.array(numbers[: n * n], float).reshape(n, n).T
+    try:
+        return np.linalg.solve(matrix, np.array(numbers[n * n :], float))
+    except np.linalg.LinAlgError:
+        return np.full(n, np.nan)
+
+
+def _item(x):
+    x = x.item() if isinstance(x, np.generic) else x
+    return wrapped(x) if isinstance(x, int) and not isinstance(x, bool) else x

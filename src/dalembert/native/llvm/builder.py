@@ -6,7 +6,7 @@ import contextlib
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
-from dalembert.native.graph.nodes import paired
+from dalembert.native.graph.graph import paired
 
 SHORT = 4  # numbers of a vector amid scalar code: while a longer one is under way a processor does half as much else
 PURE = "nounwind willreturn memory(none)"  # of a function whose value depends on its arguments alone

@@ -1,18 +1,74 @@
-"""Graph nodes as instructions of LLVM."""
+"""Graph nodes as instructions of LLVM.
+
+Integers have the results that XLA gives: sums and products wrap around; a quotient by zero is -1, a remainder by zero is the
+dividend, where the processor would stop.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from dalembert.native.graph.dependence import eager
-from dalembert.native.graph.graph import Graph
-from dalembert.native.graph.nodes import operands
-from dalembert.native.graph.operations import COMPARISONS, LIBRARY
-from dalembert.native.llvm import integers
+from dalembert.native.graph.graph import COMPARISONS, LIBRARY, NARROW, Graph, operands
 from dalembert.native.llvm.builder import PURE, Code
-from dalembert.native.llvm.circular import sines_and_cosines, written_out
-from dalembert.native.llvm.lapack import solution
-from dalembert.native.llvm.vector_math import vector_function
+from dalembert.native.llvm.dense import solution
+from dalembert.native.llvm.elementary import sines_and_cosines, vector_function, written_out
+
+_OF_INTEGERS = {"add": "add", "sub": "sub", "mul": "mul"}
+_ORDER = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq", "ne": "ne"}
+
+
+def _compare_integers(code: Code, op: str, x: list[str]) -> str:
+    """A truth value."""
+    return code.let(f"icmp {_ORDER[op]} {code.whole} {x[0]}, {x[1]}")
+
+
+def _integer(code: Code, x: str) -> str:
+    """Without the fraction, the nearest integer there is for what is too large, 0 for NaN."""
+    suffix = "i64.f64" if code.width == 1 else f"v{code.width}i64.v{code.width}f64"
+    return code.call(code.whole, f"llvm.fptosi.sat.{suffix}", (code.real, x))
+
+
+def _operate_on_integers(code: Code, op: str, x: list[str]) -> str:
+    """An integer from integers."""
+    if op in _OF_INTEGERS:
+        return code.let(f"{_OF_INTEGERS[op]} {code.whole} {x[0]}, {x[1]}")
+    if op in ("div", "fmod"):
+        return _divided(code, op, *x)
+    if op in ("max", "min"):
+        return code.whole_intrinsic("s" + op, *x)
+    if op == "neg":
+        return code.let(f"sub {code.whole} {_number(code, 0)}, {x[0]}")
+    if op == "abs":
+        return code.whole_intrinsic("smax", x[0], _operate_on_integers(code, "neg", x))
+    if op == "sign":
+        return code.whole_intrinsic("smax", code.whole_intrinsic("smin", x[0], _number(code, 1)), _number(code, -1))
+    bits, signed = NARROW[op]
+    if not signed:
+        return code.let(f"and {code.whole} {x[0]}, {_number(code, 2**bits - 1)}")
+    high = code.let(f"shl {code.whole} {x[0]}, {_number(code, 64 - bits)}")
+    return code.let(f"ashr {code.whole} {high}, {_number(code, 64 - bits)}")
+
+
+def _number(code: Code, value: int) -> str:
+    return code.constant(value, "i64")
+
+
+def _divided(code: Code, op: str, a: str, b: str) -> str:
+    """The quotient or the remainder; by 0 and -1 without the instruction, which fails for them."""
+    zero, none = _number(code, 0), _number(code, -1)
+    by_zero, by_minus = (code.let(f"icmp eq {code.whole} {b}, {x}") for x in (zero, none))
+    unsafe = code.let(f"or {code.truth} {by_zero}, {by_minus}")
+    safe = _select(code, unsafe, _number(code, 1), b)
+    if op == "fmod":
+        return _select(code, by_zero, a, code.let(f"srem {code.whole} {a}, {safe}"))
+    quotient = _select(code, by_minus, _operate_on_integers(code, "neg", [a]), code.let(f"sdiv {code.whole} {a}, {safe}"))
+    return _select(code, by_zero, none, quotient)
+
+
+def _select(code: Code, condition: str, yes: str, no: str) -> str:
+    return code.let(f"select {code.truth} {condition}, {code.whole} {yes}, {code.whole} {no}")
+
 
 Values = dict[int, str]  # node → name of its value
 CIRCULAR = ("sin", "cos")
@@ -106,14 +162,14 @@ class Emitter:
         if op in COMPARISONS:
             return self._compared(op, x, kind)
         if kind == "i":
-            return integers.operation(code, op, x)
+            return _operate_on_integers(code, op, x)
         if op in _BINARY:
             return code.let(f"{_BINARY[op]} {code.real} {x[0]}, {x[1]}")
         return self._other(op, x, fast)
 
     def _compared(self, op: str, x: list[str], kind: str) -> str:
         if kind == "i":
-            return integers.compare(self.code, op, x)
+            return _compare_integers(self.code, op, x)
         compare = f"icmp {_COMPARE_TRUTH[op]} {self.code.truth}" if kind == "b" else f"fcmp {_COMPARE[op]} {self.code.real}"
         return self.code.let(f"{compare} {x[0]}, {x[1]}")
 
@@ -121,7 +177,7 @@ class Emitter:
         code, wanted = self.code, self.code.real if op == "float" else self.code.whole
         if kind == "b":
             return code.let(f"{'uitofp' if op == 'float' else 'zext'} {code.truth} {x} to {wanted}")
-        return code.let(f"sitofp {code.whole} {x} to {wanted}") if op == "float" else integers.from_number(code, x)
+        return code.let(f"sitofp {code.whole} {x} to {wanted}") if op == "float" else _integer(code, x)
 
     def _other(self, op: str, x: list[str], fast: bool) -> str:
         code, real_, truth = self.code, self.code.real, self.code.truth

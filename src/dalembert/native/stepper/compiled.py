@@ -13,9 +13,8 @@ import numpy as np
 
 from dalembert.native.graph.dependence import reached
 from dalembert.native.llvm.builder import Code, module
-from dalembert.native.llvm.cache import CACHE, Cache
+from dalembert.native.llvm.cache import CACHE, Cache, Loaded, lanes_of_processor
 from dalembert.native.llvm.dense import pivoted_solver
-from dalembert.native.llvm.jit import Loaded, lanes_of_processor
 from dalembert.native.llvm.packing import Packing
 from dalembert.native.stepper.arrays import COUNTED, Layout
 from dalembert.native.stepper.frame import ScalarFrame

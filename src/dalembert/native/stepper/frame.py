@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from dalembert.native.graph.dependence import eager
-from dalembert.native.graph.nodes import operands
+from dalembert.native.graph.graph import operands
 from dalembert.native.llvm.builder import Code, real
 from dalembert.native.llvm.emit import Emitter, Values
 from dalembert.native.stepper.arrays import COUNTED, CUBIC, HISTORY, REFINEMENT, SETTINGS, SINCE, SMOOTH, Layout, kept

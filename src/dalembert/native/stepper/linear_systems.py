@@ -7,12 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dalembert.native.graph.collect import collect_terms
 from dalembert.native.graph.dependence import reached
 from dalembert.native.graph.elimination import GROWTH, PivotOrder, choose_order, eliminate, parity, within
-from dalembert.native.graph.graph import Graph
-from dalembert.native.graph.nodes import paired
-from dalembert.native.graph.simplify import gather_factors, replaced, share_reciprocals
+from dalembert.native.graph.graph import Graph, paired
+from dalembert.native.graph.simplify import collect_terms, gather_factors, replaced, share_reciprocals
 from dalembert.native.stepper.step import Translated
 from dalembert.native.trace.partition import Part, split
 

@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.algebra.jacobian import value_and_jacobian
-from dalembert.native.graph.dependence import Dependence
-from dalembert.native.graph.evaluate import evaluate
+from dalembert.native.graph.dependence import Dependence, evaluate
 from dalembert.native.graph.graph import Graph
 from dalembert.native.trace.proof import Equations
 from dalembert.native.trace.tracer import Tracer

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dalembert.algebra.newton import DIVERGING
-from dalembert.native.graph.nodes import paired
+from dalembert.native.graph.graph import paired
 from dalembert.native.llvm.builder import Code, module
 from dalembert.native.llvm.dense import EXACT, NOT_FINITE, SOLVED
 from dalembert.native.llvm.emit import Values

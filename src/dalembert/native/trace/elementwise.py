@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.native.graph.graph import Graph, Unsupported
-from dalembert.native.graph.operations import NARROW
+from dalembert.native.graph.graph import NARROW, Graph, Unsupported
 
 Nodes = np.ndarray  # of int64: indices into a Graph, in the shape of the traced array
 TYPES = {np.dtype(name) for name in ("float64", "bool", "int64", *NARROW)}

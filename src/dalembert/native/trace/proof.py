@@ -13,9 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dalembert.native.graph.dependence import reached
-from dalembert.native.graph.graph import Graph
-from dalembert.native.graph.nodes import operands
-from dalembert.native.graph.operations import LIBRARY
+from dalembert.native.graph.graph import LIBRARY, Graph, operands
 from dalembert.native.trace.elementwise import Nodes
 
 ANALYTIC = frozenset(["add", "sub", "mul", "div", "neg", "sqrt", "solve", "entry"]) | LIBRARY - {"fmod", "atan2"}

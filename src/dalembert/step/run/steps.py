@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dalembert.native.llvm.jit import host
+from dalembert.native.llvm.cache import host
 from dalembert.native.threads import FIRST
 from dalembert.numbers import described
 from dalembert.path import Path, Provenance

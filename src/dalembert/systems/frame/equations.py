@@ -9,13 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from dalembert.native import Unsupported
-from dalembert.native.graph.angles import with_angles
 from dalembert.native.graph.dependence import Dependence, reached
 from dalembert.native.graph.derivative import along, jacobian
 from dalembert.native.graph.elimination import GROWTH, choose_order, eliminate
-from dalembert.native.graph.graph import Graph
-from dalembert.native.graph.nodes import operands
-from dalembert.native.graph.simplify import gather_factors, replaced
+from dalembert.native.graph.graph import Graph, operands
+from dalembert.native.graph.simplify import gather_factors, replaced, with_angles
 
 Nodes = list[int]
 

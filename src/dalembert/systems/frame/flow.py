@@ -16,9 +16,8 @@ import numpy as np
 
 from dalembert.native import Accuracy, CompiledFlow, CompiledFunction, Solved, Travelled, Unsupported
 from dalembert.native.assembly.function import GraphFunction
-from dalembert.native.flow.graph_flow import graph_flow
-from dalembert.native.graph.dependence import Dependence, reached
-from dalembert.native.graph.evaluate import evaluate
+from dalembert.native.flow.flow import graph_flow
+from dalembert.native.graph.dependence import Dependence, evaluate, reached
 from dalembert.native.graph.graph import Graph
 from dalembert.native.graph.simplify import gather_factors
 from dalembert.native.trace.place import refusing

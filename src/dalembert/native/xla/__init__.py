@@ -1,1 +1,0 @@
-"""Compiled runs behind XLA's calling convention. Begin with `handles`."""
