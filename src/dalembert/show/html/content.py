@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert import measure
 from dalembert.drawing import Outline, Scene
+from dalembert.measure import constraint_residual
+from dalembert.measure import energy as measured_energy
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.show.panels import envelope, subscript
@@ -202,7 +203,7 @@ def _energy(shown: Shown) -> LineGroup | None:
     """E - E₀, None where the problem is not known or has no energy."""
     result, problem = shown.result, shown.problem
     if isinstance(result, Path) and problem is not None:
-        found = _attempt(lambda: measure.energy(problem, result, scheme=shown.subject.scheme))
+        found = _attempt(lambda: measured_energy(problem, result, scheme=shown.subject.scheme))
         t, values = (None, None) if found is None else (np.asarray(found.t), np.asarray(found.values))
     elif isinstance(result, ControlSolution) and problem is not None:
         t, values = shown.t, np.asarray(_energies(problem, shown.q, np.asarray(result.v), shown.t))
@@ -224,7 +225,7 @@ def _residuals(shown: Shown) -> LineGroup | None:
     """|φ| where the scheme promises φ = 0; None without constraints, or where it cannot be formed."""
     result, problem = shown.result, shown.problem
     if isinstance(result, Path) and getattr(problem, "constraints", ()):
-        found = _attempt(lambda: measure.constraint_residual(problem, result, scheme=shown.subject.scheme)) or ()
+        found = _attempt(lambda: constraint_residual(problem, result, scheme=shown.subject.scheme)) or ()
         kept = [r for r in found if np.asarray(r.values).size]
         if not kept or len({len(r.t) for r in kept}) > 1:
             kept = kept[:1]
