@@ -46,9 +46,11 @@ def main(folder: Path) -> None:
     values = {"frequency": np.linspace(5.0, 40.0, count), "amplitude": np.linspace(0.01, 0.2, count)}
     began = time.perf_counter()
     study = da.sweep(
-        PENDULUM, values, q0=[0.0], v0=[PUSH], h=H, steps=round(TIME / H), save_every=None,
-        reduce=(lean, {"largest angle": 0.0}), stop=fallen,
-    )  # fmt: skip
+        PENDULUM,
+        values,
+        {"q0": [0.0], "v0": [PUSH], "h": H, "steps": round(TIME / H), "save_every": None, "stop": fallen},
+        reduce=(lean, {"largest angle": 0.0}),
+    )
     print(study.describe())
     steps = int(study.data.steps_done.sum())
     print(f"{steps} steps in {time.perf_counter() - began:.1f} s, compilation included")

@@ -29,9 +29,12 @@ def main(folder: Path) -> None:
     values = {"T": np.linspace(1.3, 2.5, count), "bounds.u": np.linspace(6.0, 30.0, count)}
     began = time.perf_counter()
     study = da.sweep(
-        entry.problem, values, initial=entry.boundary["initial"], final=entry.boundary["final"], steps=80,
-        store=folder / f"{count}.zarr", progress=True,
-    )  # fmt: skip
+        entry.problem,
+        values,
+        {"initial": entry.boundary["initial"], "final": entry.boundary["final"], "steps": 80},
+        store=folder / f"{count}.zarr",
+        progress=True,
+    )
     print(study.describe())
     print(f"{len(study)} problems in {time.perf_counter() - began:.1f} s, compilation included")
     da.save(study, folder / "study.nc")

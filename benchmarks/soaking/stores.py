@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.soaking.runs import Drawn, bits
 
 import dalembert as da
-from dalembert.studies import stream
+from dalembert.studies import stored_runs
 
 LATE = 2.0  # seconds after which an answer to Ctrl-C is a fault, on a machine with other work
 FULL = 24 * 2**20  # bytes
@@ -43,12 +43,12 @@ def long(seed: int, steps: int = 300_000) -> Drawn:
 @contextlib.contextmanager
 def eager() -> Iterator[None]:
     """With many commits."""
-    before = stream.SECONDS, stream.SHARE
-    stream.SECONDS, stream.SHARE = 0.05, 1.0
+    before = stored_runs.SECONDS, stored_runs.SHARE
+    stored_runs.SECONDS, stored_runs.SHARE = 0.05, 1.0
     try:
         yield
     finally:
-        stream.SECONDS, stream.SHARE = before
+        stored_runs.SECONDS, stored_runs.SHARE = before
 
 
 def resumed(store: File, drawn: Drawn, **more: Any) -> da.Path:

@@ -43,3 +43,22 @@ def suggesting(**meant: str) -> Callable[[F], F]:
         return cast(F, call)
 
     return decorate
+
+
+def accept_moved(into: str, *names: str) -> Callable[[F], F]:
+    """A function that still takes arguments which are now items of its argument `into`: each comes with a
+    DeprecationWarning."""
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def call(*args, **kwargs):
+            moved = {name: kwargs.pop(name) for name in [*kwargs] if name in names}
+            if moved:
+                text = f"{', '.join(moved)}: of {function.__name__} give {into}={{{', '.join(f'{x!r}: …' for x in moved)}}}"
+                warnings.warn(text, DeprecationWarning, stacklevel=2)
+                kwargs[into] = {**(kwargs.get(into) or {}), **moved}
+            return function(*args, **kwargs)
+
+        return cast(F, call)
+
+    return decorate

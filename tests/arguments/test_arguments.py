@@ -74,7 +74,7 @@ def solution():
 
 @functools.cache
 def study():
-    return da.sweep(NAMES, {"m": [1.0, 2.0]}, q0=PLACE, v0=[1.0, 1.0], h=0.1, steps=4)
+    return da.sweep(NAMES, {"m": [1.0, 2.0]}, {"q0": PLACE, "v0": [1.0, 1.0], "h": 0.1, "steps": 4})
 
 
 @functools.cache

@@ -211,7 +211,7 @@ def test_ffmpeg_is_given_all_frames_and_their_size(path, tmp_path, monkeypatch, 
 
 
 def test_runs_of_a_study_are_named_by_what_was_swept(tmp_path):
-    study = da.sweep(PENDULUM.system, {"g_over_l": [1.0, 2.5]}, q0=[1.0], v0=[0.0], h=0.1, steps=4)
+    study = da.sweep(PENDULUM.system, {"g_over_l": [1.0, 2.5]}, {"q0": [1.0], "v0": [0.0], "h": 0.1, "steps": 4})
     da.page(study, tmp_path / "study.html")
     assert [run["name"] for run in data_of(tmp_path / "study.html")["runs"]] == ["g_over_l = 1", "g_over_l = 2.5"]
     one = da.simulate(PENDULUM.system.replace(g_over_l=2.5), [1.0], [0.0], h=0.1, steps=4)

@@ -73,7 +73,7 @@ def swept_problems(folder):
     entry = PROBLEMS["cart_pole"]
     name = next(iter(entry.problem.system.parameters))
     values = float(np.asarray(entry.problem.system.parameters[name])) * np.array([1.0, 1.01])
-    return da.sweep(entry.problem, {name: values}, **entry.boundary, steps=20, progress=True)
+    return da.sweep(entry.problem, {name: values}, {**entry.boundary, "steps": 20}, progress=True)
 
 
 CALLS = {
@@ -86,10 +86,14 @@ CALLS = {
         pendulum(), np.array([[0.5], [1.0]]), [0.0], h=0.01, steps=2_000_000, save_every=None, progress=True
     ),
     "sweep": lambda folder: da.sweep(
-        pendulum(), {"q0": [[0.5], [1.0]]}, v0=[0.0], h=0.01, steps=2_000_000, save_every=None, progress=True
+        pendulum(), {"q0": [[0.5], [1.0]]}, {"v0": [0.0], "h": 0.01, "steps": 2_000_000, "save_every": None}, progress=True
     ),
     "sweep to a store": lambda folder: da.sweep(
-        pendulum(), {"q0": [[0.5], [1.0]]}, v0=[0.0], h=0.01, steps=3000, store=folder / "study.zarr", progress=True
+        pendulum(),
+        {"q0": [[0.5], [1.0]]},
+        {"v0": [0.0], "h": 0.01, "steps": 3000},
+        store=folder / "study.zarr",
+        progress=True,
     ),
     "sweep of problems": swept_problems,
     "resume": resumed,

@@ -354,8 +354,8 @@ def test_a_study_ends_at_a_time_as_an_ensemble_does(tmp_path):
     given = {"h": da.Varying(0.1, span=1.0), "until": 4.0, "save_every": None, "domain": domain}
     starts = np.array(entry.v0) * np.array([[0.3], [0.5], [1.0]])
     runs = da.ensemble(entry.system, entry.q0, starts, **given)
-    study = da.sweep(entry.system, {"v0": starts}, q0=entry.q0, **given)
-    stored = da.sweep(entry.system, {"v0": starts}, q0=entry.q0, **given, store=tmp_path / "study.zarr", block=2)
+    study = da.sweep(entry.system, {"v0": starts}, {"q0": entry.q0, **given})
+    stored = da.sweep(entry.system, {"v0": starts}, {"q0": entry.q0, **given}, store=tmp_path / "study.zarr", block=2)
     da.save(study, tmp_path / "study.nc")
     assert study.outcomes.values.tolist() == ["success", "left_domain", "left_domain"]
     assert np.array_equal(study.data.node, [0.0, 4.0])
@@ -366,9 +366,9 @@ def test_a_study_ends_at_a_time_as_an_ensemble_does(tmp_path):
                 assert np.array_equal(getattr(path, name), getattr(runs.lane(i), name)), name
     for wrong in ({"until": None, "steps": 5}, {"save_every": 1}):
         with pytest.raises(ValueError, match=r"^h, until, save_every: with Varying every run has nodes at times of its own"):
-            da.sweep(entry.system, {"v0": starts}, q0=entry.q0, **(given | wrong))
+            da.sweep(entry.system, {"v0": starts}, {"q0": entry.q0, **given | wrong})
     with pytest.raises(ValueError, match=r"^progress, until: "):
-        da.sweep(entry.system, {"v0": starts}, q0=entry.q0, **given, progress=True)
+        da.sweep(entry.system, {"v0": starts}, {"q0": entry.q0, **given}, progress=True)
 
 
 def test_at_a_collision_the_time_stands_still():

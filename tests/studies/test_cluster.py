@@ -28,8 +28,8 @@ def problem():
 
 def sweep(**more):
     reduce = (lambda value, t, q, v, multipliers: jnp.maximum(value, jnp.abs(v[0])), 0.0)
-    run = {"q0": [1.0], "v0": [0.0], "h": 0.05, "steps": 60, "save_every": 7, "reduce": reduce, "block": 3}
-    return da.sweep(problem(), VALUES, **run | more)
+    run = {"q0": [1.0], "v0": [0.0], "h": 0.05, "steps": 60, "save_every": 7}
+    return da.sweep(problem(), VALUES, run, reduce=reduce, **{"block": 3} | more)
 
 
 @pytest.fixture(scope="module")

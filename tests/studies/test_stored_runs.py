@@ -18,8 +18,8 @@ import dalembert as da
 from dalembert.native import COUNTS, threads
 from dalembert.step.run import loop, machine, steps
 from dalembert.store import checkpoint, chunked
-from dalembert.studies import stream
-from dalembert.studies.lock import Lock
+from dalembert.store.folder import Lock
+from dalembert.studies import stored_runs
 
 STEPS = 600
 ROWS = ("t", "q", "t_velocity", "v", "t_multipliers", "multipliers", "constraint_forces", "t_feedback", "feedback")
@@ -77,8 +77,8 @@ def small(monkeypatch):
     monkeypatch.setattr(machine, "paced", lambda steps, seconds: 150)
     monkeypatch.setattr(loop, "paced", lambda steps, seconds: 150)
     monkeypatch.setattr(chunked, "BYTES", 2**12)
-    monkeypatch.setattr(stream, "SECONDS", 0.0)
-    monkeypatch.setattr(stream, "SHARE", np.inf)
+    monkeypatch.setattr(stored_runs, "SECONDS", 0.0)
+    monkeypatch.setattr(stored_runs, "SHARE", np.inf)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -160,7 +160,7 @@ def test_a_killed_process_leaves_a_run_that_goes_on(whole, tmp_path):
     program = f"""
 import sys; sys.path.insert(0, {os.path.dirname(__file__)!r})
 import test_stored_runs as t
-t.stream.SECONDS = 0.0; t.stream.SHARE = float("inf")
+t.stored_runs.SECONDS = 0.0; t.stored_runs.SHARE = float("inf")
 t.run(store={str(store)!r}, steps=10**9, progress=lambda done, total: print(done, flush=True))
 """
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
@@ -316,7 +316,7 @@ def test_a_store_is_not_written_over_and_has_one_writer(half, tmp_path):
     with pytest.raises(FileExistsError, match="store: exists"):
         run(store=half)
     store = copied(half, tmp_path)
-    lock = Lock(store / stream.LOCK, store)
+    lock = Lock(store / stored_runs.LOCK, store)
     with pytest.raises(BlockingIOError, match="another process"):
         again(store)
     lock.close()

@@ -15,8 +15,9 @@ import xarray
 
 import dalembert as da
 from dalembert.store import chunked
-from dalembert.studies.blockwise.blocks import Blocks, runs_of_block
-from dalembert.studies.blockwise.over_runs import MergeTree
+from dalembert.studies.job import Blocks
+from dalembert.studies.over_runs import MergeTree
+from dalembert.studies.sweeps import _runs_of_block
 
 
 def oscillator(q, v, p):
@@ -35,11 +36,13 @@ def beyond(q, v, p):
 SYSTEM = da.System(oscillator, coordinates=("x",), parameters={"m": 1.0, "k": 1.0})
 VALUES = {"m": np.array([0.5, 1.0, 2.0]), "k": np.array([1.0, 2.0, 3.0, 4.0, 5.0])}
 REDUCE = (largest, {"reach": 0.0, "n": 0})
+FIXED = ("q0", "v0", "h", "steps", "save_every", "domain", "scheme")
 RUN = {"q0": [1.0], "v0": [0.0], "h": 0.05, "steps": 60, "save_every": 7, "reduce": REDUCE, "domain": beyond}
 
 
 def sweep(store=None, values=VALUES, **more):
-    return da.sweep(SYSTEM, values, **RUN | ({} if store is None else {"store": store, "block": 3}) | more)
+    given = RUN | ({} if store is None else {"store": store, "block": 3}) | more
+    return da.sweep(SYSTEM, values, {name: given.pop(name) for name in FIXED if name in given}, **given)
 
 
 @pytest.fixture(scope="module")
@@ -265,9 +268,9 @@ def test_blocks_cover_all_runs_once():
             assert (flat[number:] == flat[number - 1]).all()
             seen.append(flat[:number])
         np.testing.assert_array_equal(np.concatenate(seen), np.arange(np.prod(shape)))
-    assert runs_of_block(10, 100) == 2**16
-    assert runs_of_block(10, 10**9) == 64
-    assert runs_of_block(10**9, 10) == 1
+    assert _runs_of_block(10, 100) == 2**16
+    assert _runs_of_block(10, 10**9) == 64
+    assert _runs_of_block(10**9, 10) == 1
 
 
 def reach(study):
@@ -361,7 +364,7 @@ def test_statistics_merge_as_those_of_the_whole(numbers):
 def test_runs_with_no_step_to_make_are_stored(tmp_path):
     system = da.DiscreteSystem(lambda a, b: 0.5 * (b - a) @ (b - a) / 0.1 - 0.1 * jnp.cos(0.5 * (a + b)).sum())
     nodes = np.array([[[0.0], [0.01]], [[0.0], [0.02]]])
-    study = da.sweep(system, {"nodes": nodes}, h=0.1, steps=1, save_every=3, store=tmp_path / "s.zarr")
+    study = da.sweep(system, {"nodes": nodes}, {"h": 0.1, "steps": 1, "save_every": 3}, store=tmp_path / "s.zarr")
     for i, own in enumerate(nodes):
         run = study.sel(nodes=i)
         np.testing.assert_array_equal(run.q, own)

@@ -34,18 +34,19 @@ def beyond(q, v, p):
 SYSTEM = da.System(oscillator, coordinates=("x",), parameters={"m": 1.0, "k": 1.0})
 MASSES, SPRINGS = np.array([0.5, 1.0, 2.0]), np.array([1.0, 2.0, 3.0, 4.0])
 REDUCE = (largest, {"reach": 0.0, "end": np.zeros(1)})
-RUN = {"v0": [0.0], "h": H, "steps": STEPS, "save_every": 7, "reduce": REDUCE}
+FIXED = {"v0": [0.0], "h": H, "steps": STEPS, "save_every": 7}
+RUN = {**FIXED, "reduce": REDUCE}
 
 
 @pytest.fixture(scope="module")
 def study():
-    return da.sweep(SYSTEM, {"m": MASSES, "k": SPRINGS}, q0=[1.0], **RUN)
+    return da.sweep(SYSTEM, {"m": MASSES, "k": SPRINGS}, {"q0": [1.0], **FIXED}, reduce=REDUCE)
 
 
 @pytest.fixture(scope="module")
 def ended():
     """Some runs leave the domain between two saved times, in different steps."""
-    return da.sweep(SYSTEM, {"m": MASSES, "k": SPRINGS}, q0=[1.0], domain=beyond, **RUN)
+    return da.sweep(SYSTEM, {"m": MASSES, "k": SPRINGS}, {"q0": [1.0], "domain": beyond, **FIXED}, reduce=REDUCE)
 
 
 def same(a: da.Path, b: da.Path) -> None:
@@ -120,7 +121,7 @@ def test_runs_are_chosen_by_name(study):
 
 
 def test_zip_is_the_diagonal_of_the_product(study):
-    rows = da.sweep(SYSTEM, {"m": MASSES, "k": SPRINGS[:3]}, combine="zip", q0=[1.0], **RUN)
+    rows = da.sweep(SYSTEM, {"m": MASSES, "k": SPRINGS[:3]}, {"q0": [1.0], **FIXED}, combine="zip", reduce=REDUCE)
     assert rows.axes == ("run",)
     for i, (m, k) in enumerate(zip(MASSES, SPRINGS, strict=False)):
         same(rows.sel(m=m), study.sel(m=m, k=k))
@@ -131,7 +132,7 @@ def test_zip_is_the_diagonal_of_the_product(study):
 def test_initial_data_are_swept_by_number_and_by_place():
     plane = da.System(lambda q, v, p: 0.5 * v @ v - p["q"] * q[1], coordinates=("x", "y"), parameters={"q": 9.81})
     speeds = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 2.0]])
-    study = da.sweep(plane, {"v0": speeds, "q": [1.0, 2.0]}, q0=[0.0, 0.0], h=0.1, steps=5)
+    study = da.sweep(plane, {"v0": speeds, "q": [1.0, 2.0]}, {"q0": [0.0, 0.0], "h": 0.1, "steps": 5})
     assert study.axes == ("v0", "swept_q")  # q is the name of the positions
     np.testing.assert_array_equal(study.data.v0_y, speeds[:, 1])
     path = study.sel(v0=1, q=2.0)
@@ -157,7 +158,9 @@ def test_a_run_that_fails_is_an_outcome_in_the_map(ended):
         np.testing.assert_array_equal(np.isfinite(values[..., 0]), there, err_msg=one)
     assert float(abs(ended.data.last_node - ended.data.steps_done * H).max()) < 1e-12
     nodes = da.Scheme("nodes")  # begins with two nodes, of which one is between the saved times
-    nothing = da.sweep(SYSTEM, {"k": SPRINGS}, q0=[1.0], domain=lambda q, v, p: q[0] > 1, scheme=nodes, **RUN)
+    nothing = da.sweep(
+        SYSTEM, {"k": SPRINGS}, {"q0": [1.0], "domain": lambda q, v, p: q[0] > 1, "scheme": nodes, **FIXED}, reduce=REDUCE
+    )
     assert set(nothing.outcomes.values) == {"left_domain"}
     assert [path.steps for path in nothing] == [0] * 4
     assert all(path.q.shape == (1, 1) and path.multipliers.shape == (0, 0) for path in nothing)
@@ -213,24 +216,27 @@ def test_another_data_set_is_refused(study, fault):
     ],
 )
 def test_bad_input_is_named(values, more, words):
+    fixed = {"q0": None if "q0" in values else [1.0], **FIXED} | {name: more[name] for name in more if name == "q0"}
     with pytest.raises(ValueError, match=words):
-        da.sweep(SYSTEM, values, **{"q0": None if "q0" in values else [1.0], **RUN, **more})
+        da.sweep(SYSTEM, values, fixed, combine=more.get("combine", "product"))
 
 
 def test_initial_data_beside_a_control_problem_are_refused_by_name():
     plan = da.OptimalControl(da.System(lambda q, v: 0.5 * v @ v), cost=lambda q, v, u: u @ u, actuated=0)
     with pytest.raises(ValueError, match="v0: is for runs from initial data"):
-        da.sweep(plan, {"q0": [0.0]}, v0=[0.0], h=0.1, steps=2)
+        da.sweep(plan, {"q0": [0.0]}, {"v0": [0.0], "h": 0.1, "steps": 2})
     with pytest.raises(ValueError, match=r"values\['q0'\]: is no parameter and no argument that can be swept"):
-        da.sweep(plan, {"q0": [0.0]}, steps=2)
+        da.sweep(plan, {"q0": [0.0]}, {"steps": 2})
 
 
 def test_ctrl_c_keeps_the_study():
     with pytest.raises(da.Interrupted) as error:
         da.sweep(
-            SYSTEM, {"m": MASSES}, q0=[1.0], v0=[0.0], h=H, steps=10**10, save_every=None,
+            SYSTEM,
+            {"m": MASSES},
+            {"q0": [1.0], "v0": [0.0], "h": H, "steps": 10**10, "save_every": None},
             progress=lambda *x: signal.raise_signal(signal.SIGINT),
-        )  # fmt: skip
+        )
     study = error.value.path
     assert set(study.outcomes.values) == {"interrupted"}
     assert all(path.steps > 0 for path in study)
@@ -240,9 +246,9 @@ def test_ctrl_c_keeps_the_study():
 
 def test_ctrl_c_while_the_study_is_made_keeps_it(monkeypatch):
     """Pressed when all runs are done, while the arrays of the study are made: they are made again when it is looked at."""
-    room = sys.modules["dalembert.studies.in_memory"]
+    room = sys.modules["dalembert.studies.runs"]
     given = {"q0": [1.0], "v0": [0.0], "h": H, "steps": 5}
-    whole, real = da.sweep(SYSTEM, {"m": MASSES}, **given), room.study_to_xarray
+    whole, real = da.sweep(SYSTEM, {"m": MASSES}, given), room.study_to_xarray
 
     def pressed(*arguments, **named):
         monkeypatch.setattr(room, "study_to_xarray", real)
@@ -250,7 +256,7 @@ def test_ctrl_c_while_the_study_is_made_keeps_it(monkeypatch):
 
     monkeypatch.setattr(room, "study_to_xarray", pressed)
     with pytest.raises(da.Interrupted) as error:
-        da.sweep(SYSTEM, {"m": MASSES}, **given)
+        da.sweep(SYSTEM, {"m": MASSES}, given)
     again = pickle.loads(pickle.dumps(error.value)).path
     assert again.data.drop_attrs().identical(whole.data.drop_attrs())
 
@@ -259,7 +265,7 @@ def test_the_rows_of_runs_are_kept_once():
     """8 runs with 50 000 states: 5 numbers of each (q, v, force, held force, k) and no copies; times once for all runs."""
     tracemalloc.start()
     try:
-        study = da.sweep(SYSTEM, {"m": np.linspace(1, 2, 8)}, q0=[1.0], v0=[0.0], h=H, steps=50_000)
+        study = da.sweep(SYSTEM, {"m": np.linspace(1, 2, 8)}, {"q0": [1.0], "v0": [0.0], "h": H, "steps": 50_000})
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -273,13 +279,13 @@ def test_a_big_sweep_keeps_what_is_asked_for(monkeypatch):
     """10⁴ runs, of which the reducer's value and the last state stay: 300 bytes of each, whatever the number of steps."""
     size = 100
     given = {"m": np.linspace(1, 2, size), "k": np.linspace(1, 2, size)}
-    study = da.sweep(SYSTEM, given, q0=[1.0], v0=[0.0], h=H, steps=STEPS, save_every=None, reduce=REDUCE)
+    study = da.sweep(SYSTEM, given, {"q0": [1.0], "v0": [0.0], "h": H, "steps": STEPS, "save_every": None}, reduce=REDUCE)
     assert study.data.nbytes < 300 * size**2
     turned = 2 * np.arctan(0.5 * H * np.sqrt(study.data.k / study.data.m)) * xr.DataArray(1 + np.arange(STEPS), dims="step")
     assert float(abs(abs(np.cos(turned)).max("step") - study.reduced["reach"]).max()) < 1e-12
-    monkeypatch.setattr(sys.modules["dalembert.studies.in_memory"], "_memory", lambda: 2**24)
+    monkeypatch.setattr(sys.modules["dalembert.studies.sweeps"], "_memory", lambda: 2**24)
     with pytest.raises(ValueError, match="save_every: 100 × 100 = 10000 runs with 61 saved states of each are 3"):
-        da.sweep(SYSTEM, given, q0=[1.0], v0=[0.0], h=H, steps=STEPS)
+        da.sweep(SYSTEM, given, {"q0": [1.0], "v0": [0.0], "h": H, "steps": STEPS})
 
 
 def test_the_figure_of_a_study(study, ended, tmp_path):
@@ -298,3 +304,22 @@ def test_the_figure_of_a_study(study, ended, tmp_path):
         da.plot(study, value="z")
     with pytest.raises(ValueError, match="path: the study has 3 swept axes, l, m, k; draw it over one or two"):
         da.plot(dataclasses.replace(study, data=study.data.expand_dims("l")))
+
+
+def test_old_arguments_come_with_a_warning(study):
+    with pytest.warns(DeprecationWarning, match="q0, v0, h, steps, save_every: of sweep give fixed={'q0': …") as found:
+        old = da.sweep(SYSTEM, {"m": MASSES, "k": SPRINGS}, q0=[1.0], **RUN)
+    assert found[0].filename == __file__
+    assert old.data.identical(study.data)
+
+
+def test_a_prepared_run_is_swept(study):
+    prepared = da.prepare(SYSTEM, h=H, save_every=7)
+    data = {"q0": [1.0], "v0": [0.0], "steps": STEPS}
+    assert da.sweep(prepared, {"m": MASSES, "k": SPRINGS}, data, reduce=REDUCE).data.identical(study.data)
+    with pytest.raises(ValueError, match="h: is that of the prepared run; leave it out"):
+        da.sweep(prepared, {"m": MASSES}, data | {"h": 0.1})
+    with pytest.raises(TypeError, match=r"fixed\['step'\]: is no argument .* did you mean 'steps'"):
+        da.sweep(prepared, {"m": MASSES}, {"step": 3})
+    with pytest.raises(TypeError, match="fixed: found list"):
+        da.sweep(prepared, {"m": MASSES}, [1.0])

@@ -38,7 +38,14 @@ MASS = TASK.replace(g=0.0)
 def sweep(store=None, values=VALUES, **more):
     """A pendulum that 3 cannot move in the time 1: one of six has no solution."""
     kept = {} if store is None else {"store": store, "block": 2}
-    return da.sweep(TASK, values, **ENDS | {"threads": 1} | kept | more)
+    given = ENDS | {"threads": 1} | kept | more
+    own = ("reduce", "store", "block", "threads", "client", "progress", "over_runs", "combine")
+    return da.sweep(
+        TASK,
+        values,
+        {name: given[name] for name in given if name not in own},
+        **{name: given[name] for name in own if name in given},
+    )
 
 
 def exact(x, T, m=1.0):
@@ -66,7 +73,7 @@ def complete(tmp_path_factory):
 
 
 def test_costs_are_those_of_the_closed_form_at_their_names():
-    study = da.sweep(MASS, {"final.angle": [0.5, 2.0], "T": [1.0, 3.0], "m": [1.0, 4.0]}, **ENDS)
+    study = da.sweep(MASS, {"final.angle": [0.5, 2.0], "T": [1.0, 3.0], "m": [1.0, 4.0]}, ENDS)
     assert study.data.q.dims == ("final_angle", "T", "m", "node", "coordinate")
     x, T, m = (study.data[name] for name in ("final_angle", "T", "m"))
     np.testing.assert_allclose(study.data.cost, exact(x, T, m).transpose(*study.axes), rtol=1e-10)
@@ -117,7 +124,7 @@ def test_rows_of_whole_arguments_have_their_numbers_as_names(tmp_path):
         "bounds": [{"u": (None, upper), "q": {"angle": (-1.0, 9.0)}} for upper in (30.0, 20.0, 10.0)],
         "m": [1.0, 2.0, 1.0],
     }
-    study = da.sweep(MASS, rows, combine="zip", initial=REST, T=2.0, steps=N)
+    study = da.sweep(MASS, rows, {"initial": REST, "T": 2.0, "steps": N}, combine="zip")
     assert study.data.cost.dims == ("run",)
     assert study.data.final_v_angle.values.tolist() == [0.0, 0.0, 0.5]
     assert study.data.bounds_u_upper.values.tolist() == [30.0, 20.0, 10.0]
@@ -133,7 +140,7 @@ def test_rows_of_whole_arguments_have_their_numbers_as_names(tmp_path):
 def test_a_free_final_time_has_times_of_its_own():
     """min ∫ 1 + u² dt: T = √(6x)."""
     quick = da.OptimalControl(PENDULUM, cost=lambda q, v, u, p: 1.0 + u @ u, actuated=0).replace(g=0.0)
-    study = da.sweep(quick, {"final.angle": [1.0, 2.0]}, **ENDS, T=da.Free(2.0))
+    study = da.sweep(quick, {"final.angle": [1.0, 2.0]}, {**ENDS, "T": da.Free(2.0)})
     np.testing.assert_allclose(study.data.t_node[:, -1], np.sqrt(6 * np.array([1.0, 2.0])), rtol=2e-3)
     assert abs(float(study.sel(final_angle=2.0).final_time.slope)) < 1e-6
 
@@ -144,11 +151,11 @@ def test_splines_are_those_of_spline():
     points = [[np.cos(a), np.sin(a), 0.0] for a in angles]
     problem = da.manifolds.riemannian_spline(globe, 1)
     given = {"initial": ([1.0, 0.0, 0.0],), "steps": 20}
-    study = da.sweep(problem, {"final": [(q,) for q in points], "T": [1.0, 2.0]}, **given)
+    study = da.sweep(problem, {"final": [(q,) for q in points], "T": [1.0, 2.0]}, given)
     np.testing.assert_allclose(study.data.action, 0.5 * angles[:, None] ** 2 / np.array([1.0, 2.0]), rtol=3e-3)
     curve = da.spline(globe, {0.0: [1.0, 0.0, 0.0], 2.0: points[1]}, derivatives=1, steps=20)
     np.testing.assert_allclose(study.sel(final=1, T=2.0).q, curve.q, rtol=0, atol=1e-12)
-    middle = da.sweep(problem, {"through": [{1.0: q} for q in points]}, **given, final=([-0.8, 0.6, 0.0],), T=2.0)
+    middle = da.sweep(problem, {"through": [{1.0: q} for q in points]}, {**given, "final": ([-0.8, 0.6, 0.0],), "T": 2.0})
     np.testing.assert_allclose(middle.data.q.isel(node=10), points, rtol=0, atol=1e-12)
     assert middle.data["through_1.0_1"].values.tolist() == [q[1] for q in points]
 
@@ -245,9 +252,9 @@ def test_another_sweep_is_refused(message, complete):
 def test_other_functions_are_another_sweep(complete):
     other = da.OptimalControl(PENDULUM, cost=lambda q, v, u, p: 2.0 * u @ u, actuated=0)
     with pytest.raises(ValueError, match="system: its functions, or what they read, are not those"):
-        da.sweep(other, VALUES, **ENDS, store=complete)
+        da.sweep(other, VALUES, ENDS, store=complete)
     with pytest.raises(ValueError, match="parameters are"):
-        da.sweep(TASK.replace(m=2.0), VALUES, **ENDS, store=complete)
+        da.sweep(TASK.replace(m=2.0), VALUES, ENDS, store=complete)
 
 
 def test_what_a_solution_is_reduced_to_has_the_axes(whole):
@@ -262,12 +269,12 @@ def test_what_contradicts_itself_is_an_outcome_that_is_told():
     with pytest.warns(
         UserWarning, match=r"infeasible, is that with bounds.q = \[-0.5  0.4\]: bounds\['q'\]: found angle = 1"
     ):
-        study = da.sweep(MASS, room, **ENDS, T=1.0)
+        study = da.sweep(MASS, room, {**ENDS, "T": 1.0})
     assert study.outcomes.values.tolist() == ["infeasible", "success"]
     assert np.isnan(study.data.q[0]).all()
     np.testing.assert_allclose(study.data.cost[1], exact(1.0, 1.0), rtol=1e-9)
     with pytest.raises(da.InconsistentDataError, match="found angle = 1 given") as error:
-        da.sweep(MASS, {"bounds.q": [(-0.5, 0.4), (-0.5, 0.5)]}, **ENDS, T=1.0)
+        da.sweep(MASS, {"bounds.q": [(-0.5, 0.4), (-0.5, 0.5)]}, {**ENDS, "T": 1.0})
     assert error.value.__notes__[0].startswith("this is the problem of the sweep with bounds.q = [-0.5  0.4]")
 
 
@@ -278,7 +285,7 @@ def test_the_map_is_drawn_over_what_was_swept(whole):
     np.testing.assert_array_equal(np.ma.filled(drawn, np.nan), whole.data.cost.values.T)
     assert axes[0].get_legend_handles_labels()[1] == ["infeasible"]
     assert da.plot(whole, value="iterations").axes[1].get_ylabel() == "iterations"
-    pairs = da.sweep(MASS, {"bounds.u": [(-9.0, 8.0), (-10.0, 9.0)]}, **ENDS, T=1.0)
+    pairs = da.sweep(MASS, {"bounds.u": [(-9.0, 8.0), (-10.0, 9.0)]}, {**ENDS, "T": 1.0})
     assert da.plot(pairs).axes[0].get_xlabel() == "bounds_u_upper"
 
 
@@ -310,6 +317,6 @@ def test_what_makes_no_sense_is_refused_by_name(message):
 
 def test_what_is_no_problem_between_ends_is_refused():
     with pytest.raises(TypeError, match="system: found System"):
-        da.sweep(PENDULUM, {"m": [1.0]}, **ENDS, T=1.0)
+        da.sweep(PENDULUM, {"m": [1.0]}, {**ENDS, "T": 1.0})
     with pytest.raises(ValueError, match="seek: is for problems between ends"):
-        da.sweep(PENDULUM, {"m": [1.0]}, q0=[0.0], v0=[0.0], h=0.1, steps=2, seek="extremal")
+        da.sweep(PENDULUM, {"m": [1.0]}, {"q0": [0.0], "v0": [0.0], "h": 0.1, "steps": 2, "seek": "extremal"})

@@ -19,7 +19,7 @@ from dalembert.discretize.windows import MAPS
 from dalembert.gallery import ENTRIES, PROBLEMS, BoundaryEntry, Entry
 from dalembert.numbers import MOST_NODES, as_positive, whole_number
 from dalembert.step import Avoid, Branch, Nearest, Varying
-from dalembert.studies.blockwise.swept_arguments import ARGUMENTS, SweptProblem
+from dalembert.studies.swept import ARGUMENTS, SweptProblem
 from dalembert.systems import System
 from dalembert.systems.sizes import as_step
 

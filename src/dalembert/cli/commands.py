@@ -54,13 +54,13 @@ COLOURS = {"holds": "green", "does not hold": "bold red", "hypothesis fails": "d
 )
 def run(
     name: Annotated[str, name_of(words.check_runnable, words.SYSTEMS)],
+    *,
     several: SweepOptions,
     start: StartOptions,
     lengths: GridOptions,
     recipe: SchemeOptions,
     output: OutputOptions,
     store: Annotated[File | None, typer.Argument(hidden=True)] = None,
-    *,
     varying: Annotated[
         bool, typer.Option("--varying", help="steps whose length follows the motion, reversibly; --h is the first step")
     ] = False,
@@ -99,7 +99,7 @@ def run(
         from dalembert.step import simulate
         from dalembert.step.run.steps import Bar
         from dalembert.studies import resume
-        from dalembert.studies.stream import replacing
+        from dalembert.studies.stored_runs import replacing
 
         entry, settings = arguments.entry_of(name), several.values or ()
         if isinstance(entry, BoundaryEntry):
@@ -232,7 +232,7 @@ def _sweep(problem: Any, name: str, several: SweepOptions, output: OutputOptions
         combine, ended = "zip" if several.together else "product", False
         try:
             study: Any = sweep(
-                problem.subject, problem.swept, **problem.options, combine=combine, store=output.store,
+                problem.subject, problem.swept, problem.options, combine=combine, store=output.store,
                 progress=False if "until" in problem.options else bar,
             )  # fmt: skip
         except Interrupted as end:

@@ -1,7 +1,7 @@
-"""Studies: many runs with names, `sweep`; and runs that survive their process, streamed into a store, `stream` first."""
+"""Studies: many runs with names, `sweep`; and runs that survive their process, streamed into a store, `stored_runs`."""
 
-from dalembert.studies.blockwise.over_runs import run_statistics
-from dalembert.studies.resume import resume
-from dalembert.studies.sweep import sweep
+from dalembert.studies.over_runs import run_statistics
+from dalembert.studies.stored_runs import resume
+from dalembert.studies.sweeps import sweep
 
 __all__ = ["resume", "run_statistics", "sweep"]

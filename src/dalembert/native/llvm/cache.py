@@ -246,7 +246,8 @@ class Cache:
     @staticmethod
     def key(text: str, plain: bool) -> str:
         """Hash of all that the machine code depends on."""
-        parts = (text, str(plain), *host(), str(binding().llvm_version_info), str(OPTIMIZATION), str(LONG))
+        level = 0 if len(text) > LONG else OPTIMIZATION
+        parts = (text, str(plain), *host(), str(binding().llvm_version_info), str(level))
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def _load(self, key: str, text: str, plain: bool) -> Loaded:

@@ -12,18 +12,17 @@ import jax
 import numpy as np
 
 from dalembert.interrupts import Interrupted
+from dalembert.lazy import as_left, fields_as_left
 from dalembert.messages import warn
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Study
 from dalembert.step.lanes import Lanes, Running
-from dalembert.step.options import RunOptions, lengths_of
+from dalembert.step.options import RunOptions
 from dalembert.step.run.assemble import warn_of_resolution
 from dalembert.step.run.state import Watch
 from dalembert.store.studies.of_runs import study_to_xarray
-from dalembert.studies.blockwise.blocks import Blocks
-from dalembert.studies.blockwise.job import SweepJob, SweepOpening
-from dalembert.studies.blockwise.swept import DATA, Swept
-from dalembert.systems import check_x64
+from dalembert.studies.job import Blocks, SweepJob, SweepOpening
+from dalembert.studies.swept import DATA, Swept
 from dalembert.systems.batch import check_batch
 
 if TYPE_CHECKING:
@@ -33,9 +32,11 @@ if TYPE_CHECKING:
 class RunsJob(SweepJob):
     """Runs of a system from initial data."""
 
-    def __init__(self, system: Any, swept: Swept, options: RunOptions, blocks: Blocks, threads: int | None):
+    def __init__(
+        self, system: Any, swept: Swept, options: RunOptions, blocks: Blocks, threads: int | None, shared: bool = True
+    ):
         super().__init__(swept, blocks, threads)
-        self.system, self.options = system, options
+        self.system, self.options, self.shared = system, options, shared
 
     @property
     def work(self) -> int:
@@ -55,20 +56,33 @@ class RunsJob(SweepJob):
 
     def opening(self) -> SweepOpening:
         _, blank, fingerprint = self._once()
+        assert blank is not None
         blank = dataclasses.replace(blank, provenance=self.record)
         template = study_to_xarray(blank, self.times, self.swept.names, {}, {"run": 1}, last=self._last)
         return SweepOpening(template, fingerprint)
 
     def block(self, i: int, watch: Watch = None) -> xarray.Dataset:
-        shape = {"run": self.blocks.runs(i)}
-        return study_to_xarray(self._runs(i, watch), self.times, self.swept.names, {}, shape, last=self._last)
+        runs, shape = self._runs(i, watch), {"run": self.blocks.runs(i)}
+        self._warn(runs)
+        return study_to_xarray(runs, self.times, self.swept.names, {}, shape, last=self._last)
 
     def study(self, i: int, watch: Watch = None) -> Study:
-        ranges = dict(zip(self.swept.shape, self.blocks.ranges(i), strict=True))
-        shape = {axis: len(part) for axis, part in ranges.items()}
-        labels = self.swept.labels(ranges)
-        runs = dataclasses.replace(self._runs(i, watch), provenance=self.record)
-        return Study(study_to_xarray(runs, self.times, self.swept.names, labels, shape), self.subject)
+        labels, shape = self._axes_of(i)
+
+        def study_of(runs: Path) -> Study:
+            recorded = Path.of(**fields_as_left(runs) | {"provenance": self.record})
+            return Study(study_to_xarray(recorded, self.times, self.swept.names, labels, shape), self.subject)
+
+        runs = None
+        try:
+            runs = self._runs(i, watch)
+            self._warn(runs)
+            return study_of(runs)
+        except KeyboardInterrupt as end:  # in the runs, or where their study is made
+            carried = end.path if isinstance(end, Interrupted) else runs
+            if not isinstance(carried, Path):
+                raise
+            raise Interrupted.later(lambda: study_of(carried)) from None
 
     @property
     def subject(self) -> Any:
@@ -94,13 +108,14 @@ class RunsJob(SweepJob):
         try:
             path = lanes.run(given, axes, Running(self.threads, watch))
         except ValueError as error:
-            error.add_note(f"run 0 of this message is run {self.blocks.first(i)} of the sweep")
+            if self.blocks.number > 1:
+                error.add_note(f"run 0 of this message is run {self.blocks.first(i)} of the sweep")
             raise
-        if np.any(np.asarray(path.code) == int(Outcome.INTERRUPTED)):
+        if np.any(as_left(path, "code") == int(Outcome.INTERRUPTED)):
             raise Interrupted(path)
-        path = jax.tree.map(lambda x: np.asarray(x)[: self.blocks.runs(i)], path)
-        self._warn(path)
-        return path
+        if self.blocks.runs(i) == self.blocks.size:
+            return path
+        return jax.tree.map(lambda x: np.asarray(x)[: self.blocks.runs(i)], path)
 
     def _warn(self, path: Path) -> None:
         """Of the first block that does not resolve its motion; on a worker nobody would see it."""
@@ -111,21 +126,16 @@ class RunsJob(SweepJob):
             warn_of_resolution(path)
         for one in found:
             self._warned = True
-            warn(f"{one.message} (this block of runs is the first one where it is so)")
+            warn(f"{one.message}{' (this block of runs is the first one where it is so)' if self.blocks.number > 1 else ''}")
 
     def _data_at(self, places: tuple[np.ndarray, ...]) -> tuple[dict, dict]:
         data, parameters = self.swept.data(dict(zip(self.swept.shape, places, strict=True)))
         return check_batch(self.system, data, parameters)
 
-    def _prepare(self) -> tuple[Lanes, Path, dict[str, str]]:
-        places = (np.zeros(self.blocks.size, int),) * len(self.swept.shape)
-        lanes = Lanes(self.system, self.options, *self._data_at(places))
+    def _prepare(self) -> tuple[Lanes, Path | None, dict[str, str]]:
+        """Code of its own has the same pivots in every process; for one call alone that which is there does."""
+        lanes = Lanes(self.system, self.options, *self._data_at((np.zeros(1, int),) * len(self.swept.shape)))
+        if not self.shared:
+            return lanes, None, {}
         blank, found = lanes.own_code(self.blocks.size)
         return lanes, blank, found | {"versions": self.record.versions}
-
-
-def runs_job(system: Any, swept: Swept, options: dict[str, Any], blocks: Blocks, threads: int | None) -> RunsJob:
-    """The job, with the checks of `ensemble` that are not about values."""
-    check_x64()
-    options |= lengths_of(options["h"], system)
-    return RunsJob(system, swept, RunOptions(**options), blocks, threads)

@@ -37,9 +37,8 @@ from dalembert.store.studies.of_solutions import (
     template_of,
     unbegun_row,
 )
-from dalembert.studies.blockwise.blocks import Blocks
-from dalembert.studies.blockwise.job import SweepJob, SweepOpening
-from dalembert.studies.blockwise.swept_arguments import SweptProblem
+from dalembert.studies.job import Blocks, SweepJob, SweepOpening
+from dalembert.studies.swept import SweptProblem
 from dalembert.systems import InconsistentDataError, RankDeficientError
 from dalembert.tracing import source
 
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     import xarray
 
 CONTRADICTED = {InconsistentDataError: Outcome.INFEASIBLE, RankDeficientError: Outcome.SINGULAR}
-MOST, NUMBERS = 64, 2**18  # solutions of a block, and steps · n² of them together
+MOST = 64  # numbers of an argument that stand in the record
 
 
 class SolveOptions(NamedTuple):
@@ -112,9 +111,7 @@ class SolutionsJob(SweepJob):
         return stacked([row for row, _ in rows], template)
 
     def study(self, i: int, watch: Watch = None) -> Study:
-        ranges = dict(zip(self.swept.shape, self.blocks.ranges(i), strict=True))
-        shape = {axis: len(part) for axis, part in ranges.items()}
-        return Study(placed(self.block(i, watch), self.swept.labels(ranges), shape), self.subject)
+        return Study(placed(self.block(i, watch), *self._axes_of(i)), self.subject)
 
     def _prepare(self) -> xarray.Dataset:
         """One that can be begun, over the axis `run`. Where something is to be reduced it is one that is solved, if there is
@@ -205,8 +202,3 @@ def _as_json(value: Any) -> Any:
         digest.update(np.ascontiguousarray(x).tobytes() if isinstance(x, np.ndarray | jax.Array) else repr(x).encode())
     functions = [source(x) for x in vars(value).values() if callable(x)] if hasattr(value, "__dict__") else []
     return f"{type(value).__name__} {hashlib.sha256((digest.hexdigest() + ''.join(functions)).encode()).hexdigest()}"
-
-
-def solutions_of_block(steps: int, n: int) -> int:
-    """How many problems go together."""
-    return max(1, min(MOST, NUMBERS // max(1, steps * n * n)))

@@ -1,4 +1,4 @@
-"""A store that is not yet there: made whole under another name, then given its own."""
+"""The folder of a store: made whole under another name, then given its own; and its one writer."""
 
 from __future__ import annotations
 
@@ -57,3 +57,24 @@ def drop_partial(place: File) -> None:
     """What a writer that was killed has left in the folders of the arrays."""
     for file in place.glob("*/**/.dalembert-*.part"):
         file.unlink(missing_ok=True)
+
+
+class Lock:
+    """Held from when it is made until `close`; the operating system takes it back when the process ends, however it ends.
+    OSError where another one holds it."""
+
+    def __init__(self, place: File, store: File):
+        import fcntl  # of Unix
+
+        self._handle: int | None = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise BlockingIOError(errno.EAGAIN, "store: another process is writing this run", os.fspath(store)) from None
+
+    def close(self) -> None:
+        """Once or more."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None

@@ -1,0 +1,234 @@
+"""Where the blocks of a sweep go: into the memory of this process, into a store, or into one merged value.
+
+Blocks that a store has are kept; the others are computed, by whatever workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path as File
+from typing import Any
+
+import numpy as np
+
+from dalembert.interrupts import Interrupted
+from dalembert.path import Study, tree_of_values
+from dalembert.step.run.state import Watch
+from dalembert.step.run.steps import Progress, reported
+from dalembert.store.checksum import FileError
+from dalembert.store.folder import Lock, check_name, drop_partial, made
+from dalembert.store.reduced import flatten
+from dalembert.store.regions import COMMITTED, RUN, VALUES, StudyStore, first_value, record_of
+from dalembert.studies.fingerprint import check_same
+from dalembert.studies.job import Blocks, SweepJob, SweepOpening, Task, Workers
+from dalembert.studies.over_runs import MergeTree, OverRuns
+from dalembert.tracing import source
+
+BLOCKS = "blocks"
+LOCK = f"{COMMITTED}/.lock"
+LEAF = "value_"
+TITLE = "values of blocks of runs, computed by dalembert"
+
+
+def _opening(job: SweepJob, workers: Workers) -> SweepOpening:
+    """By whichever worker is free: its processor counts, not that of the client."""
+    return next(iter(workers(job, _open, [0], None)))[1]
+
+
+def _open(job: SweepJob, i: int, watch: Watch = None) -> SweepOpening:
+    return job.opening()
+
+
+def _compute(
+    job: SweepJob, workers: Workers, task: Task, *, done: set[int], progress: Progress, take: Callable[[int, Any], None],
+    result: Callable[[], Any],
+) -> Any:  # fmt: skip
+    """The result when all blocks but those that are done have been taken; with Interrupted where Ctrl-C came first."""
+    pending = [i for i in range(job.blocks.number) if i not in done]
+    count, total = 0, job.work * sum(map(job.blocks.runs, pending))
+    try:
+        with reported(progress, total, job.unit) as watch:
+            for i, value in workers(job, task, pending, watch):
+                take(i, value)
+                count += job.blocks.runs(i) * job.work
+                if watch is not None:
+                    watch(count)
+    except KeyboardInterrupt:  # a block that was broken off is computed again
+        raise Interrupted(result()) from None
+    return result()
+
+
+def gather_study(job: SweepJob, workers: Workers, progress: Progress) -> Study:
+    """In memory."""
+    import xarray as xr
+
+    if not job.shared:
+        with reported(progress, job.work * job.blocks.runs(0), job.unit) as watch:
+            return job.study(0, watch)
+    template, sizes = _opening(job, workers).template, tuple(job.swept.shape.values())
+    axes = tuple(job.swept.shape)
+    variables: dict[str, Any] = {}
+    for name, x in template.data_vars.items():
+        if x.dims[:1] == (RUN,):
+            array = np.full((*sizes, *x.shape[1:]), first_value(str(name), x.dtype), x.dtype)
+            variables[str(name)] = ((*axes, *x.dims[1:]), array, x.attrs)
+        else:
+            variables[str(name)] = x.variable
+    data = xr.Dataset(variables, {**job.swept.labels(), **template.coords}, template.attrs)
+
+    def take(i: int, block: Any) -> None:
+        ranges = job.blocks.ranges(i)
+        region = tuple(slice(part.start, part.stop) for part in ranges)
+        for name, x in block.data_vars.items():
+            if x.dims[:1] == (RUN,):
+                data[name].values[region] = x.values.reshape(*map(len, ranges), *x.shape[1:])
+
+    result = functools.partial(Study, data, job.subject)
+    return _compute(job, workers, _block, done=set(), progress=progress, take=take, result=result)
+
+
+def _block(job: SweepJob, i: int, watch: Watch = None) -> Any:
+    return job.block(i, watch)
+
+
+def store_study(job: SweepJob, store: Any, workers: Workers, progress: Progress) -> Study:
+    """In a store."""
+    place = check_name(store, "a study")
+    with contextlib.ExitStack() as stack:
+        kept = _taken_up(stack, job, place, workers, {})
+        if kept is None:
+            blocks = job.swept.shape, job.blocks.block
+            stack.enter_context(contextlib.closing(_begin(place, _opening(job, workers), job, blocks, {})))
+        write, done = functools.partial(_write_block, os.path.abspath(place)), kept.committed() if kept else set()
+        result = lambda: Study(StudyStore(place).open(), job.subject)  # noqa: E731
+        return _compute(job, workers, write, done=done, progress=progress, take=lambda *_: None, result=result)
+
+
+def _write_block(place: str, job: SweepJob, i: int, watch: Watch = None) -> None:
+    """The i-th block is computed and is in the store."""
+    store, fingerprint = StudyStore(File(place)), job.fingerprint
+    if fingerprint != {name: store.told.get(name) for name in fingerprint}:
+        raise ValueError("store: this worker has another processor, or other versions, than the one that began it")
+    data = job.block(i, watch)
+    try:
+        store.write(i, job.blocks.place(i), data, tuple(map(len, job.blocks.ranges(i))))
+    except OSError as error:
+        what = f"store: cannot be written ({error.strerror or error}); what is there is kept, the same sweep goes on"
+        raise OSError(error.errno or errno.EIO, what, place) from error
+
+
+def merge_values(job: SweepJob, pair: OverRuns, store: Any, workers: Workers, progress: Progress) -> Any:
+    """The merged value of all runs, and that of each block where there is a store."""
+    tree = MergeTree(job.blocks.number, pair.merge)
+    with contextlib.ExitStack() as stack:
+        kept = None if store is None else _BlockValues(stack, job, check_name(store, "a sweep"), pair, workers)
+        there = {} if kept is None else kept.values()
+        for i, value in there.items():
+            tree.add(i, value)
+
+        def take(i: int, value: Any) -> None:
+            if kept is not None:
+                kept.write(i, value)
+            tree.add(i, value)
+
+        task = functools.partial(_value, pair)
+        return _compute(job, workers, task, done={*there}, progress=progress, take=take, result=lambda: tree.value)
+
+
+def _value(pair: OverRuns, job: SweepJob, i: int, watch: Watch = None) -> Any:
+    """Of the runs of the i-th block, in arrays of NumPy."""
+    tree, leaves = flatten(pair.of(job.study(i, watch)))
+    return tree_of_values(tree, leaves.__getitem__)
+
+
+class _BlockValues:
+    """The values of the blocks in a store, each by its number."""
+
+    def __init__(self, stack: contextlib.ExitStack, job: SweepJob, place: File, pair: OverRuns, workers: Workers):
+        self._stack, self._job, self._place = stack, job, place
+        text = "".join(map(source, pair))
+        self._told = {"over_runs": hashlib.sha256(text.encode()).hexdigest()}
+        self._store = _taken_up(stack, job, place, workers, self._told)
+        self._opening = None if self._store else _opening(job, workers)
+
+    def values(self) -> dict[int, Any]:
+        """Those that are there."""
+        if self._store is None:
+            return {}
+        tree = json.loads(self._store.attributes["tree"])
+        found = {i: self._store.values(i) for i in sorted(self._store.committed())}
+        return {i: tree_of_values(tree, lambda k, x=x: x[f"{LEAF}{k}"]) for i, x in found.items()}
+
+    def write(self, i: int, value: Any) -> None:
+        """One of them; the first makes the store, which is of its form."""
+        import xarray as xr
+
+        tree, leaves = flatten(value)
+        axes = [(RUN, *(f"{LEAF}{k}_{j}" for j in range(leaf.ndim))) for k, leaf in enumerate(leaves)]
+        data = xr.Dataset({f"{LEAF}{k}": (axes[k], leaf[None]) for k, leaf in enumerate(leaves)})
+        if self._store is None:
+            assert self._opening is not None
+            own = {"title": TITLE, "content": VALUES, "tree": json.dumps(tree)}
+            opening = self._opening._replace(template=data.assign_attrs(self._opening.template.attrs | own))
+            blocks = {"block": self._job.blocks.number}, (1,)
+            lock = _begin(self._place, opening, self._job, blocks, self._told)
+            self._stack.enter_context(contextlib.closing(lock))
+            self._store = StudyStore(self._place)
+        self._store.write(i, (i,), data, (1,))
+
+
+def _taken_up(
+    stack: contextlib.ExitStack, job: SweepJob, place: File, workers: Workers, told: dict[str, str]
+) -> StudyStore | None:
+    """The store that is there, locked until the stack is closed, if it is that of this sweep; None where there is none.
+    told: what its fingerprint has besides."""
+    if not (place.exists() or place.is_symlink()):
+        return None
+    kept = StudyStore(place)  # before anything is put into a folder that is none of ours
+    stack.enter_context(contextlib.closing(Lock(place / LOCK, place)))
+    job.blocks = _as_stored(job, kept)
+    check_same(record_of(kept), job.record, kept.told, _values_of(job) | told)
+    if len(kept.committed()) < job.blocks.number:
+        check_same(record_of(kept), job.record, kept.told, _opening(job, workers).fingerprint)
+    drop_partial(place)
+    return kept
+
+
+def _begin(
+    place: File, opening: SweepOpening, job: SweepJob, blocks: tuple[dict[str, int], tuple[int, ...]], told: dict[str, str]
+) -> Lock:
+    """A store without any run, and its lock. blocks: lengths of its axes by name, and of a block along each."""
+    with made(place) as partial:
+        labels = job.swept.labels() if job.swept.shape == blocks[0] else {}
+        axes = json.dumps([*job.swept.shape.items(), job.blocks.block])
+        StudyStore.begin(
+            partial, opening.template, labels, blocks, opening.fingerprint | _values_of(job) | told | {BLOCKS: axes}
+        )
+        return Lock(partial / LOCK, place)
+
+
+def _values_of(job: SweepJob) -> dict[str, str]:
+    """What is swept, by its names and numbers."""
+    return {f"values[{name!r}]": hashlib.sha256(repr(x.shape).encode() + np.ascontiguousarray(x).tobytes()).hexdigest()
+            for name, x in job.swept.given.items()}  # fmt: skip
+
+
+def _as_stored(job: SweepJob, kept: StudyStore) -> Blocks:
+    """The blocks that the store was begun with; ValueError where those are of other axes."""
+    try:
+        *axes, block = json.loads(kept.told[BLOCKS])
+        found = Blocks(job.blocks.shape, tuple(map(int, block)))
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileError(kept.place, f"is damaged: its fingerprint is not that of a sweep ({error})") from error
+    if axes != [list(axis) for axis in job.swept.shape.items()]:
+        here, there = (", ".join(f"{n} {axis}" for axis, n in x) for x in (job.swept.shape.items(), axes))
+        raise ValueError(f"values, store: found {here}; the sweep in the store has {there}")
+    if found != Blocks.of(found.shape, found.size):
+        raise FileError(kept.place, "is damaged: its blocks are not those of a sweep")
+    return found
