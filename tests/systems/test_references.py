@@ -14,7 +14,7 @@ FALL = da.System(lambda q, v, p: 0.5 * v @ v + 2.0 * p["k"] * q[0] ** 3, paramet
 T = np.array([0.0, 0.4, 1.1, 1.5])
 EDGE = ENTRIES["nonholonomic_particle"]
 SPEEDS = np.asarray(EDGE.v0) * np.linspace(0.5, 2.0, 20)[:, None]
-REFERENCE, REFERENCES = (importlib.import_module(f"dalembert.systems.{name}") for name in ("reference", "references"))
+CONTINUOUS = importlib.import_module("dalembert.systems.continuous")
 FIELDS = ("t", "q", "v", "multipliers", "drift", "succeeded", "integrator_steps")
 
 
@@ -74,13 +74,13 @@ def test_runs_whose_solution_ceases_to_exist_leave_the_others_as_they_are():
 def straight(system, q, v, times, tolerance, *, solver=None, max_steps=0):
     """In place of diffrax, whose program takes seconds to compile."""
     line = q + jnp.outer(times, system.parameters["k"] ** 2 * v)
-    return REFERENCE.Reference(
+    return CONTINUOUS.Reference(
         times, line, 0 * line, line[:, :0], times, jnp.array(tolerance < 1e-7), jnp.asarray(max_steps), "line"
     )
 
 
 def test_by_diffrax_each_run_has_its_own_data(monkeypatch):
-    monkeypatch.setattr(REFERENCES, "by_diffrax", straight)
+    monkeypatch.setattr(CONTINUOUS, "by_diffrax", straight)
     given = [FALL, [1.0], [[2.0], [-1.0]], T]
     runs = da.references(*given, parameters={"k": [0.5, 1.0]}, tolerance=1e-8, max_steps=7, backend="diffrax")
     np.testing.assert_array_equal(runs.q[..., 0], [1 + 0.5 * T, 1 - T])
@@ -143,7 +143,7 @@ def test_in_a_traced_program_what_cannot_be_integrated_does_not_succeed():
 
 
 def test_derivatives_of_machine_code_are_those_of_diffrax(monkeypatch):
-    monkeypatch.setattr(REFERENCE, "by_diffrax", straight)
+    monkeypatch.setattr(CONTINUOUS, "by_diffrax", straight)
     end = lambda k, v: natively(jnp.ones(1), v, k).q[-1, 0]  # noqa: E731
     by_k, by_v = jax.grad(end, (0, 1))(0.1, jnp.array([-0.5]))
     np.testing.assert_allclose([by_k, by_v[0]], [2 * 0.1 * -0.5 * T[-1], 0.1**2 * T[-1]], rtol=1e-14)
