@@ -2,8 +2,8 @@
 
     python -m benchmarks.truth [docs] [--systems "pendulum;elastica"]
 
-Writes truth.json, every number, and truth.md, the page, into the folder. Of systems that are not named the rows of
-truth.json stay. Minutes of processor time for all of them.
+Writes truth.md, the page, into the folder, and truth.json, every number, which is not committed. Of systems that are not
+named the rows of truth.json stay. Minutes of processor time for all of them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ FAMILY = {
 HEAD = """# The truth table
 
 Every system of the [gallery](gallery.md) with every scheme: which promises hold, as [`da.verdict`](claims.md) finds them on
-a run of {steps} steps from the data of the gallery. `make truth` writes this page; `truth.json` beside it has every number.
+a run of {steps} steps from the data of the gallery. `make truth` writes this page, and every number into `docs/truth.json`.
 ✓ holds, ✗ does not hold, – is not promised there; *exact* is an order that does not show, because errors are rounding at
 every step. The pointer on a sign shows the number and the reason.
 
@@ -195,6 +195,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--systems", default=";".join(ROWS))
     given = parser.parse_args(arguments)
     file = given.folder / "truth.json"
+    if given.systems != ";".join(ROWS) and not file.exists():
+        parser.error(f"--systems: the other rows of the page are read from {file}, which is written without --systems")
     table = json.loads(file.read_text()) if file.exists() else {}
     for name in given.systems.split(";"):
         table[name] = {}
