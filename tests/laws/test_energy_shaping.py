@@ -13,7 +13,7 @@ from dalembert.gallery import cart_pole_balance as balance
 from dalembert.gallery import inertia_wheel_pendulum as wheel
 from dalembert.gallery.cart_pole import cart_pole
 from dalembert.laws import Shaped
-from dalembert.laws.design import matched, parts_of
+from dalembert.laws.design import is_matched, parts_of
 from dalembert.laws.mechanical import actuators, terms
 from dalembert.laws.shaping import free_rate
 from dalembert.tracing import seldom
@@ -89,7 +89,7 @@ def test_where_there_is_no_kinetic_energy_the_region_ends(design):
     parts = parts_of(design, UP + np.array([[0.0, 0.1], [0.1, 0.2], [0.0, 0.3]]))
     shaped, positive = parts.shaped.copy(), np.array([True, False, True])
     shaped[1:] = np.outer([1.0, 2.0], [1.0, 2.0])
-    assert matched(parts._replace(shaped=shaped, positive=positive)).tolist() == [True, False, False]
+    assert is_matched(parts._replace(shaped=shaped, positive=positive)).tolist() == [True, False, False]
 
 
 def test_the_residual_falls_with_the_power_of_the_nodes(design):

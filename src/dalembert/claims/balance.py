@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.claims.subject import Claim, Promise, Subject, negligible
-from dalembert.measure.invariants import energy, momentum
+from dalembert.measure.invariants import Invariant, energy, momentum
 from dalembert.numbers import EPSILON
 from dalembert.outcome import Outcome
 from dalembert.path import Path
@@ -45,15 +45,23 @@ def energy_drift(subject: Subject) -> Claim:
             return ENERGY.not_met(f"{reason}, up to {np.max(np.abs(power)):.2g}")
     found = energy(subject.system, _longer(subject))
     t, values = np.asarray(found.t), np.asarray(found.values)
+    size = float(np.max(np.abs(terms[0]), initial=0.0)) * (t[-1] - t[0]) + float(np.max(np.abs(values)))
+    rounding = (DIGITS_LEFT + LONGER * subject.start.steps) * EPSILON * size  # that of each step, added up
+    halves = lambda settles: (energy(subject.system, _longer(subject, 2)), rounding) if settles else None  # noqa: E731
+    return judge_drift(found, rounding, declared.order, halves)
+
+
+def judge_drift(
+    found: Invariant, rounding: float, order: int, halves: Callable[[bool], tuple[Invariant, float] | None]
+) -> Claim:
+    """halves: `settles` of `drift_of` ↦ E by steps half as long and its rounding, None where there is no such run."""
+    t, values = np.asarray(found.t), np.asarray(found.values)
     if len(t) < 4 * BLOCKS:
         return ENERGY.not_met(f"a run of {len(t)} states is too short to tell a drift; give steps of {4 * BLOCKS} or more")
     drift, chance, settles = drift_of(t, values)
-    size = float(np.max(np.abs(terms[0]), initial=0.0)) * (t[-1] - t[0]) + float(np.max(np.abs(values)))
-    rounding = (DIGITS_LEFT + LONGER * subject.start.steps) * EPSILON * size  # that of each step, added up
-    if settles and abs(drift) > max(chance, rounding):
-        half = energy(subject.system, _longer(subject, 2))
-        finer = drift_of(np.asarray(half.t), np.asarray(half.values))[0]
-        return by_order(drift, finer, declared.order, rounding)
+    if abs(drift) > max(chance, rounding) and (half := halves(settles)) is not None:
+        finer = drift_of(np.asarray(half[0].t), np.asarray(half[0].values))[0]
+        return by_order(drift, finer, order, half[1])
     why = f"over {t[-1] - t[0]:g} units of time, E within {np.ptp(values):.2g}; 99.9 % of what oscillation gives by chance"
     return ENERGY.at_most(abs(drift), max(chance, rounding), why)
 

@@ -105,7 +105,7 @@ def one_step(subject: Subject) -> Iterator[Claim]:
 
 
 def leaf(subject: Subject) -> Iterator[Claim]:
-    """How far positions are from the leaf of constraints on velocities of which a part is integrable: |W⁺W(q_N - q(T))|,
+    """Distance of positions from the leaf of constraints on velocities of which a part is integrable: |W⁺W(q_N - q(T))|,
     with W halfway to the motion q, which stays on it; in sizes of the coordinates."""
     if 1 not in subject.orders:
         return

@@ -64,10 +64,15 @@ def flow(subject: Subject) -> Claim:
             return FLOW.at_least(least, STRETCHED, "a step from a neighbouring state could not be solved")
         return FLOW.at_least(least, STRETCHED, "smallest singular value of variations after a step over that before it")
     found: Any = regularity(subject.system, subject.path, scheme=subject.scheme, every=max(1, subject.path.steps // WINDOWS))
-    least = min((float(c.smallest.min()) for c in found.conditions if c.wanted), default=1.0)
-    wrong = [c.name for c in found.conditions if not c.holds]
-    why = f"{wrong[0]}: fails" if wrong else f"smallest singular value of five matrices at {found.t.shape[0]} windows"
-    return FLOW.at_least(0.0 if wrong else least, RANK, why)
+    return judge_ranks(FLOW, found.conditions, found.t, "smallest singular value of five matrices")
+
+
+def judge_ranks(promise: Promise, conditions, t, measured: str = "smallest singular value") -> Claim:
+    """The smallest singular value of all matrices at all windows, 0 where a rank is lost."""
+    least = min((float(c.smallest.min()) for c in conditions if c.wanted), default=1.0)
+    wrong = [c.name for c in conditions if not c.holds]
+    why = f"{wrong[0]}: fails" if wrong else f"{measured} at {t.shape[0]} windows"
+    return promise.at_least(0.0 if wrong else least, RANK, why)
 
 
 def constraints(subject: Subject) -> Iterator[Claim]:

@@ -11,14 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.claims.balance import BLOCKS, DIGITS_LEFT, ENERGY, NOETHER, by_order, drift_of
+from dalembert.claims.balance import DIGITS_LEFT, ENERGY, NOETHER, judge_drift
 from dalembert.claims.convergence import FlowData, flow_orders
-from dalembert.claims.existence import FLOW, RANK, WINDOWS
+from dalembert.claims.existence import FLOW, WINDOWS, judge_ranks
 from dalembert.claims.geometry import EVOLUTION, IDENTITY
 from dalembert.claims.subject import Claim, Promise
 from dalembert.discretize import DiscreteSystem
 from dalembert.discretize.windows import Interpolated
-from dalembert.measure import energy, momentum, poincare_cartan, regularity, symplectic_defect
+from dalembert.measure import Invariant, energy, momentum, poincare_cartan, regularity, symplectic_defect
 from dalembert.measure.higher import PathData, path_windows
 from dalembert.measure.nodes import NodeView, node_view
 from dalembert.numbers import EPSILON
@@ -44,7 +44,7 @@ def claims_of(
 ) -> Iterator[Claim]:
     """Of Υ_d along a run of the flow of order k."""
     found: Any = regularity(problem, path, scheme=scheme, every=max(1, path.steps // WINDOWS))
-    yield _ranks(HIGHER, (found.matrix,), found.t)
+    yield judge_ranks(HIGHER, (found.matrix,), found.t)
     data = PathData(*(jnp.asarray(x) for x in (path.q, path.multipliers, path.t, path.h)))
     windows = [np.asarray(x) for x in _windows(problem, data)]
     at = np.unique(np.linspace(0, len(windows[0]) - 1, SAMPLES).astype(int))
@@ -80,7 +80,7 @@ def discrete_claims(
         yield from (one.not_met(why) for one in (FLOW, EVOLUTION, PAIRS))
         return
     found: Any = regularity(system, path, every=max(1, path.steps // WINDOWS))
-    yield _ranks(FLOW, found.conditions, found.t)
+    yield judge_ranks(FLOW, found.conditions, found.t)
     k = len(path.q) // 2
     form = symplectic_defect(system, path.q[k - 1], path.q[k], h=float(path.h), t0=float(path.t[k - 1]))
     yield EVOLUTION.at_most(
@@ -153,17 +153,10 @@ def _judge_momentum(
 
 
 def _last_digits(path: Path, found: Any, measured: Callable[[Path], Any]) -> float:
-    """What of a range is no more than the last digit of the stored nodes, of which the highest differences are taken."""
+    """The part of a range that the last digit of the stored nodes makes, of which the highest differences are taken."""
     signs = np.random.default_rng(0).choice([-1.0, 1.0], np.shape(path.q))
     moved = dataclasses.replace(path, q=jnp.asarray(np.asarray(path.q) * (1.0 + EPSILON * signs)))
     return DIGITS_READ * float(np.max(np.abs(np.asarray(measured(moved).values) - np.asarray(found.values)), initial=0.0))
-
-
-def _ranks(promise: Promise, conditions, t) -> Claim:
-    least = min((float(c.smallest.min()) for c in conditions if c.wanted), default=1.0)
-    wrong = [c.name for c in conditions if not c.holds]
-    why = f"{wrong[0]}: fails" if wrong else f"smallest singular value at {t.shape[0]} windows"
-    return promise.at_least(0.0 if wrong else least, RANK, why)
 
 
 _windows = seldom(path_windows)
@@ -180,21 +173,19 @@ def _energy(problem: VariationalProblem, path: Path, scheme, start: FlowData, te
     if problem.time_dependent:
         return ENERGY.not_met("L depends on t")
     found = energy(problem, path, scheme=scheme)
-    t, values = np.asarray(found.t), np.asarray(found.values)
-    if len(t) < 4 * BLOCKS:
-        return ENERGY.not_met(f"a run of {len(t)} states is too short to tell a drift; give steps of {4 * BLOCKS} or more")
-    drift, chance, _ = drift_of(t, values)
-    why = f"over {t[-1] - t[0]:g} units of time, E within {np.ptp(values):.2g}; 99.9 % of what oscillation gives by chance"
     stored = _last_digits(path, found, lambda x: energy(problem, x, scheme=scheme))
     rounding = max(DIGITS_LEFT * EPSILON * terms, stored)
-    if abs(drift) > max(chance, rounding) and start.jets is not None:  # Υ_d is symplectic: an error of its order is no drift
+
+    def halves(_: bool) -> tuple[Invariant, float] | None:
+        """Υ_d is symplectic: an error of its order is no drift."""
+        if start.jets is None:
+            return None
         finer = simulate(
             problem, jets=start.jets, multipliers=start.multipliers, h=start.h / 2, steps=2 * path.steps, t0=start.t0,
             scheme=scheme, throw=False,
         )  # fmt: skip
-        if finer.outcome is Outcome.SUCCESS:
-            half = energy(problem, finer, scheme=scheme)
-            declared = (Interpolated() if scheme is None else scheme).order(problem.derivatives)
-            change = drift_of(np.asarray(half.t), np.asarray(half.values))[0]
-            return by_order(drift, change, declared, 2 ** (2 * problem.derivatives) * rounding)
-    return ENERGY.at_most(abs(drift), max(chance, rounding), why)
+        if finer.outcome is not Outcome.SUCCESS:
+            return None
+        return energy(problem, finer, scheme=scheme), 2 ** (2 * problem.derivatives) * rounding
+
+    return judge_drift(found, rounding, (Interpolated() if scheme is None else scheme).order(problem.derivatives), halves)

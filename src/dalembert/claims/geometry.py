@@ -84,14 +84,14 @@ def flow_evolution(subject: Subject, motion: Claim) -> Claim:
     if motion.finding is Finding.FAILS:
         return CONTINUOUS.not_met(f"no flow: {motion.reason}: {motion.measured:.2g}")
     try:
-        defect, size = min(_evolved(subject, width) for width in WIDTHS)
+        defect, size = min(_evolution_defect(subject, width) for width in WIDTHS)
     except (ValueError, RuntimeError) as error:
         return CONTINUOUS.not_met(f"no flow near the first state: {' '.join(str(error).split())[:120]}")
     why = f"both sides, up to {size:.2g} of Ω after {SPAN} steps, differ by this part of Ω; by differences"
     return CONTINUOUS.at_most(defect, KEPT, why)
 
 
-def _evolved(subject: Subject, width: float) -> tuple[float, float]:
+def _evolution_defect(subject: Subject, width: float) -> tuple[float, float]:
     """The largest entry of (Fᵗ)*Ω - Ω - dν over that of Ω, and that of dν over it."""
     points, t = _neighbours(subject, 0, width)
     n, (nodes, weights) = points.shape[1] // 2, np.polynomial.legendre.leggauss(NODES)

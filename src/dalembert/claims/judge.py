@@ -151,7 +151,7 @@ def _claims(subject: Subject, symmetries: Mapping[str, Callable]) -> Iterator[Cl
 
 
 def _generators(symmetries: Any) -> dict[str, Callable]:
-    """As given, by name."""
+    """The symmetries, checked, by name."""
     if symmetries is None:
         return {}
     if not isinstance(symmetries, Mapping):

@@ -115,7 +115,7 @@ class Verdict(Described):
 
     @property
     def holds(self) -> bool:
-        """Whether every claim whose hypothesis is met holds."""
+        """True if every claim whose hypothesis is met holds."""
         return not self.broken
 
     @property
@@ -193,7 +193,7 @@ class Subject:
 
     @functools.cached_property
     def sizes(self) -> tuple[np.ndarray, np.ndarray]:
-        """How far each position goes in the run, at least a thousandth of the furthest, and how large each velocity is."""
+        """The way of each position in the run, at least a thousandth of the longest, and the size of each velocity."""
         q, v, _ = self.states
         time = max(self.start.h * self.start.steps, self.start.h)
         way = np.maximum(np.ptp(q, axis=0), np.max(np.abs(v), axis=0, initial=0.0) * min(time, 100 * self.start.h))
@@ -208,7 +208,7 @@ class Subject:
 
     @functools.cached_property
     def facts(self) -> dict[str, np.ndarray]:
-        """What enters the balances of energy and momentum, at the samples; an axis of samples in front."""
+        """The terms of the balances of energy and momentum, at the samples; an axis of samples in front."""
         q, v, t = self.samples
         a, multipliers = self.motion
         return self.along(_FACTS, q, v, a, multipliers, t)
@@ -248,7 +248,7 @@ _FACTS, RESTRICTIONS = SystemFunction(_facts), SystemFunction(_off)
 
 
 def negligible(parts: np.ndarray, *terms: np.ndarray) -> bool:
-    """Whether a sum is nothing beside the terms that it may be compared with."""
+    """True if a sum is zero up to rounding of the terms that it may be compared with."""
     size = max((float(np.max(np.abs(x), initial=0.0)) for x in terms), default=0.0)
     return float(np.max(np.abs(parts), initial=0.0)) <= NOTHING * size
 

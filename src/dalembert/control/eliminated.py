@@ -8,8 +8,8 @@ Source: section 4.3; what is corrected of it: docs/papers/colombo-martin-de-dieg
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import cast
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -20,6 +20,7 @@ from dalembert.discretize.nodes import Interval, incoming, outgoing
 from dalembert.numbers import as_positive
 from dalembert.systems import VariationalProblem
 from dalembert.systems.equations import euler_lagrange
+from dalembert.systems.pickling import made
 
 
 def eliminate(problem: OptimalControl, step: float | None = None, scheme: Scheme | None = None) -> VariationalProblem:
@@ -62,87 +63,53 @@ def eliminate(problem: OptimalControl, step: float | None = None, scheme: Scheme
         raise ValueError(
             "problem: found a terminal cost; a VariationalProblem has none. Write it as an integral in the cost"
         )
-    bare, system = with_plant_parameters(problem, None), problem.system
-    given = {"parameters": system.parameters, "time_dependent": system.time_dependent, "coordinates": system.coordinates}
-    if step is None:
-        if scheme is not None:
-            raise TypeError("scheme: found without step; without a step the window map is given to solve. Leave scheme out")
-        window: Any = _Jet(bare)
-    else:
-        window = _Nodes(bare, float(as_positive(step, "step")), plant_scheme(scheme))
-    free = callable(problem.actuated)
-    unactuated = () if free else (_Unactuated(window),)
-    return VariationalProblem(_Cost(window), unactuated, derivatives=2, **given)
+    system = problem.system
+    if step is None and scheme is not None:
+        raise TypeError("scheme: found without step; without a step the window map is given to solve. Leave scheme out")
+    length = None if step is None else float(as_positive(step, "step"))
+    plant = with_plant_parameters(problem, None), length, None if step is None else plant_scheme(scheme)
+    return VariationalProblem(
+        _cost(*plant), () if callable(problem.actuated) else (_balance_without_control(*plant),), derivatives=2,
+        parameters=system.parameters, time_dependent=system.time_dependent, coordinates=system.coordinates,
+    )  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True)
-class _Window:
-    """What the functions of a window have in common. problem: without its parameters."""
+@made
+def _cost(bare: OptimalControl, step: float | None, scheme: Scheme | None) -> Callable:
+    """w C(q, v, u), w = h of nodes and 1 otherwise; bare: without its parameters."""
 
-    problem: OptimalControl
+    def cost(*given):
+        problem, q, v, t, force = _state(bare, step, scheme, given)
+        return (step or 1.0) * problem.system.call(problem.cost, q, v, _control(problem, q, force, t), t=t)
 
-    def plant(self, trailing: tuple) -> tuple[OptimalControl, Any]:
-        """With the parameters, and the time, of a call f(…[, t][, p])."""
-        timed = self.problem.system.time_dependent
-        parameters = trailing[-1] if len(trailing) > timed else None
-        return with_plant_parameters(self.problem, parameters), trailing[0] if timed else 0.0
+    return cost
 
 
-@dataclasses.dataclass(frozen=True)
-class _Jet(_Window):
-    """At (q, q̇, q̈)."""
-
-    weight = 1.0
-
-    def state(self, problem: OptimalControl, jet: tuple, t) -> tuple:
-        """q, v, t, and d/dt L_v - L_q - f there."""
-        q, v, a = jet
-        return q, v, t, euler_lagrange(problem.system, q, v, a, t)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Nodes(_Window):
-    """At the middle one of three nodes; t: of the first."""
-
-    step: float
-    scheme: Scheme
-
-    @property
-    def weight(self) -> float:
-        return self.step
-
-    def state(self, problem: OptimalControl, jet: tuple, t) -> tuple:
-        q0, q1, q2 = jet
-        h, system = jnp.asarray(self.step), problem.system
-        before, after = Interval(q0, q1 - q0, t, h), Interval(q1, q2 - q1, t + h, h)
-        impulse = incoming(self.scheme, system, before) + outgoing(self.scheme, system, after)
-        return q1, (q2 - q0) / (2 * h), t + h, -impulse / h
-
-
-@dataclasses.dataclass(frozen=True)
-class _Cost:
-    """w C(q, v, u)."""
-
-    window: Any
-
-    def __call__(self, *given):
-        problem, t = self.window.plant(given[3:])
-        q, v, time, force = self.window.state(problem, given[:3], t)
-        return self.window.weight * problem.system.call(problem.cost, q, v, _control(problem, q, force, time), t=time)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Unactuated:
+@made
+def _balance_without_control(bare: OptimalControl, step: float | None, scheme: Scheme | None) -> Callable:
     """w times the equations of motion without a control."""
 
-    window: Any
-
-    def __call__(self, *given):
-        problem, t = self.window.plant(given[3:])
-        force = self.window.state(problem, given[:3], t)[3]
-        actuated: Any = problem.actuated
+    def equations(*given):
+        force, actuated = _state(bare, step, scheme, given)[-1], cast("tuple[int, ...]", bare.actuated)
         rest = [i for i in range(force.shape[0]) if i not in actuated]
-        return self.window.weight * force[jnp.array(rest, dtype=int)]
+        return (step or 1.0) * force[jnp.array(rest, dtype=int)]
+
+    return equations
+
+
+def _state(bare: OptimalControl, step: float | None, scheme: Scheme | None, given: tuple) -> tuple:
+    """The plant with the parameters of a call f(…[, t][, p]), q, v and t, and d/dt L_v - L_q - f there: at (q, q̇, q̈), or at
+    the middle one of three nodes, the first of which is at t."""
+    trailing, timed = given[3:], bare.system.time_dependent
+    problem = with_plant_parameters(bare, trailing[-1] if len(trailing) > timed else None)
+    system, t = problem.system, jnp.asarray(trailing[0] if timed else 0.0, dtype=float)
+    if scheme is None:
+        q, v, a = given[:3]
+        return problem, q, v, t, euler_lagrange(system, q, v, a, t)
+    (q0, q1, q2), h = given[:3], jnp.asarray(step)
+    before, after = Interval(q0, q1 - q0, t, h), Interval(q1, q2 - q1, t + h, h)
+    impulse = incoming(scheme, system, before) + outgoing(scheme, system, after)
+    return problem, q1, (q2 - q0) / (2 * h), t + h, -impulse / h
 
 
 def _control(problem: OptimalControl, q, force, t) -> Float[Array, "r"]:

@@ -43,7 +43,7 @@ from dalembert.boundary.newton import Iterate, Termination
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, SmoothStart, extremal, extremals_of, smooth_start
 from dalembert.control.given import GivenPath, given_path, size_of_end
-from dalembert.control.problem import Lobatto, OptimalControl, actuation, counted, plant_scheme, scheme_name
+from dalembert.control.problem import Lobatto, OptimalControl, actuation, count_equations, plant_scheme, scheme_name
 from dalembert.control.result import control_solution
 from dalembert.control.terms import ControlLayout, check_parabolas
 from dalembert.control.transcription import (
@@ -52,8 +52,8 @@ from dalembert.control.transcription import (
     check_controls,
     control_sizes,
     first_values,
-    sampled,
-    transcribed,
+    sample_path,
+    transcribe,
 )
 from dalembert.discretize import Scheme
 from dalembert.discretize.scheme import check_maps
@@ -72,7 +72,7 @@ NEARER = (0.5, 1.0)  # to the smooth path
 FAILED = (Termination.INFEASIBLE, Termination.NOT_CONVERGED)
 
 
-def minimised(data: ControlData, search: Search, starts: Starts, sizes: np.ndarray) -> tuple[Iterate, Activity]:
+def minimise(data: ControlData, search: Search, starts: Starts, sizes: np.ndarray) -> tuple[Iterate, Activity]:
     """The end of the iteration; where all have failed, the one that violates least."""
     best = search(starts.z, sizes, _known_forces(data, starts))
     used, count = best[0].iterations, best[0].restorations
@@ -125,8 +125,8 @@ def place_values(data: ControlData, z: np.ndarray) -> list[PathPoints]:
 
 
 def _known_forces(data: ControlData, starts: Starts) -> np.ndarray | None:
-    """What the multipliers of the bounds add to the gradient on a known solution of the same bounds; those of path
-    inequalities go into the path."""
+    """The gradient of the multipliers of the bounds on a known solution of the same bounds; those of path inequalities go
+    into the path."""
     guess, z = starts.guess, starts.z
     names = {*data.bounds, *(one.name for one in data.paths)}
     if not isinstance(guess, ControlSolution) or not names <= guess.bounds.keys():
@@ -180,7 +180,7 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     (data, z, _, smooth), kkt, _, sizes = ready
     assert smooth is not None
     keep()
-    it, activity = searched(ready, Starts(z, asked.request.guess, smooth), sizes)
+    it, activity = search_from(ready, Starts(z, asked.request.guess, smooth), sizes)
     for end, function in zip((0, -1), data.sets.on, strict=True):
         if function is not None:
             at = data.at(it.z).end_state(it.z, end, kkt.positions[: data.layout.n])
@@ -194,7 +194,7 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
 def _warn_of_resolution(problem: OptimalControl, found: ControlSolution, sizes: np.ndarray) -> None:
     """A warning where the plant, integrated over single steps, ends far from the nodes: see `step/run/assemble`."""
     h = np.diff(found.t)
-    ends = np.asarray(_integrated(problem, found.q[:-1], found.v[:-1], found.u[:-1], found.u[1:], found.t[:-1], h))
+    ends = np.asarray(_integrate_steps(problem, found.q[:-1], found.v[:-1], found.u[:-1], found.u[1:], found.t[:-1], h))
     off = (np.abs(ends - found.q[1:]) / np.maximum(sizes, np.ptp(found.q, axis=0))).max(axis=1)
     if np.any(off > UNRESOLVED):
         k = int(np.nanargmax(off))
@@ -206,7 +206,7 @@ def _warn_of_resolution(problem: OptimalControl, found: ControlSolution, sizes: 
 
 
 @seldom
-def _integrated(problem: OptimalControl, q, v, u0, u1, t, h):
+def _integrate_steps(problem: OptimalControl, q, v, u0, u1, t, h):
     """q at the ends of steps, by Runge and Kutta's method over parts of each, with u linear."""
     system = problem.system
 
@@ -230,17 +230,17 @@ def _integrated(problem: OptimalControl, q, v, u0, u1, t, h):
     return jax.vmap(one)(q, v, u0, u1, t, h)
 
 
-def searched(ready: ControlSearch, starts: Starts, sizes: np.ndarray) -> tuple[Iterate, Activity]:
-    """What the search comes to from these paths; sizes: of what convergence is judged by."""
+def search_from(ready: ControlSearch, starts: Starts, sizes: np.ndarray) -> tuple[Iterate, Activity]:
+    """The end of the search from these paths; sizes: of what convergence is judged by."""
     data = ready.start.data
-    return minimised(data, ready.search, starts, sizes) if bounds_of(data) else ready.search(starts.z, sizes, None)
+    return minimise(data, ready.search, starts, sizes) if bounds_of(data) else ready.search(starts.z, sizes, None)
 
 
 def control_search(problem: OptimalControl, asked: Asked) -> ControlSearch:
     """The filter's line search, or inside bounds on anything the interior point method."""
     start = prepare_control(problem, asked)
     data = start.data
-    kkt = transcribed(data, start.z, start.sizes, asked.settings.tolerance)
+    kkt = transcribe(data, start.z, start.sizes, asked.settings.tolerance)
     least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
     sizes = kkt.positions + (least if data.horizon is None else np.append(least, 0.0))
     time = None if data.horizon is None else data.time_place
@@ -254,8 +254,8 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     initial, final, _, guess = asked.request
     if isinstance(guess, tuple) and len(guess) != 2:
         raise ValueError(f"guess: found a tuple of {len(guess)}; give (q, u), path and controls, one row per node each")
-    n = _dimension(problem, initial, final, guess)
-    r, equations = counted(problem, n)
+    n = dimension_of(problem, initial, final, guess)
+    r, equations = count_equations(problem, n)
     scheme = _checked_scheme(asked.scheme, n)
     t = read_times(asked.grid, 2, "at least two steps are needed")
     if isinstance(scheme, Lobatto):
@@ -271,7 +271,7 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     paths = read_inequalities(asking, asked.inequalities, bounds.pop("v", None))
     if "q" in bounds:
         check_given(bounds["q"], path, given, t, problem.coordinates)
-    held = own.held
+    held = own.whole_positions
     holonomic = np.repeat(np.array([c.order == 0 for c in problem.system.constraints], dtype=bool), equations)
     origin = origin_of(held, path)
     layout = ControlLayout(n, r, len(holonomic), sum(one.size for one in paths), horizon is not None, sets.size)
@@ -280,7 +280,7 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
         problem, scheme, layout, t, given, own.ends, origin, holonomic, bounds, paths, horizon, sets, name, own.settled,
         own.leaf,
     )  # fmt: skip
-    found = sampled(problem, path, v, r, t)
+    found = sample_path(problem, path, v, r, t)
     limits = bounds.get("u", np.full((1, 1, r), np.inf))
     check_controls(found, np.asarray(np.isfinite(limits).all(axis=(0, 1))), asked.settings.minimum)
     scales = as_scales(asked.scales, n)
@@ -293,12 +293,12 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     points, rows, of_nodes = place_values(data, z), [], (sizes.positions, sizes.positions / sizes.time, sizes.controls)
     for one, at, places in zip(paths, points, data.path_places("values"), strict=True):
         rows.append(one.sizes(problem.parameters, at, of_nodes))
-        one.check_settled(z.ravel()[places], data.settled(one), rows[-1])
+        one.check_settled(z.ravel()[places], data.settled_places(one), rows[-1])
     sizes = sizes._replace(values=np.concatenate([np.zeros(0), *rows]))
     return ControlStart(data, z, sizes, own.smooth)
 
 
-def _dimension(problem: OptimalControl, initial, final, guess) -> int:
+def dimension_of(problem: OptimalControl, initial, final, guess) -> int:
     """n, from whatever was given."""
     if problem.coordinates is not None:
         return len(problem.coordinates)
@@ -349,19 +349,19 @@ def _(
 ) -> list[ControlSolution]:
     data = prepare_control(problem, asked._replace(request=requests[0])).data
     own = [_own_path(data, request) for request in requests]
-    extents = np.array([extents_of(path.held, path.path) for path in own])
+    extents = np.array([extents_of(path.whole_positions, path.path) for path in own])
     farthest = int(np.argmax((extents / np.maximum(extents.max(axis=0), np.finfo(float).tiny)).sum(axis=1)))
     ready = control_search(problem, asked._replace(request=requests[farthest]))
     batch = _Batch(ready, requests, own, extents, asked.certify)
     if not continued:
-        return [end.solution for end in on_threads(batch.found, range(len(requests)), threads)]
+        return [end.solution for end in on_threads(batch.solve_entry, range(len(requests)), threads)]
     ends: dict[int, _End] = {}
 
-    def begun(pair: tuple[int, int]) -> _End:
-        return batch.found(pair[0], ends.get(pair[1]))
+    def solve_after(pair: tuple[int, int]) -> _End:
+        return batch.solve_entry(pair[0], ends.get(pair[1]))
 
     for level in _levels(np.array([np.concatenate([e.values.ravel() for e in path.ends]) for path in own])):
-        ends.update(zip((i for i, _ in level), on_threads(begun, level, threads), strict=True))
+        ends.update(zip((i for i, _ in level), on_threads(solve_after, level, threads), strict=True))
     return [ends[i].solution for i in range(len(requests))]
 
 
@@ -417,16 +417,16 @@ class _Batch(NamedTuple):
     extents: np.ndarray
     certify: bool
 
-    def found(self, i: int, neighbour: _End | None = None) -> _End:
+    def solve_entry(self, i: int, neighbour: _End | None = None) -> _End:
         """The end of one entry, begun at the solution of a neighbour where there is one."""
-        ready, request = self._placed(i)
+        ready, request = self._place_entry(i)
         z, sizes = ready.start.z, self._sizes(i)
         it = activity = None
         if neighbour is not None and neighbour.it.end is Termination.CONVERGED:
             moved = neighbour.it.z + z - neighbour.first
             it, activity = ready.search(moved, sizes, neighbour.activity.multipliers)
         if it is None or activity is None or it.end is not Termination.CONVERGED:
-            it, activity = searched(ready, Starts(z, request.guess, self.paths[i].smooth), sizes)
+            it, activity = search_from(ready, Starts(z, request.guess, self.paths[i].smooth), sizes)
         return _End(control_solution(ready.start.data, ready.kkt, it, self.certify, activity), it, activity, z)
 
     def _sizes(self, i: int) -> np.ndarray:
@@ -435,7 +435,7 @@ class _Batch(NamedTuple):
         own = np.where(extent > 0.0, np.minimum(extent, positions), positions)
         return np.append(own + all_sizes[: len(own)] - positions, all_sizes[len(own) :])
 
-    def _placed(self, i: int) -> tuple[ControlSearch, Request]:
+    def _place_entry(self, i: int) -> tuple[ControlSearch, Request]:
         """The search with the first path of an entry."""
         data, own, request = self.ready.start.data, self.paths[i], self.requests[i]
         request = request if data.horizon is None else request._replace(guess=fitted(request.guess, data.t))
@@ -444,5 +444,5 @@ class _Batch(NamedTuple):
         place_values(data, z)
         sizes = np.split(self.ready.start.sizes.values, np.cumsum([one.size for one in data.paths]))
         for one, places, size in zip(data.paths, data.path_places("values"), sizes[:-1], strict=True):
-            one.check_settled(z.ravel()[places], data.settled(one), size)
+            one.check_settled(z.ravel()[places], data.settled_places(one), size)
         return self.ready._replace(start=self.ready.start._replace(data=data, z=z)), request

@@ -29,9 +29,9 @@ from dalembert.boundary.data.end_sets import (
 )
 from dalembert.boundary.data.ends import EndData, Nodes, Through, grid_nodes, read_through, smooth_path
 from dalembert.boundary.prepare import Request
-from dalembert.control.problem import OptimalControl, counted, with_plant_parameters
+from dalembert.control.problem import OptimalControl, count_equations, with_plant_parameters
 from dalembert.control.terms import state_constraints
-from dalembert.numbers import as_number, as_numbers, described
+from dalembert.numbers import as_array, as_number, as_numbers, described
 from dalembert.solution import ControlSolution
 from dalembert.systems import InconsistentDataError, check_initial_data
 from dalembert.systems.distribution.integrability import Forms, leaf_forms, solved_for
@@ -90,7 +90,7 @@ def read_partly(end: Any, name: str, n: int, coordinates: tuple[str, ...] | None
 
 
 def _with_gaps(given: Any) -> bool:
-    """Whether None stands among numbers."""
+    """True if None stands among numbers."""
     return isinstance(given, list | tuple) and any(x is None for x in given)
 
 
@@ -134,7 +134,7 @@ def size_of_end(end: Any, name: str) -> int | None:
         return len(end.shift) if isinstance(end.shift, np.ndarray) else None
     given = enumerate(end) if isinstance(end, list | tuple) else ()
     whole = [(i, x) for i, x in given if not (x is None or isinstance(x, Mapping) or _with_gaps(x))]
-    rows = [as_numbers(x, f"{name}[{i}]").shape for i, x in whole]
+    rows = [as_array(x, f"{name}[{i}]").shape for i, x in whole]
     return rows[0][0] if rows and len(rows[0]) == 1 and rows[0][0] else None
 
 
@@ -263,7 +263,7 @@ def shared_leaf(
 
     path: a first one, through what is given; sets: what else holds at the ends; timed: whether the final time is free.
     """
-    equations = counted(problem, path.shape[1])[1]
+    equations = count_equations(problem, path.shape[1])[1]
     holonomic = sum(m for c, m in zip(problem.system.constraints, equations, strict=True) if c.order == 0)
     if holonomic == sum(equations):
         return None
@@ -275,9 +275,11 @@ def shared_leaf(
     if forms is None:
         return None
     free, nodes = np.column_stack([~known, timed & (np.arange(len(t)) > 0)]), []
-    settles = [len(_unmoved(rows, free[k])) == len(rows) for k, rows in zip((0, -1), forms(x[[0, -1]]), strict=True)]
+    settles = [
+        len(_combinations_without(rows, free[k])) == len(rows) for k, rows in zip((0, -1), forms(x[[0, -1]]), strict=True)
+    ]
     for k in [k for k in np.flatnonzero(known.any(axis=1)).tolist() if k and settles[0]]:
-        rows = _unmoved(forms(x[[k]])[0], free[k])
+        rows = _combinations_without(forms(x[[k]])[0], free[k])
         if len(rows) > holonomic:
             name = "final" if k == len(t) - 1 else f"through: the point at t = {t[k]:g}"
             nodes.append(LeafNode(name, k, given[k].copy(), sets.shift[0], solved_for(rows, np.flatnonzero(known[k]))))
@@ -285,7 +287,7 @@ def shared_leaf(
     return SharedLeaf(forms, scale, nodes, path.copy(), names, settles)
 
 
-def _unmoved(rows: np.ndarray, free: np.ndarray) -> np.ndarray:
+def _combinations_without(rows: np.ndarray, free: np.ndarray) -> np.ndarray:
     """Combinations of forms (r, n+1) in which what is free does not occur."""
     _, values, combinations = np.linalg.svd(rows[:, free].T, full_matrices=True)
     return combinations[int(np.sum(values > FREE * np.abs(rows).max())) :] @ rows
@@ -294,8 +296,8 @@ def _unmoved(rows: np.ndarray, free: np.ndarray) -> np.ndarray:
 def check_states(
     problem: OptimalControl, states: Sequence[EndState], between: Through, time: float
 ) -> Bool[np.ndarray, "ends 2 m"]:
-    """What is given in full has to be a state of the plant: the error names it and says what is wrong with it. Otherwise
-    `settled_rows` of both ends. time: between the ends."""
+    """Ends that are given in full have to be states of the plant: the error names the end and what is wrong with it.
+    Otherwise `settled_rows` of both ends. time: between the ends."""
     for at in states:
         if not at.free.any():
             try:
@@ -341,13 +343,13 @@ class GivenPath(NamedTuple):
     leaf: SharedLeaf | None
 
     @property
-    def held(self) -> np.ndarray:
+    def whole_positions(self) -> np.ndarray:
         """Positions that are given in full."""
         return self.path[self.given.all(axis=1)]
 
 
 def given_path(problem: OptimalControl, request: Request, t: np.ndarray, n: int, timed: bool) -> GivenPath:
-    """What a request gives, read and checked, and its first path. timed: whether the final time is free."""
+    """The data of a request, read and checked, and its first path. timed: whether the final time is free."""
     asked = read_ends(problem, request.initial, request.final, n)
     ends, sets = asked
     between = read_through(request.through, n)

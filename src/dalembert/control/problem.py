@@ -18,7 +18,7 @@ from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
 from dalembert.systems import System
 from dalembert.systems.pickling import reduced
-from dalembert.systems.shapes import output_shape, traced
+from dalembert.systems.shapes import check_scalar, output_shape, traced
 from dalembert.systems.system import check_shapes, check_system, texts_of
 
 
@@ -59,7 +59,7 @@ class OptimalControl(eqx.Module):
     __reduce__ = reduced
 
     def _repr_html_(self) -> str:
-        """What it is made of, for a notebook."""
+        """The parts of the problem, for a notebook."""
         own = self.system.texts()
         lines = [f"plant: {own['system']}", f"coordinates: {', '.join(own['coordinates']) or 'without names'}"]
         by = getattr(self.actuated, "__qualname__", self.actuated)
@@ -101,7 +101,7 @@ class OptimalControl(eqx.Module):
         return self.system.coordinates
 
     def texts(self) -> dict[str, Any]:
-        """What a record says of the problem: the functions of the plant and its own."""
+        """The entries of a record: the functions of the plant and of the problem."""
         acting = self.actuated if callable(self.actuated) else None
         own = [f for f in (self.cost, acting, self.terminal) if f is not None]
         kinds = ["OptimalControl" if acting else f"OptimalControl by {self.actuated}", "System"]
@@ -143,7 +143,7 @@ class Lobatto:
 
 
 def scheme_name(scheme: Scheme | Lobatto, system: Any) -> str:
-    """As a solution has it."""
+    """The name under which a solution has the scheme."""
     return scheme.name if isinstance(scheme, Lobatto) else ", ".join(repr(one) for one in scheme.action_for(system))
 
 
@@ -169,7 +169,7 @@ def actuation(problem: OptimalControl, q: Float[Array, "n"], t) -> Float[Array, 
     return found[:, None] if found.ndim == 1 else found
 
 
-def counted(problem: OptimalControl, n: int) -> tuple[int, list[int]]:
+def count_equations(problem: OptimalControl, n: int) -> tuple[int, list[int]]:
     """The number r of controls, and that of the equations of every constraint; errors name the function that is wrong."""
     q = np.zeros(n)
     equations = check_shapes(problem.system, q, q, np.zeros(()))
@@ -192,7 +192,7 @@ def check_solution_of(problem: Any, solution: Any) -> None:
             f"solution: found the outcome {solution.outcome.name}; give a solution with the outcome SUCCESS, an extremal"
         )
     n = solution.q.shape[1]
-    r, equations = counted(problem, n)
+    r, equations = count_equations(problem, n)
     found, needed = (solution.u.shape[1], solution.multipliers.shape[1]), (r, sum(equations))
     if found != needed:
         raise ValueError(
@@ -214,14 +214,9 @@ def _check_functions(problem: OptimalControl, q) -> int:
             raise ValueError(f"actuated: found index {outside[0]}; the system has coordinates 0 to {n - 1}")
         r = len(actuated)
     u = jnp.zeros(r)
-    shape = output_shape(lambda: system.call(problem.cost, q, q, u, t=t), "cost", "q, v, u" + names)
-    if shape:
-        raise ValueError(f"cost: returns shape {shape}; a scalar is needed")
-    terminal = problem.terminal
-    if terminal is not None:
-        shape = output_shape(lambda: system.call(terminal, q, q, t=t), "terminal", "q, v" + names)
-        if shape:
-            raise ValueError(f"terminal: returns shape {shape}; a scalar is needed")
+    check_scalar(lambda: system.call(problem.cost, q, q, u, t=t), "cost", "q, v, u" + names)
+    if (terminal := problem.terminal) is not None:
+        check_scalar(lambda: system.call(terminal, q, q, t=t), "terminal", "q, v" + names)
     return r
 
 

@@ -58,21 +58,21 @@ class Limit(NamedTuple):
     limit_order: float
 
 
-def extrapolated(costs: Sequence[float]) -> list[float]:
+def extrapolate(costs: Sequence[float]) -> list[float]:
     """E on all meshes but the coarsest."""
     return [(4.0 * fine - coarse) / 3.0 for fine, coarse in itertools.pairwise(costs)]
 
 
 def apart(costs: Sequence[float]) -> float:
     """|E_h - E_{2h}|."""
-    fine, coarse, *_ = extrapolated(costs)
+    fine, coarse, *_ = extrapolate(costs)
     return abs(fine - coarse)
 
 
 def limit_of(costs: Sequence[float], noise: float, least: float = 0.0) -> Limit:
     """costs: of three or four meshes, the finest first; noise: below which differences mean nothing; least: error where q is
     not known."""
-    limits = extrapolated(costs)
+    limits = extrapolate(costs)
     order, limit_order, difference = _order(costs, noise), _order(limits, noise), apart(costs)
     if limit_order >= MEASURED:
         error = SAFETY * difference / (2.0 ** min(limit_order, EXPECTED) - 1.0)
@@ -143,7 +143,7 @@ def switch_times(solution: ControlSolution) -> Float[np.ndarray, "switches"]:
 
 
 def _switches(bounds: ActiveBounds) -> list[np.ndarray]:
-    """As `ActiveBounds.switches`; where one value alone stands between opposite bounds, the time at which the jump from one
+    """`ActiveBounds.switches`; where one value alone stands between opposite bounds, the time at which the jump from one
     to the other has the same integral."""
     found = bounds.switches()
     for j, times in enumerate(found):
@@ -254,7 +254,7 @@ def refine(
     )  # fmt: skip
     passed = read_through(through, solution.q.shape[1])
     with one_blas_thread():
-        return _Meshes(problem, asked, T, passed, most).refined(solution, tolerance)
+        return _Meshes(problem, asked, T, passed, most).refine(solution, tolerance)
 
 
 def _check_rows(bounds: Any) -> None:
@@ -275,7 +275,7 @@ def _first_root(t: Float[np.ndarray, "nodes"], kept: list[float]) -> Float[np.nd
     return np.unique(np.concatenate([chosen, t[-1:], near]))
 
 
-def _halved(t: Float[np.ndarray, "nodes"], which: Any = True) -> Float[np.ndarray, "nodes"]:
+def _halve(t: Float[np.ndarray, "nodes"], which: Any = True) -> Float[np.ndarray, "nodes"]:
     """With the middles of the steps, or of those which are chosen."""
     middle = 0.5 * (t[1:] + t[:-1])
     return np.sort(np.concatenate([t, middle[np.broadcast_to(which, middle.shape)]]))
@@ -292,18 +292,18 @@ class _Meshes:
     passed: Through
     most: int
 
-    def refined(self, solution: ControlSolution, tolerance: float) -> ControlSolution:
+    def refine(self, solution: ControlSolution, tolerance: float) -> ControlSolution:
         """From a first solution to the last that is found, with what all of them tell."""
         best, root, meshes, before = solution, _first_root(solution.t, self._kept_in(solution)), [], np.inf
         told = Refinement(*map(np.asarray, (tolerance, 0.0, np.zeros(0, int), np.zeros(0), solution.cost, np.inf)))
         for _ in range(MOST_CYCLES):
-            nested = self._nested(root, best) if PARTS * (len(root) - 1) <= self.most else []
+            nested = self._solve_nested(root, best) if PARTS * (len(root) - 1) <= self.most else []
             meshes += [(len(s.t) - 1, float(s.cost)) for s in nested]
             if not nested:
                 break
             best = nested[0]
             if len(nested) < 3:  # too few steps for a solution
-                root = _halved(best.t[::PARTS])
+                root = _halve(best.t[::PARTS])
                 continue
             costs = [float(s.cost) for s in nested]
             parts = self._errors(best, apart(costs))
@@ -339,21 +339,21 @@ class _Meshes:
         begin, last = solution.t[[0, -1]]
         return (begin + (self.passed.times - begin) * (last - begin) / (self.T.guess - begin)).tolist()
 
-    def _nested(self, root: np.ndarray, guess: ControlSolution) -> list[ControlSolution]:
+    def _solve_nested(self, root: np.ndarray, guess: ControlSolution) -> list[ControlSolution]:
         """On the eighths, the quarters, the halves and the steps of the root, as far as they are solved.
 
         The finest first: a coarse one may lead from the same guess to another extremal.
         """
-        found, t = [], _halved(_halved(_halved(root)))
+        found, t = [], _halve(_halve(_halve(root)))
         for _ in range(min(4, int(np.log2(PARTS * (len(root) - 1))))):  # not on one step
-            guess = self._solved(t, guess, not found)
+            guess = self._solve_on(t, guess, not found)
             if guess.outcome is not Outcome.SUCCESS:
                 break
             found.append(guess)
             t = guess.t[::2]
         return found
 
-    def _solved(self, t: np.ndarray, guess: ControlSolution, certify: bool) -> ControlSolution:
+    def _solve_on(self, t: np.ndarray, guess: ControlSolution, certify: bool) -> ControlSolution:
         """From a known solution; where that leads nowhere, as with rounding in its multipliers, from path and controls."""
         asked = self._on(t, guess, certify)
         found = extremal(self.problem, asked)
@@ -374,5 +374,5 @@ class _Meshes:
         """The next root: steps with more than their share of the error are halved."""
         errors = errors.reshape(-1, 2).sum(axis=1)
         share = min(SHARE * allowed / len(errors), SHARE * float(errors.max()))
-        root = _halved(fine.t[::PARTS], errors >= share)
+        root = _halve(fine.t[::PARTS], errors >= share)
         return with_switches(root, switch_times(fine), self._kept_in(fine))

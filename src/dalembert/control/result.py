@@ -38,7 +38,7 @@ def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bo
     free = None if data.horizon is None else FreeTimeAt(data.horizon, data.time_place)
     found = judged(it, activity, partial(_sequences, data), free, certify)
     data = data.at(it.z)
-    values = _values(data, it.z, kkt.raw_gradient(_unheld(data, it.z)))
+    values = _values(data, it.z, kkt.raw_gradient(_without_end_multipliers(data, it.z)))
     return ControlSolution(
         **values, **found.numbers(_violated_at(data, kkt, it)), cost=np.asarray(it.at.objective),
         scheme=data.scheme_name, coordinates=data.problem.system.coordinates or (),
@@ -56,13 +56,13 @@ def _violated_at(data: ControlData, kkt: KKTSystem, it: Iterate) -> float:
 
 
 def _bounds(data: ControlData, it: Iterate, activity: Activity, values: dict[str, Any]) -> dict[str, ActiveBounds]:
-    """What has bounds. values: those of the solution."""
+    """The bounds of all quantities that have some. values: those of the solution."""
     found = {x: activity.part(data.places(x), both, data.nodes, values[x]) for x, both in data.bounds.items()}
     places = data.path_places("values"), data.path_places("inequalities")
     return found | activity.path_parts(data.paths, places, it, values["q"], values["v"])
 
 
-def _unheld(data: ControlData, z: np.ndarray) -> np.ndarray:
+def _without_end_multipliers(data: ControlData, z: np.ndarray) -> np.ndarray:
     """The path without the multipliers of what holds at the ends: the gradient is then that of the rest."""
     free = z.copy()
     free[:, data.layout.part("ends")] = 0.0

@@ -98,18 +98,27 @@ def _cost(problem: OptimalControl, q, v, u, t):
 
 
 @dataclasses.dataclass(frozen=True)
-class Edge:
+class PlantTerm:
+    """A function of a window with the parameters of the plant among what all windows share."""
+
+    problem: OptimalControl  # without its parameters
+    layout: ControlLayout
+
+    def plant(self, shared) -> OptimalControl:
+        return with_plant_parameters(self.problem, shared["parameters"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Edge(PlantTerm):
     """The cost of a step, what it gives to the equations of its two nodes, and its constraints, times h: their multipliers
     are densities."""
 
-    problem: OptimalControl  # without its parameters
     scheme: Scheme
-    layout: ControlLayout
     scaling: ClassVar = (1, TIME)
 
     def __call__(self, z, data, shared):
         h, t = data
-        problem, n, r = with_plant_parameters(self.problem, shared["parameters"]), self.layout.n, self.layout.r
+        problem, n, r = self.plant(shared), self.layout.n, self.layout.r
         system = problem.system
         x0, u0, x1, u1 = jnp.split(z[: 2 * (n + r)], np.cumsum([n, r, n]))
         interval = Interval(shared["origin"] + x0, x1 - x0, t, h)
@@ -125,86 +134,71 @@ def edge_term(problem: OptimalControl, scheme: Scheme, layout: ControlLayout, t:
     """The edges of all steps, with their data; problem: without its parameters."""
     at, parts, h = layout.places, ("state", "controls"), np.diff(t)
     multipliers = [*at(1, "adjoints"), *at(2, "adjoints"), *at(1, "steps")]
-    return term_of(Edge(problem, scheme, layout), [*at(0, *parts), *at(1, *parts)], multipliers, 1, len(h)), (h, t[:-1])
+    return term_of(Edge(problem, layout, scheme), [*at(0, *parts), *at(1, *parts)], multipliers, 1, len(h)), (h, t[:-1])
 
 
-@dataclasses.dataclass(frozen=True)
-class InnerNode:
+class InnerNode(PlantTerm):
     """w(B u + Rᵀν) at a node between the ends."""
 
-    problem: OptimalControl
-    layout: ControlLayout
     scaling: ClassVar = (1, 1, 1, TIME)
 
     def __call__(self, z, data, shared):
         h0, h1, weight, t = data
         n, r, m = self.layout.n, self.layout.r, self.layout.m
         before, x, u, after, reactions = jnp.split(z[: 3 * n + r + m], np.cumsum([n, n, r, n]))
-        problem = with_plant_parameters(self.problem, shared["parameters"])
+        problem = self.plant(shared)
         v = ((x - before) * (h1 / h0) + (after - x) * (h0 / h1)) / (h0 + h1)
         q = shared["origin"] + x
         return jnp.zeros(()), weight * _force(problem, q, v, u, reactions, t)
 
 
-@dataclasses.dataclass(frozen=True)
-class EndNode:
+class EndNode(PlantTerm):
     """w(B u + Rᵀν) ± L_v(q, v) at an end: + at the first, - at the last node."""
 
-    problem: OptimalControl
-    layout: ControlLayout
     scaling: ClassVar = (0, 1, TIME)
 
     def __call__(self, z, data, shared):
         sign, weight, t = data
         n, r, m = self.layout.n, self.layout.r, self.layout.m
         v, x, u, reactions = jnp.split(z[: 2 * n + r + m], np.cumsum([n, n, r]))
-        problem, q = with_plant_parameters(self.problem, shared["parameters"]), shared["origin"] + x
+        problem, q = self.plant(shared), shared["origin"] + x
         impulse = weight * _force(problem, q, v, u, reactions, t) + sign * momentum(problem.system, q, v, t)
         return jnp.zeros(()), impulse
 
 
-@dataclasses.dataclass(frozen=True)
-class TerminalCost:
+class TerminalCost(PlantTerm):
     """Φ(q, v) of the last node."""
 
-    problem: OptimalControl
-    layout: ControlLayout
     scaling: ClassVar = (TIME,)
 
     def __call__(self, z, data, shared):
         (t,) = data
-        problem, n = with_plant_parameters(self.problem, shared["parameters"]), self.layout.n
+        problem, n = self.plant(shared), self.layout.n
         assert problem.terminal is not None
         return problem.system.call(problem.terminal, shared["origin"] + z[:n], z[n : 2 * n], t=t), jnp.zeros(0)
 
 
-@dataclasses.dataclass(frozen=True)
-class EndPosition:
+class EndPosition(PlantTerm):
     """w φ(q, t) of the holonomic constraints at an end whose position is free; zeros for the others."""
 
-    problem: OptimalControl
-    layout: ControlLayout
     scaling: ClassVar = (1, TIME)
 
     def __call__(self, z, data, shared):
         weight, t = data
-        problem = with_plant_parameters(self.problem, shared["parameters"])
+        problem = self.plant(shared)
         system, q = problem.system, shared["origin"] + z[: self.layout.n]
         found = [value(system, c, q, q, q, t) for c in system.constraints if c.order == 0]
         return jnp.zeros(()), weight * jnp.concatenate(found)
 
 
-@dataclasses.dataclass(frozen=True)
-class EndVelocity:
+class EndVelocity(PlantTerm):
     """w dφ/dt of the holonomic, w φ(q, v, t) of the other constraints at an end whose velocity is free."""
 
-    problem: OptimalControl
-    layout: ControlLayout
     scaling: ClassVar = (1, TIME)
 
     def __call__(self, z, data, shared):
         weight, t = data
-        problem = with_plant_parameters(self.problem, shared["parameters"])
+        problem = self.plant(shared)
         system, n = problem.system, self.layout.n
         q, v = shared["origin"] + z[:n], z[n : 2 * n]
         found = [
@@ -215,7 +209,8 @@ class EndVelocity:
 
 
 def path_windows(path: PathInequalities, n: int) -> Iterator[tuple[PathWindows, bool]]:
-    """Where G is taken, and whether controls are read there; the first node stands in block 1, its velocity before it."""
+    """The windows at which G is taken, each with whether it reads controls; the first node stands in block 1, its velocity
+    before it."""
     level = path.level
     controls = bool(path.reads[:, 2 * n :].any())
     if level.steps:
@@ -233,7 +228,7 @@ def path_windows(path: PathInequalities, n: int) -> Iterator[tuple[PathWindows, 
 
 
 def state_constraints(system: Any, jet: Sequence, t) -> Any:
-    """What the constraints of a plant make of a state (q, v): φ and dφ/dt of holonomic ones, φ(q, v) of the others."""
+    """The constraints of a plant at a state (q, v): φ and dφ/dt of holonomic ones, φ(q, v) of the others."""
     q, v = jet
     found = [
         jnp.concatenate([value(system, c, q, q, q, t), first_derivative(system, c, q, v, t)])
@@ -248,18 +243,15 @@ EQUAL = 1e-9  # by how much the two steps of a parabola may differ
 DEGREE = 4
 
 
-@dataclasses.dataclass(frozen=True)
-class Parabola:
+class Parabola(PlantTerm):
     """Cost, action and external forces of two steps, times `share`, 1 or 0: windows begin at every node, parabolas at every
     other one."""
 
-    problem: OptimalControl  # without its parameters
-    layout: ControlLayout
     scaling: ClassVar = (1, 0, TIME)
 
     def __call__(self, z, data, shared):
         h, share, t = data
-        problem, n, r = with_plant_parameters(self.problem, shared["parameters"]), self.layout.n, self.layout.r
+        problem, n, r = self.plant(shared), self.layout.n, self.layout.r
         system, rows = problem.system, z[: 3 * (n + r)].reshape(3, n + r)
         x, u = rows[:, :n], rows[:, n:]
         weights, times = jnp.array([1.0, 4.0, 1.0]) * (share * h / 3.0), [t, t + h, t + 2.0 * h]

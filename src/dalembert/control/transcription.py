@@ -90,7 +90,7 @@ class ControlSizes(NamedTuple):
 
 
 @seldom
-def _sampled(problem: OptimalControl, q, v, u, t) -> Sampled:
+def _sample(problem: OptimalControl, q, v, u, t) -> Sampled:
     system = problem.system
 
     def one(q, v, u, t):
@@ -108,14 +108,14 @@ def _sampled(problem: OptimalControl, q, v, u, t) -> Sampled:
     return jax.vmap(one)(q, v, u, t)
 
 
-def sampled(problem: OptimalControl, q, v, r: int, t) -> Sampled:
+def sample_path(problem: OptimalControl, q, v, r: int, t) -> Sampled:
     """At some nodes of a path q, v (N+1, n), and a little beside it."""
     chosen = np.unique(np.linspace(0, len(t) - 1, SAMPLES).astype(int))
     random, shape = np.random.default_rng(0), (len(chosen), q.shape[1])
     spread = APART * np.ptp(q, axis=0)
     apart = random.standard_normal(shape) * spread, random.standard_normal(shape) * spread / np.ptp(t)
     u = random.standard_normal((len(chosen), r))
-    found = _sampled(problem, q[chosen] + apart[0], v[chosen] + apart[1], u, t[chosen])
+    found = _sample(problem, q[chosen] + apart[0], v[chosen] + apart[1], u, t[chosen])
     return jax.tree.map(np.asarray, found)
 
 
@@ -171,7 +171,7 @@ def _median(x: np.ndarray) -> np.ndarray:
 
 
 def _reach(forces: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """How large what acts through every column (n, r) is when it makes the forces (n,)."""
+    """The size of the control of every column (n, r) that makes the forces (n,)."""
     with np.errstate(divide="ignore"):
         found = np.min(np.where(columns > 0.0, forces[:, None] / columns, np.inf), axis=0, initial=np.inf)
     return _positive(found)
@@ -218,7 +218,7 @@ class ControlData(NamedTuple):
 
     @property
     def time_place(self) -> int:
-        """Where one θ of a free final time stands in the flat path."""
+        """The place of one θ of a free final time in the flat path."""
         return self.layout.part("time").start
 
     def places(self, name: str) -> np.ndarray:
@@ -235,14 +235,14 @@ class ControlData(NamedTuple):
         return found
 
     def end_places(self, end: int) -> list[list[tuple[int, int]]]:
-        """Where q and v of the first (0) or the last (-1) end stand in a path (blocks, b)."""
+        """The places of q and v of the first (0) or the last (-1) end in a path (blocks, b)."""
         state = self.layout.part("state")
         blocks = (1, 0) if end == 0 else (len(self.t), len(self.t) + 1)
         return [[(block, c) for c in range(state.start, state.stop)] for block in blocks]
 
     @property
     def tie(self) -> Tie | None:
-        """What is the same at both ends."""
+        """The components that are the same at both ends."""
         tied = self.sets.tied
         if not tied.any():
             return None
@@ -258,8 +258,8 @@ class ControlData(NamedTuple):
         name = "initial" if end == 0 else "final"
         return EndState(name, jet + np.array([self.origin, 0.0 * self.origin]), ~self.ends[end].given, sizes, float(t[end]))
 
-    def settled(self, path: PathInequalities) -> Bool[np.ndarray, "K m"]:
-        """Where nothing that is free changes G."""
+    def settled_places(self, path: PathInequalities) -> Bool[np.ndarray, "K m"]:
+        """True where nothing that is free changes G."""
         rates = np.zeros_like(self.given)
         rates[1:-1] = self.given[:-2] & self.given[1:-1] & self.given[2:]
         rates[0], rates[-1] = (end.given[1] for end in self.ends)
@@ -267,10 +267,10 @@ class ControlData(NamedTuple):
         return path.settled(np.concatenate([both, np.zeros((len(both), self.layout.r), dtype=bool)], axis=1))
 
 
-def transcribed(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance: float) -> KKTSystem:
+def transcribe(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance: float) -> KKTSystem:
     """The KKT system; z: (blocks, b), a first path; tolerance: to which its equations will be solved."""
     layout, t = data.layout, data.t
-    fixed = _fixed(data)
+    fixed = _fixed_components(data)
     primal = np.zeros(layout.size, dtype=bool)
     for name in ("state", "controls", "reactions", "values"):
         primal[layout.part(name)] = True
@@ -300,7 +300,7 @@ def _conditions(data: ControlData, z: np.ndarray, sizes: ControlSizes) -> list[E
     return found
 
 
-def _fixed(data: ControlData) -> np.ndarray:
+def _fixed_components(data: ControlData) -> np.ndarray:
     """(blocks, b): what is given, what the end blocks do not have, and the multipliers of constraints on what is given."""
     layout, last = data.layout, len(data.t) + 1
     fixed = np.zeros((last + 1, layout.size), dtype=bool)
@@ -325,60 +325,41 @@ def _fixed(data: ControlData) -> np.ndarray:
     for name in ("values", "inequalities"):
         fixed[:, layout.part(name)] = True
         for path, places in zip(data.paths, data.path_places(name), strict=True):
-            fixed.ravel()[places] = data.settled(path)
+            fixed.ravel()[places] = data.settled_places(path)
     return fixed
 
 
-def _terms(data: ControlData, fixed: np.ndarray) -> tuple[tuple[Term, ...], list]:
-    layout, t, h = data.layout, data.t, np.diff(data.t)
-    bare, count = with_plant_parameters(data.problem, None), len(h)
-    at, weights = layout.places, data.nodes.weights
+def _terms(data: ControlData, fixed: np.ndarray) -> Iterator[tuple[Term, tuple]]:
+    """All windows, with their data: inner nodes, the first one, the last one, steps, and others."""
+    layout, t, h, weights = data.layout, data.t, np.diff(data.t), data.nodes.weights
+    bare, count, at = with_plant_parameters(data.problem, None), len(h), layout.places
     inner = [*at(0, "state"), *at(1, "state", "controls"), *at(2, "state", "reactions")]
-    terms = [
+    yield (
         term_of(InnerNode(bare, layout), inner, at(2, "adjoints"), 1, count - 1),
-        term_of(
-            EndNode(bare, layout),
-            [*at(0, "state"), *at(1, "state", "controls"), *at(2, "reactions")],
-            at(2, "adjoints"),
-            0,
-            1,
-        ),
-        term_of(
-            EndNode(bare, layout),
-            [*at(1, "state"), *at(0, "state", "controls"), *at(1, "reactions")],
-            at(1, "adjoints"),
-            count + 1,
-            1,
-        ),
-    ]
-    plus = np.ones(1)
-    arrays: list = [
-        (h[:-1], h[1:], weights[1:-1], t[1:-1]), (plus, weights[:1], t[:1]), (-plus, weights[-1:], t[-1:])
-    ]  # fmt: skip
+        (h[:-1], h[1:], weights[1:-1], t[1:-1]),
+    )
+    ends = (0, (0, 1, 2), 0), (count + 1, (1, 0, 1), -1)  # the first block; those of velocity, node, and multipliers
+    for (start, (velocity, node, after), k), sign in zip(ends, (1.0, -1.0), strict=True):
+        read = [*at(velocity, "state"), *at(node, "state", "controls"), *at(after, "reactions")]
+        yield (
+            term_of(EndNode(bare, layout), read, at(after, "adjoints"), start, 1),
+            (np.array([sign]), weights[[k]], t[[k]]),
+        )
     if isinstance(data.scheme, Scheme):
-        steps = [edge_term(bare, data.scheme, layout, t)]
+        yield edge_term(bare, data.scheme, layout, t)
     else:
-        steps = parabola_terms(bare, layout, t, weights)
-    for term, given in steps:
-        terms.append(term)
-        arrays.append(given)
+        yield from parabola_terms(bare, layout, t, weights)
     if data.problem.terminal is not None:
-        terms.append(term_of(TerminalCost(bare, layout), [*at(0, "state"), *at(1, "state")], [], count + 1, 1))
-        arrays.append((t[-1:],))
-    length, own = float(t[-1] - t[0]), fixed[:, layout.part("steps")]
+        yield term_of(TerminalCost(bare, layout), [*at(0, "state"), *at(1, "state")], [], count + 1, 1), (t[-1:],)
+    length, own = np.array([float(t[-1] - t[0])]), fixed[:, layout.part("steps")]
     if not own[1].all():
         kept = [p for p, holonomic in zip(at(0, "steps"), data.holonomic, strict=True) if holonomic]
-        terms.append(term_of(EndPosition(bare, layout), at(0, "state"), kept, 1, 1))
-        arrays.append((np.array([length]), t[:1]))
-    for start, velocity, node, time in ((0, 0, 1, t[:1]), (count + 1, 1, 0, t[-1:])):
+        yield term_of(EndPosition(bare, layout), at(0, "state"), kept, 1, 1), (length, t[:1])
+    for start, (velocity, node, _), k in ends:
         if not own[start + velocity].all():
             read = [*at(node, "state"), *at(velocity, "state")]
-            terms.append(term_of(EndVelocity(bare, layout), read, at(velocity, "steps"), start, 1))
-            arrays.append((np.array([length]), time))
-    for term, given in _path_terms(data):
-        terms.append(term)
-        arrays.append(given)
-    return tuple(terms), arrays
+            yield term_of(EndVelocity(bare, layout), read, at(velocity, "steps"), start, 1), (length, t[[k]])
+    yield from _path_terms(data)
 
 
 def _path_terms(data: ControlData) -> Iterator[tuple[Term, tuple]]:
@@ -424,8 +405,8 @@ def _control_scales(data: ControlData, sizes: ControlSizes, tolerance: float) ->
 
 def elements_of(data: ControlData) -> Elements:
     """Cost and equations as a sum over windows."""
-    terms, arrays = _terms(data, _fixed(data))
-    return Elements(terms, arrays, {"origin": data.origin, "parameters": data.problem.parameters})
+    terms, arrays = zip(*_terms(data, _fixed_components(data)), strict=True)
+    return Elements(terms, list(arrays), {"origin": data.origin, "parameters": data.problem.parameters})
 
 
 def timed_elements_of(data: ControlData) -> Elements:

@@ -26,13 +26,13 @@ from dalembert.boundary.kkt.linear import BandedFactors, LinearSolver
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, extremal, settings
-from dalembert.control.extremals import ControlStart
+from dalembert.control.extremals import ControlStart, dimension_of
 from dalembert.control.given import read_partly
-from dalembert.control.problem import OptimalControl, check_optimal_control, counted, with_plant_parameters
+from dalembert.control.problem import OptimalControl, check_optimal_control, count_equations, with_plant_parameters
 from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import timed_elements_of
 from dalembert.discretize import Scheme
-from dalembert.guidance.linearisation import active_paths, along, completed, fixed_components, read_given
+from dalembert.guidance.linearisation import active_paths, along, complete_multipliers, fixed_components, read_given
 from dalembert.numbers import as_array, is_traced
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
@@ -144,7 +144,7 @@ class _Fixed:
 
     def __init__(self, start: ControlStart, fixed: Bool[np.ndarray, "blocks b"], v: Float[np.ndarray, "nodes n"]):
         self.start, self.fixed, self.v = start, fixed, v
-        self.kkt, self.z = completed(start, fixed)
+        self.kkt, self.z = complete_multipliers(start, fixed)
         self.whole = self.kkt.matrix(self.z)
         self.fixed = fixed | self.kkt.fixed
         linear = LinearSolver(self.kkt, self.z, self.kkt.blocks + 1)
@@ -199,14 +199,11 @@ class _Fixed:
 
 
 def _product(kkt: KKTSystem, band: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """K x of the banded matrix U K U."""
-    flat = kkt.to_rows(x / kkt.units)
-    found, count = np.zeros_like(flat), len(flat)
-    for offset in range(-kkt.lower, kkt.lower + 1):
-        rows = slice(max(0, -offset), count - max(0, offset))
-        columns = slice(max(0, offset), count - max(0, -offset))
-        found[rows] += band[rows, kkt.lower + offset] * flat[columns]
-    return kkt.from_rows(found) / kkt.units
+    """K x of the banded matrix U K U, whose rows band[i] have columns i - lower, …, i + lower."""
+    from scipy.sparse import dia_array  # slow to load
+
+    transposed = dia_array((band.T, kkt.lower - np.arange(band.shape[1])), shape=(len(band), len(band)))
+    return kkt.from_rows(transposed.T @ kkt.to_rows(x / kkt.units)) / kkt.units
 
 
 @seldom
@@ -319,12 +316,12 @@ def optimum(
     asked = Asked(request, grid, scheme, scales, settings(tolerance, max_iterations, "minimum"), False, bounds, inequalities)
     parameters, flags = eqx.partition(problem.parameters, lambda x: not is_flag(x))
     leaves, tree = jax.tree.flatten(parameters)
-    n = _dimension(problem, request)
+    n = dimension_of(problem, initial, final, guess)
     (first, given_first), (last, given_last) = (
         _matrix(end, name, n, problem.coordinates) for name, end in (("initial", initial), ("final", final))
     )
     plant = with_plant_parameters(problem, eqx.combine(jax.tree.map(lambda x: jnp.ones(jnp.shape(x)), parameters), flags))
-    shape = _Shape(len(read_times(grid, 2, "at least two steps are needed")), n, counted(plant, n)[0])
+    shape = _Shape(len(read_times(grid, 2, "at least two steps are needed")), n, count_equations(plant, n)[0])
     task = _Task(plant, flags, tree, asked, (given_first, given_last), shape)
     numbers = [jnp.asarray(x, dtype=float) for x in leaves], first, last
     if is_traced(numbers):
@@ -399,7 +396,7 @@ class _Task:
 
 
 def _level(row: np.ndarray, given: np.ndarray) -> Any:
-    """As `solve` takes it."""
+    """One level of an end in the form that `solve` takes."""
     return row if given.all() else {int(j): float(row[j]) for j in np.flatnonzero(given)}
 
 
@@ -412,10 +409,10 @@ def _differentiable_solution(task: _Task) -> Callable:
     shapes = (*task.shape.arrays(), jax.ShapeDtypeStruct((), np.int64))
 
     @jax.custom_jvp
-    def solved(numbers):
+    def solve(numbers):
         return jax.pure_callback(task.values, shapes, numbers, vmap_method="sequential")
 
-    @solved.defjvp
+    @solve.defjvp
     def _(primals, tangents):
         (numbers,), (moved,) = primals, tangents
         both = shapes, task.derivative_shapes(numbers)
@@ -426,18 +423,7 @@ def _differentiable_solution(task: _Task) -> Callable:
             changes = [dx + jnp.tensordot(slope, theta, jnp.ndim(theta)) for dx, slope in zip(changes, each, strict=True)]
         return (*values, code), (*changes, np.zeros((), jax.dtypes.float0))
 
-    return solved
-
-
-def _dimension(problem: OptimalControl, request: Request) -> int:
-    """n, from the shapes of what is given."""
-    if problem.coordinates is not None:
-        return len(problem.coordinates)
-    for name, end in (("initial", request.initial), ("final", request.final)):
-        for i, level in enumerate(end if isinstance(end, list | tuple) else ()):
-            if level is not None and not isinstance(level, Mapping) and (row := as_array(level, f"{name}[{i}]")).ndim == 1:
-                return row.shape[0]
-    raise TypeError("initial: give all coordinates of something at an end, or the system's coordinates=")
+    return solve
 
 
 def _matrix(end: Any, name: str, n: int, coordinates: tuple[str, ...] | None) -> tuple[Array, np.ndarray]:

@@ -22,11 +22,11 @@ from dalembert.guidance.linearisation import (
     fixed_components,
     gains_of,
     kernel_of,
-    linearised,
+    linearise,
     neighbours,
     read_given,
 )
-from dalembert.numbers import as_number, as_numbers, as_positive, as_vector, described, whole_number
+from dalembert.numbers import as_number, as_numbers, as_positive, as_vector, described, is_traced, whole_number
 from dalembert.solution import ControlSolution
 from dalembert.step import SampledFeedback
 from dalembert.systems.equations import all_reactions, force
@@ -79,25 +79,13 @@ class Feedback(eqx.Module):
 
     def __call__(self, t, q: Float[Array, "n"], v: Float[Array, "n"]) -> Float[Array, "r"]:
         """The control at a time and a state; traceable by JAX."""
-        n, nodes = self.q.shape[1], jnp.asarray(self.t)
+        n = self.q.shape[1]
         t, q, v = as_number(t, "t", "a finite time"), as_vector(q, "q", n), as_vector(v, "v", n)
-        i = jnp.clip(jnp.searchsorted(nodes, t, side="right") - 1, 0, len(self.t) - 2)
-        w = jnp.clip((t - nodes[i]) / (nodes[i + 1] - nodes[i]), 0.0, 1.0)
-
-        def at(values, later=None):
-            both = jnp.asarray(values)
-            found = (1.0 - w) * both[i] + w * both[i + 1]
-            return found if later is None else jnp.where(t > nodes[-1], later, found)
-
-        u, gains = at(self.u, self.rest), at(self.K, self.after)
-        x = jnp.concatenate([q - at(self.q), v - at(self.v)])
-        lower, upper = (at(jnp.clip(jnp.asarray(b), -LARGEST, LARGEST)) for b in (self.lower, self.upper))
-        return jnp.clip(u - gains @ x, lower, upper)
+        return self._control(self._row(t), q, v)
 
     def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
         """Called by `closed_loop`: ū of t + ahead, corrected by the state at t."""
-        row = self._last() if t > self.t[-1] else self._rows(np.array([t]), ahead)[0]
-        return np.asarray(self._control(row, q, v))
+        return np.asarray(self._control(self._row(t, ahead), q, v))
 
     def sampled(self, h: float, every: int = 1) -> SampledFeedback:
         """The law for `simulate(feedback=…)` with step h, sampled every so many steps and held in between.
@@ -121,8 +109,8 @@ class Feedback(eqx.Module):
         t = np.asarray(self.t)
         grid = max(held, float(np.diff(t).min()))
         count = math.ceil((t[-1] - t[0]) / grid * (1.0 - 1e-12))
-        rows = self._rows(np.minimum(t[0] + grid * np.arange(count + 1), t[-1]), 0.5 * held)
-        rows = np.concatenate([rows[:-1], self._last()[None]])
+        times = np.append(t[0] + grid * np.arange(count), np.inf)
+        rows = np.stack([self._row(time, 0.5 * held) for time in times])
         table, start = np.concatenate([rows[:-1], np.diff(rows, axis=0)], axis=1), float(t[0])
         width, problem, control = rows.shape[1], self.problem, self._control
 
@@ -157,31 +145,25 @@ class Feedback(eqx.Module):
             raise ValueError(f"other: begins at (q, v) = {there}; this law ends at {here}")
         return dataclasses.replace(self, rest=other.u[0], after=other.K[0])
 
-    def _rows(self, times: np.ndarray, ahead: float) -> np.ndarray:
-        """(q̄, v̄, ū, lower, upper, K) at times, (times, …); ū that much later."""
+    def _row(self, t, ahead: float = 0.0):
+        """(q̄, v̄, ū, lower, upper, K) at a time, ū that much later; after the last node its own control and gains."""
+        xp: Any = jnp if is_traced(self.t, self.K, t) else np
+        nodes, last = xp.asarray(self.t), len(self.t) - 1
 
-        def at(values, t=times):
-            flat = np.asarray(values).reshape(len(self.t), -1)
-            return np.stack([np.interp(t, self.t, column) for column in flat.T], axis=1)
+        def at(values, time, later=None):
+            i = xp.clip(xp.searchsorted(nodes, time, side="right") - 1, 0, last - 1)
+            w, values = xp.clip((time - nodes[i]) / (nodes[i + 1] - nodes[i]), 0.0, 1.0), xp.asarray(values)
+            found = ((1.0 - w) * values[i] + w * values[i + 1]).ravel()
+            return found if later is None else xp.where(time > nodes[-1], later.ravel(), found)
 
-        later = times + ahead
-        u = np.where((later > self.t[-1])[:, None], self.rest, at(self.u, later))
-        limits = [at(np.clip(x, -LARGEST, LARGEST)) for x in (self.lower, self.upper)]
-        return np.concatenate([at(self.q), at(self.v), u, *limits, at(self.K)], axis=1)
-
-    def _last(self) -> np.ndarray:
-        """The row after the last node."""
-        row = self._rows(np.asarray(self.t[-1:]), 0.0)[0]
-        n, r = self.q.shape[1], self.u.shape[1]
-        row[2 * n : 2 * n + r], row[2 * n + 3 * r :] = self.rest, self.after.ravel()
-        return row
+        limits = [at(xp.clip(x, -LARGEST, LARGEST), t) for x in (self.lower, self.upper)]
+        parts = at(self.q, t), at(self.v, t), at(self.u, t + ahead, self.rest), *limits, at(self.K, t, self.after)
+        return xp.concatenate(parts)
 
     def _control(self, row, q, v):
         n, r = self.q.shape[1], self.u.shape[1]
         x, u, lower, upper, gains = jnp.split(row, np.cumsum([2 * n, r, r, r]))
-        wanted = u - gains.reshape(r, 2 * n) @ (jnp.concatenate([q, v]) - x)
-        bounded = np.any(np.isfinite(self.lower)) or np.any(np.isfinite(self.upper))
-        return jnp.clip(wanted, lower, upper) if bounded else wanted
+        return jnp.clip(u - gains.reshape(r, 2 * n) @ (jnp.concatenate([q, v]) - x), lower, upper)
 
 
 def law_along(problem: OptimalControl, solution: ControlSolution, gains: np.ndarray, hold: float) -> Feedback:
@@ -284,7 +266,7 @@ def _neighbouring(problem, solution, asked: tuple, paths: tuple, scheme) -> tupl
     """asked: what `solve` was given at the end and between."""
     given = read_given(problem, solution, {"final": asked[0]}, asked[1])
     start = along(problem, solution, scheme, paths)
-    lin = linearised(start, fixed_components(start, given, solution))
+    lin = linearise(start, fixed_components(start, given, solution))
     return gains_of(lin, neighbours(lin))[0], bool(given.final.given.any())
 
 
@@ -302,7 +284,7 @@ def _regulator(problem: OptimalControl, solution: ControlSolution, weights: dict
     for name in ("adjoints", "steps"):
         start.z[:, start.data.layout.part(name)] = 0.0
     fixed = np.zeros(start.z.shape, dtype=bool)
-    lin = linearised(start, fixed)
+    lin = linearise(start, fixed)
     return gains_of(lin, neighbours(lin))[0]
 
 
@@ -354,7 +336,7 @@ class Controllability(eqx.Module):
 
     @property
     def controllable(self) -> bool:
-        """Whether all directions that the constraints permit can be reached."""
+        """True if all directions that the constraints permit can be reached."""
         return self.smallest > CONTROLLABLE
 
 
@@ -382,7 +364,7 @@ def controllability(problem: OptimalControl, solution: ControlSolution, *, schem
         True
     """
     start = along(problem, solution, scheme)
-    lin = linearised(start, np.zeros(start.z.shape, dtype=bool))
+    lin = linearise(start, np.zeros(start.z.shape, dtype=bool))
     reached, tangent = _end_derivatives(lin)
     n, sizes = lin.layout.n, lin.sizes
     units, order = lin.units[-1][np.r_[2 * n : 3 * n, n : 2 * n], None], np.r_[n : 2 * n, :n]  # (v, q) → (q, v)

@@ -32,9 +32,9 @@ from dalembert.boundary.data.limits import Asking, PathInequalities, read_inequa
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.control.extremals import ControlStart, place_values
 from dalembert.control.given import PartlyGiven, read_partly, settled_rows
-from dalembert.control.problem import Lobatto, OptimalControl, check_solution_of, counted, scheme_name
+from dalembert.control.problem import Lobatto, OptimalControl, check_solution_of, count_equations, scheme_name
 from dalembert.control.terms import ControlLayout
-from dalembert.control.transcription import ControlData, ControlSizes, control_sizes, sampled, transcribed
+from dalembert.control.transcription import ControlData, ControlSizes, control_sizes, sample_path, transcribe
 from dalembert.discretize import Scheme
 from dalembert.messages import warn
 from dalembert.numbers import as_function, described
@@ -83,7 +83,7 @@ def along(
     if own != solution.scheme:
         raise ValueError(f"scheme: found {own}; the solution was found with {solution.scheme}")
     n = solution.q.shape[1]
-    r, equations = counted(problem, n)
+    r, equations = count_equations(problem, n)
     holonomic = np.repeat(np.array([c.order == 0 for c in problem.system.constraints], dtype=bool), equations)
     t, q, v = (np.asarray(x, dtype=float) for x in (solution.t, solution.q, solution.v))
     nothing = PartlyGiven(np.zeros((2, n), dtype=bool), np.zeros((2, n)))
@@ -95,7 +95,7 @@ def along(
         paths, horizon,
     )  # fmt: skip
     sizes = control_sizes(
-        sampled(problem, q, v, r, t), np.ptp(q, axis=0), np.ones(n, dtype=bool), float(t[-1] - t[0]), timed=free
+        sample_path(problem, q, v, r, t), np.ptp(q, axis=0), np.ones(n, dtype=bool), float(t[-1] - t[0]), timed=free
     )
     z, of_nodes = _path_of(data, solution), (sizes.positions, sizes.positions / sizes.time, sizes.controls)
     points = place_values(data, z)
@@ -163,11 +163,11 @@ def _path_of(data: ControlData, solution: ControlSolution) -> np.ndarray:
     return z
 
 
-def completed(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> tuple[KKTSystem, np.ndarray]:
+def complete_multipliers(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> tuple[KKTSystem, np.ndarray]:
     """The KKT system with nothing given, and its path with the multipliers of constraints on free ends, which a solution
     does not tell: the gradient, which is linear in them, says which they are."""
     data, z, sizes, _ = start
-    kkt, own = transcribed(data, z, sizes, TOLERANCE), np.zeros(z.shape, dtype=bool)
+    kkt, own = transcribe(data, z, sizes, TOLERANCE), np.zeros(z.shape, dtype=bool)
     own[[0, 1, -1], data.layout.part("steps")] = True
     free = np.flatnonzero(own & ~fixed & ~kkt.fixed)
     if not len(free):
@@ -187,10 +187,10 @@ def completed(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> tuple
     return kkt, z
 
 
-def linearised(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> Linearised:
+def linearise(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> Linearised:
     """K at the path of the start, in rows of y_i; fixed: which components of the path do not vary."""
     data, sizes, layout = start.data, start.sizes, start.data.layout
-    kkt, z = completed(start, fixed)
+    kkt, z = complete_multipliers(start, fixed)
     band, lower, size, last = kkt.matrix(z) / kkt.action, kkt.lower, layout.size, len(data.t)
     state, controls, *rest, watched = (
         np.arange(layout.size)[layout.part(x)]
@@ -292,7 +292,7 @@ def fixed_components(start: ControlStart, given: GivenEnds, solution: ControlSol
         fixed[end, steps] = settled_rows(data.problem, told.end_state(start.z, end, start.sizes.positions))[1]
     for path, places in zip(data.paths, data.path_places("inequalities"), strict=True):
         inactive = solution.bounds[path.name].active[:, _components(path)] == 0
-        fixed.ravel()[places] = inactive | told.settled(path)
+        fixed.ravel()[places] = inactive | told.settled_places(path)
     return fixed
 
 

@@ -15,10 +15,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from dalembert.boundary.data.end_sets import refuse_sets
-from dalembert.boundary.data.ends import TimeGrid
+from dalembert.boundary.data.ends import TimeGrid, at_times
 from dalembert.boundary.data.limits import check_given
 from dalembert.boundary.interior.activity import Activity
-from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton import Iterate
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.result import OUTCOMES
@@ -27,7 +26,6 @@ from dalembert.control.extremals import ControlSearch, control_search, prepare_c
 from dalembert.control.given import read_partly, size_of_end
 from dalembert.control.problem import OptimalControl, actuation, check_optimal_control
 from dalembert.control.result import control_solution
-from dalembert.control.transcription import ControlData
 from dalembert.discretize import Scheme
 from dalembert.interrupts import Interrupted
 from dalembert.lazy import as_left
@@ -75,7 +73,7 @@ class ClosedLoop(eqx.Module):
 
     @property
     def outcome(self) -> Outcome:
-        """How the plant's run ended."""
+        """The Outcome of the plant's run."""
         return Outcome(int(self.code))
 
 
@@ -160,7 +158,7 @@ def closed_loop(
     except KeyboardInterrupt:  # between the runs or in the controller, which is the user's and is broken off
         code = Outcome.INTERRUPTED
 
-    def found() -> ClosedLoop:
+    def result() -> ClosedLoop:
         rows = [*parts]
         if run is not None and int(as_left(run, "code")) == int(Outcome.INTERRUPTED):
             _rows_into(rows, run)
@@ -170,8 +168,8 @@ def closed_loop(
         return ClosedLoop(t, q, v, t[acted], u, np.asarray(int(code)))
 
     if code is Outcome.INTERRUPTED:
-        raise Interrupted.later(found)
-    return found()
+        raise Interrupted.later(result)
+    return result()
 
 
 def _rows_into(parts: list[tuple[np.ndarray, np.ndarray]], run: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -225,7 +223,7 @@ def with_held_force(system: System, n: int) -> System:
     parameters = {"held": np.zeros(n)} | ({} if system.parameters is None else {"own": system.parameters})
     own = lambda p: (p["own"],) if "own" in p else ()  # noqa: E731
 
-    def wrapped(function: Callable | None) -> Callable | None:
+    def wrap(function: Callable | None) -> Callable | None:
         return function and (lambda *x: function(*x[:-1], *own(x[-1])))
 
     def forces(*x):
@@ -233,7 +231,7 @@ def with_held_force(system: System, n: int) -> System:
         return known + x[-1]["held"]
 
     constraints = [
-        type(c)(**{name: wrapped(x) if callable(x) else x for name, x in vars(c).items()}) for c in system.constraints
+        type(c)(**{name: wrap(x) if callable(x) else x for name, x in vars(c).items()}) for c in system.constraints
     ]
     return System(
         lambda *x: system.lagrangian(*x[:-1], *own(x[-1])), constraints, forces=forces, coordinates=system.coordinates,
@@ -265,39 +263,19 @@ class Replanned(NamedTuple):
     cost: float
 
 
-@dataclasses.dataclass(frozen=True)
-class _Horizon:
-    """A problem over the next time T, ready to be solved from any state: only the first node of its path changes."""
-
-    ready: ControlSearch
-
-    @property
-    def data(self) -> ControlData:
-        return self.ready.start.data
-
-    @property
-    def kkt(self) -> KKTSystem:
-        return self.ready.kkt
-
-    def minimise(self, z: np.ndarray) -> tuple[Iterate, Activity]:
-        """From a first path (blocks, b)."""
-        return self.ready.search(z, self.ready.sizes, None)
-
-    def shifted(self, z: np.ndarray, by: float) -> np.ndarray:
-        """The path seen a while later; what lies beyond its end stays as it was there."""
-        t, new = self.data.t, z.copy()
-        middle = 0.5 * (t[1:] + t[:-1])
-        for first, times, names in (
-            (1, t, ("state", "controls")),
-            (2, t, ("reactions", "adjoints")),
-            (2, middle, ("steps",)),
-        ):
-            for name in names:
-                for c in range(*self.data.layout.part(name).indices(z.shape[1])):
-                    rows = slice(first, first + len(times))
-                    if name == "state" or not self.kkt.fixed[rows, c].all():
-                        new[rows, c] = np.interp(times + by, times, z[rows, c])
-        return np.where(self.kkt.fixed, z, new)
+def _shift_path(ready: ControlSearch, z: np.ndarray, by: float) -> np.ndarray:
+    """The path z (blocks, b) seen a while later; the state beyond its end stays as it was there."""
+    t, layout, new = ready.start.data.t, ready.start.data.layout, z.copy()
+    middle = 0.5 * (t[1:] + t[:-1])
+    for first, times, names in (
+        (1, t, ("state", "controls")),
+        (2, t, ("reactions", "adjoints")),
+        (2, middle, ("steps",)),
+    ):
+        rows = slice(first, first + len(times))
+        for name in names:
+            new[rows, layout.part(name)] = at_times(times, z[rows, layout.part(name)], times + by)
+    return np.where(ready.kkt.fixed, z, new)
 
 
 class PredictiveController:
@@ -320,7 +298,7 @@ class PredictiveController:
     def __init__(self, problem: OptimalControl, asked: Asked):
         self.problem, self.asked, self.begun = problem, asked, math.nan
         self.records = list[Replanned]()
-        self._horizon: _Horizon | None = None
+        self._ready: ControlSearch | None = None
         self._found: tuple[Iterate, Activity] | None = None
 
     def __call__(self, t: float, q: Float[Array | np.ndarray, "n"], v: Float[Array | np.ndarray, "n"]) -> np.ndarray:
@@ -330,25 +308,25 @@ class PredictiveController:
     @property
     def plan(self) -> ControlSolution:
         """The last plan, at its own times."""
-        assert self._horizon is not None
+        assert self._ready is not None
         assert self._found is not None
         it, activity = self._found
-        found = control_solution(self._horizon.data, self._horizon.kkt, it, False, activity)
+        found = control_solution(self._ready.start.data, self._ready.kkt, it, False, activity)
         return dataclasses.replace(found, t=found.t - found.t[0] + self.begun)
 
     def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
         """Called by `closed_loop`: a new plan from the state at t, and its control at t + ahead."""
         self._replan(t, q, v)
-        assert self._horizon is not None
+        assert self._ready is not None
         assert self._found is not None
-        data = self._horizon.data
+        data = self._ready.start.data
         u = self._found[0].z[1:-1, data.layout.part("controls")]
         return np.array([np.interp(t + ahead - self.begun, data.t - data.t[0], column) for column in u.T])
 
     def _replan(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
         begun, message, found = time.perf_counter(), "", None
-        if self._horizon is not None:  # what is no state of the plant is a mistake, and not a state that no plan begins at
-            n = self._horizon.data.layout.n
+        if self._ready is not None:  # what is no state of the plant is a mistake, and not a state that no plan begins at
+            n = self._ready.start.data.layout.n
             q, v = np.asarray(as_vector(q, "q", n)), np.asarray(as_vector(v, "v", n))
         try:
             found = self._solve_from(t, q, v)
@@ -373,19 +351,20 @@ class PredictiveController:
 
     def _solve_from(self, t: float, q: np.ndarray, v: np.ndarray) -> tuple[Iterate, Activity]:
         """The problem from a state, the last plan being the guess."""
-        if self._horizon is None or self._found is None or self.problem.system.time_dependent:
-            self._horizon = _Horizon(control_search(self.problem, self._asked_from(t, q, v)))
-            z = self._horizon.ready.start.z
-            if self._found is not None:
-                z = np.where(self._horizon.kkt.fixed, z, self._horizon.shifted(self._found[0].z, t - self.begun))
+        ready, known = self._ready, self._found
+        if ready is None or known is None or self.problem.system.time_dependent:
+            self._ready = ready = control_search(self.problem, self._asked_from(t, q, v))
+            z = ready.start.z
+            if known is not None:
+                z = np.where(ready.kkt.fixed, z, _shift_path(ready, known[0].z, t - self.begun))
         else:
-            z = self._horizon.shifted(self._found[0].z, t - self.begun)
-        data = self._horizon.data
+            z = _shift_path(ready, known[0].z, t - self.begun)
+        data = ready.start.data
         z[1, data.layout.part("state")], z[0, data.layout.part("state")] = q - data.origin, v
         if "q" in data.bounds:
             path = z[1:-1, data.layout.part("state")] + data.origin
             check_given(data.bounds["q"], path, data.given, data.t, self.problem.coordinates)
-        return self._horizon.minimise(z)
+        return ready.search(z, ready.sizes, None)
 
     def _asked_from(self, t: float, q: np.ndarray, v: np.ndarray) -> Asked:
         grid = self.asked.grid
@@ -446,7 +425,7 @@ def mpc(
 
 
 def _check(problem: OptimalControl, asked: Asked) -> None:
-    """As `solve` will, without a state; where nothing tells the number of coordinates it is left to the first call."""
+    """The checks of `solve`, without a state; where nothing tells the number of coordinates it is left to the first call."""
     final, guess = asked.request.final, asked.request.guess
     refuse_sets(final, "final", "a receding horizon has a fixed end; give (q, v), or parts of them")
     if problem.coordinates is not None or guess is not None or size_of_end(final, "final"):

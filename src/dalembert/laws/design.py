@@ -27,7 +27,7 @@ from dalembert.laws.mechanical import (
     mass,
     positive_widths,
     potential,
-    unactuated,
+    unactuated_direction,
 )
 from dalembert.laws.shaping import PLACES, EnergyShaping, Parts, Shaped, free_rate, parts_at
 from dalembert.numbers import as_numbers, as_vector, whole_number
@@ -92,7 +92,7 @@ def units(lin: Linear) -> _Units:
     return _Units(back, float(np.sqrt(np.linalg.norm(stiffness, 2))), b, beta, across, np.linalg.qr(back.T @ lin.B)[1])
 
 
-def chosen(lin: Linear, Q: Float[np.ndarray, "2n 2n"], R: Float[np.ndarray, "r r"]) -> Quadratic:
+def cheapest_quadratic(lin: Linear, Q: Float[np.ndarray, "2n 2n"], R: Float[np.ndarray, "r r"]) -> Quadratic:
     """The least cost over all V and D, by BFGS from neutral ones."""
     from scipy.linalg import solve_continuous_are
     from scipy.optimize import minimize
@@ -229,7 +229,7 @@ def region_of(design: EnergyShaping, reach: Float[np.ndarray, "n"], H: Float[np.
     shares = np.arange(1, PLACES + 1) / PLACES
     q = at + shares[None, :, None] * rays[:, None, :]
     found = parts_of(design, q.reshape(-1, n))
-    heights, good = (x.reshape(len(rays), PLACES) for x in (found.height, matched(found)))
+    heights, good = (x.reshape(len(rays), PLACES) for x in (found.height, is_matched(found)))
     good = np.logical_and.accumulate(good & np.isfinite(heights), axis=1)
     tops = np.max(np.where(good, heights, -np.inf), axis=1)
     level = float(tops.min())
@@ -260,7 +260,7 @@ def parts_of(design: EnergyShaping, q: np.ndarray) -> Parts:
 
 def _uncontrolled_directions(parts: Parts) -> tuple[np.ndarray, np.ndarray]:
     """w = M̂⁻¹Mb, where controls do not change V, and M̂w = Mb; NaN where there is no M̂, beyond m = 0."""
-    row = np.einsum("bij,bj->bi", parts.M, unactuated(parts.B, np))
+    row = np.einsum("bij,bj->bi", parts.M, unactuated_direction(parts.B, np))
     with np.errstate(all="ignore"):
         size = np.abs(np.linalg.det(parts.shaped))
     regular = (parts.positive & (size > 0.0) & np.isfinite(size))[:, None]
@@ -268,8 +268,8 @@ def _uncontrolled_directions(parts: Parts) -> tuple[np.ndarray, np.ndarray]:
     return np.where(regular, np.linalg.solve(shaped, row[..., None])[..., 0], np.nan), row
 
 
-def matched(parts: Parts) -> np.ndarray:
-    """Whether m > 0, and dV/dt = 0 along w at a speed at which both parts of V are of a size."""
+def is_matched(parts: Parts) -> np.ndarray:
+    """True where m > 0, and dV/dt = 0 along w at a speed at which both parts of V are of a size."""
     w, row = _uncontrolled_directions(parts)
     speed = np.sqrt(np.abs(parts.height) / np.abs((w * row).sum(-1)))
     phi, size = free_rate(parts, speed[:, None] * w, np)
@@ -349,8 +349,8 @@ def energy_shaping(
     problem = actuators(system, actuated, n)
     random = np.random.default_rng(0)
     check_simple(system, centre + np.concatenate([np.zeros((1, n)), widths * random.uniform(-1.0, 1.0, (POINTS, n))]))
-    linear = linearised(problem, centre, widths)
-    found = chosen(linear, _weights(Q, "Q", 2 * n, False), _weights(R, "R", n - 1, True))
+    linear = linearise(problem, centre, widths)
+    found = cheapest_quadratic(linear, _weights(Q, "Q", 2 * n, False), _weights(R, "R", n - 1, True))
     beta = linear.b @ linear.K
     numbers = {
         "at": centre, "direction": found.direction, "level": beta / (beta @ found.direction), "P": found.P,
@@ -362,7 +362,7 @@ def energy_shaping(
     return dataclasses.replace(design, region=region_of(design, widths, found.H))
 
 
-def linearised(problem: OptimalControl, at: np.ndarray, widths: np.ndarray) -> Linear:
+def linearise(problem: OptimalControl, at: np.ndarray, widths: np.ndarray) -> Linear:
     """M δq̈ + K δq = B δu at an equilibrium; ValueError where the plant has none there, or not n - 1 actuators."""
     n, r = len(at), columns(problem, jnp.asarray(at)).shape[1]
     if r != n - 1:
@@ -383,7 +383,7 @@ def _at(problem: OptimalControl, q):
     slope, K = jax.grad(lambda x: potential(plant, x))(q), jax.hessian(lambda x: potential(plant, x))(q)
     B = columns(problem, q)
     held = jnp.linalg.pinv(B) @ slope
-    return mass(plant, q), slope, K, B, unactuated(B), K - jax.jacfwd(lambda x: columns(problem, x) @ held)(q)
+    return mass(plant, q), slope, K, B, unactuated_direction(B), K - jax.jacfwd(lambda x: columns(problem, x) @ held)(q)
 
 
 def _weights(value, name: str, n: int, definite: bool) -> np.ndarray:

@@ -113,10 +113,10 @@ class Law(eqx.Module):
         t = jnp.asarray(as_number(t, "t", "a finite time"), dtype=float)
         law = self if p is None else self.with_parameters(p)
         law.check(q, v, t)
-        return _compiled(law.bare(), q, v, t)
+        return _value_at(law.bare(), q, v, t)
 
     def value(self, q: Float[Array, "n"], v: Float[Array, "n"], t) -> Value:
-        """As `at`, without checks, for traced code."""
+        """u and its force without checks, for traced code."""
         found, rows = self.unbounded(q, v, t)
         if self.lower is None:
             return found
@@ -156,9 +156,9 @@ class Law(eqx.Module):
         plant, own = self.plant, self.bare()
 
         def forces(q, v, *trailing):
-            t, p = _taken(plant, trailing)
+            t, p = _time_and_parameters(plant, trailing)
             law = own if p is None else own.with_parameters(p)
-            return force(law.plant, q, v, t) + _compiled(law, q, v, jnp.asarray(t, dtype=float)).force
+            return force(law.plant, q, v, t) + _value_at(law, q, v, jnp.asarray(t, dtype=float)).force
 
         return System(
             plant.lagrangian, plant.constraints, forces=forces, coordinates=plant.coordinates, parameters=plant.parameters,
@@ -184,17 +184,17 @@ class Law(eqx.Module):
         own = self.bare()
 
         def law(q, v, t, *_):
-            return _compiled(own, q, v, jnp.asarray(t, dtype=float)).force
+            return _value_at(own, q, v, jnp.asarray(t, dtype=float)).force
 
         return SampledFeedback(law, every=every, timed=not self.plant.time_dependent)
 
     def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
         """Called by `closed_loop`: u of the state at t, evaluated at the time t + ahead."""
-        return np.asarray(_compiled(self.bare(), jnp.asarray(q), jnp.asarray(v), jnp.asarray(t + ahead)).u)
+        return np.asarray(_value_at(self.bare(), jnp.asarray(q), jnp.asarray(v), jnp.asarray(t + ahead)).u)
 
     def push(self, t: float, q: np.ndarray, v: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Called by `closed_loop`: the generalised force (n,) of the controls u at a state."""
-        return np.asarray(_pushed(self.bare(), jnp.asarray(q), jnp.asarray(v), jnp.asarray(t), jnp.asarray(u)))
+        return np.asarray(_force_at(self.bare(), jnp.asarray(q), jnp.asarray(v), jnp.asarray(t), jnp.asarray(u)))
 
 
 def force_of(rows: Float[Array, "r n"], u: Float[Array, "r"]) -> Float[Array, "n"]:
@@ -204,16 +204,16 @@ def force_of(rows: Float[Array, "r n"], u: Float[Array, "r"]) -> Float[Array, "n
 
 
 @seldom
-def _compiled(law: Law, q, v, t) -> Value:
+def _value_at(law: Law, q, v, t) -> Value:
     return law.value(q, v, t)
 
 
 @seldom
-def _pushed(law: Law, q, v, t, u):
+def _force_at(law: Law, q, v, t, u):
     return force_of(law.rows(q, v, t), u)
 
 
-def _taken(plant: System, trailing: tuple) -> tuple[Any, Any]:
+def _time_and_parameters(plant: System, trailing: tuple) -> tuple[Any, Any]:
     """t and p of a user's function's trailing arguments."""
     t = trailing[0] if plant.time_dependent else 0.0
     return t, None if plant.parameters is None else trailing[-1]

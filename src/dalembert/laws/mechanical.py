@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra.least_norm import least_norm
-from dalembert.control.problem import OptimalControl, actuation, counted
+from dalembert.control.problem import OptimalControl, actuation, count_equations
 from dalembert.numbers import as_function, as_numbers, as_vector, whole_number
 from dalembert.systems.equations import euler_lagrange
-from dalembert.systems.shapes import output_shape, traced
+from dalembert.systems.shapes import check_scalar, traced
 from dalembert.systems.system import System, check_system
 from dalembert.tracing import seldom
 
@@ -30,7 +30,7 @@ def _no_cost(q, v, u, *_):
 def actuators(plant: System, actuated: Actuated, n: int) -> OptimalControl:
     """Plant and B(q), with the checks that optimal control makes of both."""
     problem = OptimalControl(plant, cost=_no_cost, actuated=actuated)
-    counted(problem, n)
+    count_equations(problem, n)
     return problem
 
 
@@ -49,7 +49,7 @@ def columns(problem: OptimalControl, q: Float[Array, "n"]) -> Float[Array, "n r"
     return actuation(problem, q, 0.0)
 
 
-def unactuated(B: Any, xp: Any = jnp) -> Any:
+def unactuated_direction(B: Any, xp: Any = jnp) -> Any:
     """b (…, n) with Bᵀb = 0, of B (…, n, n - 1): the minors of B with alternating signs, as smooth as B is."""
     n = B.shape[-2]
     minors = [xp.linalg.det(B[..., np.delete(np.arange(n), i), :]) for i in range(n)]
@@ -132,7 +132,7 @@ class Matching(eqx.Module):
 
     @property
     def holds(self) -> bool:
-        """Whether φ₀ vanishes where g does, up to rounding: the law is then smooth through g = 0."""
+        """True if φ₀ vanishes where g does, up to rounding: the law is then smooth through g = 0."""
         return self.residual <= HOLDS
 
 
@@ -217,9 +217,7 @@ def positive_widths(value, name: str, n: int) -> np.ndarray:
 
 def _check_scalars(system: System, V: Callable, F: Callable, q) -> None:
     for name, function in (("V", V), ("F", F)):
-        shape = output_shape(lambda f=function: system.call(f, q, q, t=0.0), name, "q, v" + system.trailing)
-        if shape:
-            raise ValueError(f"{name}: returns shape {shape}; a scalar is needed")
+        check_scalar(lambda f=function: system.call(f, q, q, t=0.0), name, "q, v" + system.trailing)
 
 
 def _check_finite(problem: OptimalControl, V: Callable, F: Callable, q, v) -> None:

@@ -27,7 +27,7 @@ from dalembert.tracing import traced_once
 
 
 def is_realised(constraint: Constraint) -> bool:
-    """Whether an actuator realises it: one on accelerations, or another with forces of the user's own."""
+    """True if an actuator realises it: one on accelerations, or another with forces of the user's own."""
     return constraint.order == 2 or not constraint.chetaev
 
 
@@ -70,7 +70,7 @@ def affine(system: System, q: Float[Array, "n"], v: Float[Array, "n"], t) -> Aff
 
 
 def is_affine(system: System, q: Float[Array, "n"], v: Float[Array, "n"], t) -> bool:
-    """Whether no constraint bends in the accelerations and no reaction reads them, from their operations."""
+    """True if no constraint bends in the accelerations and no reaction reads them, from their operations."""
     own, others = split(system)
 
     def slopes(a):
@@ -96,7 +96,7 @@ class Continued(NamedTuple):
     defined: Bool[Array, ""]
 
 
-def continued(function: Callable[[Array], Affine], x: Float[Array, "2n"]) -> Continued:
+def continue_quotient(function: Callable[[Array], Affine], x: Float[Array, "2n"]) -> Continued:
     """λ_i = N_i/d by Cramer's rule, d = det S; near d = 0 it is ⟨N_i′⟩/⟨d′⟩, with mean values along x + s ∂d/∂x over
     [s*, 0], where d(s*) = 0: no cancellation. x = (q, v). Where N(s*) ≠ 0 the law has a pole.
     """
@@ -218,7 +218,7 @@ class ControlLaw(Law):
     def unbounded(self, q: Float[Array, "n"], v: Float[Array, "n"], t) -> tuple[Value, Float[Array, "r n"]]:
         n, system = q.shape[0], self.system
         if is_affine(system, q, v, t):
-            found = continued(lambda x: affine(system, x[:n], x[n:], t), jnp.concatenate([q, v]))
+            found = continue_quotient(lambda x: affine(system, x[:n], x[n:], t), jnp.concatenate([q, v]))
             rows, u, extended, defined = self._rows(q, v, jnp.zeros_like(v), t), found.u, found.extended, found.defined
         else:
             a, every, report = acceleration(system, q, v, t)
@@ -236,7 +236,7 @@ class ControlLaw(Law):
 
 
 def _places(system: System, q, v, t) -> list[int]:
-    """Where the multipliers of the law stand among those of all constraints."""
+    """The places of the multipliers of the law among those of all constraints."""
     realised, at, found = split(system)[0], 0, []
     for c, m in zip(system.constraints, check_shapes(system, q, v, t), strict=True):
         found += range(at, at + m) if any(c is x for x in realised) else []

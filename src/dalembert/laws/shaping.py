@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool, Float
 
 from dalembert.control.problem import OptimalControl, with_plant_parameters
 from dalembert.laws.law import Law, Value, force_of
-from dalembert.laws.mechanical import columns, mass, potential, unactuated
+from dalembert.laws.mechanical import columns, mass, potential, unactuated_direction
 from dalembert.numbers import as_vector
 from dalembert.systems.lyapunov import Lyapunov
 from dalembert.systems.system import System, check_shapes
@@ -81,13 +81,13 @@ def collocation(nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def along(problem: OptimalControl, shaped: Shaped, q: Float[Array, "n"]) -> Line:
     """m, (2 w̄ᵀM ∂_w̄b + ∂_bM(w̄, w̄))/m and b·U_q at a point."""
     plant, w = problem.system, shaped.direction
-    b, turned = jax.jvp(lambda x: unactuated(columns(problem, x)), (q,), (w,))
+    b, turned = jax.jvp(lambda x: unactuated_direction(columns(problem, x)), (q,), (w,))
     M, changed = jax.jvp(lambda x: mass(plant, x), (q,), (b,))
     m = w @ M @ b
     return Line(m, (2.0 * w @ M @ turned + w @ changed @ w) / m, jax.grad(lambda x: potential(plant, x))(q) @ b)
 
 
-def solved(problem: OptimalControl, shaped: Shaped, q: Float[Array, "n"]) -> tuple[Array, Array, Array]:
+def integrate_line(problem: OptimalControl, shaped: Shaped, q: Float[Array, "n"]) -> tuple[Array, Array, Array]:
     """π(q) and Û(q), from the line through q along w̄: one step of Gauss's method for both; and the least m on the way."""
     c, A, weights = collocation(shaped.nodes)
     d = q - shaped.at
@@ -102,7 +102,7 @@ def solved(problem: OptimalControl, shaped: Shaped, q: Float[Array, "n"]) -> tup
 
 def shaped_mass(problem: OptimalControl, shaped: Shaped, q: Float[Array, "n"], pi: Array) -> Float[Array, "n n"]:
     """M̂ = (Mb)(Mb)ᵀ/π + P."""
-    row = mass(problem.system, q) @ unactuated(columns(problem, q))
+    row = mass(problem.system, q) @ unactuated_direction(columns(problem, q))
     return jnp.outer(row, row) / pi + shaped.P
 
 
@@ -111,7 +111,7 @@ def _on_the_way(problem: OptimalControl, shaped: Shaped, q, v) -> tuple[Array, A
     """Û at places from the equilibrium straight to q, infinite where m > 0 does not hold, and V at (q, v)."""
     away = q - shaped.at
     ways = jnp.arange(1, PLACES + 1)[:, None] / PLACES * away
-    pi, heights, least = jax.vmap(lambda x: solved(problem, shaped, shaped.at + x))(ways)
+    pi, heights, least = jax.vmap(lambda x: integrate_line(problem, shaped, shaped.at + x))(ways)
     energy = 0.5 * v @ shaped_mass(problem, shaped, q, pi[-1]) @ v + heights[-1]
     return jnp.where((least > 0.0) & (pi > 0.0), heights, jnp.inf), energy
 
@@ -131,7 +131,7 @@ def parts_at(problem: OptimalControl, shaped: Shaped, q: Float[Array, "n"]) -> P
     """All that the law and dV/dt are made of, so that the user's functions are differentiated once."""
 
     def values(x):
-        pi, height, least = solved(problem, shaped, x)
+        pi, height, least = integrate_line(problem, shaped, x)
         found = mass(problem.system, x), shaped_mass(problem, shaped, x, pi), potential(problem.system, x), height
         return found, (*found, (least > 0.0) & (pi > 0.0))
 
@@ -220,7 +220,7 @@ class EnergyShaping(Law):
         return lambda q, v, p=None: self._energy(q, v, p)
 
     def inside(self, q, v) -> Bool[Array, ""]:
-        """Whether a state is in the region: within the reach, with V below the level and M̂ positive definite, at the
+        """True if a state is in the region: within the reach, with V below the level and M̂ positive definite, at the
         state and on the straight line from the equilibrium to it.
 
         The line matters: beyond a ridge V may be low again, but the motion does not return to the equilibrium.
@@ -248,12 +248,12 @@ class EnergyShaping(Law):
 
     def _energy(self, q: Float[Array, "n"], v: Float[Array, "n"], p: Any) -> Float[Array, ""]:
         problem, shaped = self._problem(p), self.shaped
-        pi, height, _ = solved(problem, shaped, q)
+        pi, height, _ = integrate_line(problem, shaped, q)
         return 0.5 * v @ shaped_mass(problem, shaped, q, pi) @ v + height
 
     def _fall(self, q: Float[Array, "n"], v: Float[Array, "n"], p: Any) -> Float[Array, ""]:
         problem, shaped = self._problem(p), self.shaped
-        hat = shaped_mass(problem, shaped, q, solved(problem, shaped, q)[0])
+        hat = shaped_mass(problem, shaped, q, integrate_line(problem, shaped, q)[0])
         g = columns(problem, q).T @ jnp.linalg.solve(mass(problem.system, q), hat @ v)
         return g @ shaped.damping @ g
 

@@ -197,7 +197,7 @@ class _Truth:
         self.times = np.unique(np.concatenate([[t0], *found]))
         self.doubt: dict[str, float] = dict.fromkeys(("q", "v", "multipliers"), 0.0)
         if exact is not None:
-            q, v = _evaluated(exact, self.times, np.asarray(q0, dtype=float), np.asarray(v0, dtype=float))
+            q, v = _evaluate(exact, self.times, np.asarray(q0, dtype=float), np.asarray(v0, dtype=float))
             self.values = {"q": q, "v": v, "multipliers": multipliers_along(system, q, v, self.times)}
             return
         times = jnp.asarray(self.times)
@@ -283,7 +283,7 @@ def _indices(system: System, coordinates: Sequence[str | int] | None, n: int) ->
     return found
 
 
-def _evaluated(exact: Exact, times: np.ndarray, q0: np.ndarray, v0: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _evaluate(exact: Exact, times: np.ndarray, q0: np.ndarray, v0: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """exact at the times, with its shapes and its initial values checked."""
     found = called(exact, "exact", "t (K,), and returns (q, v), each (K, n)", times)
     if not isinstance(found, tuple | list) or len(found) != 2:

@@ -14,7 +14,16 @@ from jaxtyping import Array, Float
 from dalembert.algebra.least_norm import inverse
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.nodes import Interval, incoming, legendre_minus, legendre_plus
-from dalembert.measure.nodes import NodeView, check_neighbours, form_of, node_view, nodes_of, own_scheme
+from dalembert.measure.nodes import (
+    NodeView,
+    check_direction,
+    check_neighbours,
+    form_of,
+    kernel,
+    node_view,
+    nodes_of,
+    own_scheme,
+)
 from dalembert.notebook import Described
 from dalembert.numbers import EPSILON, as_function, as_number, as_vector
 from dalembert.path import Path
@@ -22,7 +31,6 @@ from dalembert.step import simulate
 from dalembert.systems import System, check_x64, is_traced, momentum
 from dalembert.systems import momentum as momentum_at
 from dalembert.systems.equations import force, reactions
-from dalembert.systems.shapes import output_shape
 from dalembert.systems.sizes import as_step
 from dalembert.systems.system import check_shapes, check_system
 from dalembert.tracing import seldom
@@ -85,7 +93,7 @@ def legendre(
         >>> bool(abs(found.plus + found.minus)[0] < 1e-15), bool(found.plus[0] < 0.0)
         (True, True)
     """
-    view, (a, b), t = _given(system, (q0, q1), h, t0, scheme)
+    view, (a, b), t = _read_nodes(system, (q0, q1), h, t0, scheme)
     return _legendre_maps(view, a, b, t)
 
 
@@ -116,11 +124,11 @@ def balance(
         >>> bool(abs(da.measure.balance(pendulum, [0.0], [0.1], [0.3], h=0.1).components[0]) > 0.5)  # no trajectory
         True
     """
-    view, (a, b, c), t = _given(system, (q0, q1, q2), h, t0, scheme)
+    view, (a, b, c), t = _read_nodes(system, (q0, q1, q2), h, t0, scheme)
     return _balance(view, a, b, c, t)
 
 
-def _given(system, points, h, t0, scheme) -> tuple[NodeView, list[Array], Array]:
+def _read_nodes(system, points, h, t0, scheme) -> tuple[NodeView, list[Array], Array]:
     check_x64()
     first = as_vector(points[0], "q0")
     others = [as_vector(x, f"q{i}", first.shape[0]) for i, x in enumerate(points[1:], 1)]
@@ -137,7 +145,7 @@ def _legendre_maps(view: NodeView, q0, q1, t) -> LegendreMaps:
 def _balance(view: NodeView, q0, q1, q2, t) -> Balance:
     nodes = (q0, q1, q2, t + view.h)
     covector, rows = view.balance(*nodes), view.reactions(*nodes)
-    basis = jnp.linalg.svd(rows, full_matrices=True)[2][view.m :].T if view.m else jnp.eye(q1.shape[0])
+    basis = kernel(rows)
     return Balance(covector, basis, basis.T @ covector)
 
 
@@ -218,9 +226,7 @@ def momentum_balance(
             f"scheme: a step of order {chosen.order} is made of stages whose multipliers are not kept; use order=2"
         )
     n = path.q.shape[1]
-    shape = output_shape(lambda: system.call(generator, np.zeros(n), t=0.0), "generator", "q" + system.trailing)
-    if shape != (n,):
-        raise ValueError(f"generator: returns shape {shape}; a direction of shape ({n},) is needed")
+    check_direction(system, generator, n)
     if form == "kick_drift_kick":  # of a System alone
         plant: Any = system
         states = tuple(map(jnp.asarray, (path.q, path.v, path.t, path.multipliers)))
@@ -290,7 +296,7 @@ def _kick(system: System, numbers: tuple, held, end, middle, h):
     return found + (inverse(spanned @ spanned.T) @ spanned @ (impulse - rest)) @ (spanned @ xi)
 
 
-ITERATIONS, HALVINGS = 100, 40
+POLISHED = 5  # steps of Newton's method after the search for a velocity, which ends where its steps are rounding
 
 
 class PhasePoint(NamedTuple):
@@ -381,27 +387,23 @@ def _incoming(system: System, scheme: Scheme, q, v, t, h):
 
 
 def _velocity(of, p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """v with of(v) = p: Newton's iteration from rest, its steps halved until they reduce |of(v) - p|; else ValueError."""
-    v, (value, slope) = np.zeros_like(p), (np.asarray(x) for x in of(np.zeros_like(p)))
-    for _ in range(ITERATIONS):
+    """v with of(v) = p, from rest; else ValueError."""
+    from scipy.optimize import least_squares  # slow to load
+
+    def gap(v):
+        value, slope = (np.asarray(x) for x in of(v))
+        return value - p, slope
+
+    # Steps out of the domain of L, where it is not finite, are shortened.
+    known = {"xtol": EPSILON, "ftol": None, "gtol": None}
+    v = least_squares(lambda x: gap(x)[0], np.zeros_like(p), lambda x: gap(x)[1], **known).x
+    for _ in range(POLISHED):
+        left, slope = gap(v)
         if not np.all(np.isfinite(slope)) or np.linalg.cond(slope) * EPSILON > 1.0:
             break
-        change = np.linalg.solve(slope, p - value)
+        change = np.linalg.solve(slope, left)
         rounding = 8 * EPSILON * (np.max(np.abs(p)) + np.max(np.abs(slope) @ np.abs(v), initial=0.0))
-        if np.max(np.abs(p - value)) <= rounding or np.max(np.abs(change)) <= 8 * EPSILON * np.max(np.abs(v)):
-            return v + change
-        found = _shortened(of, p, v, change, float(np.linalg.norm(p - value)))
-        if found is None:
-            break
-        v, value, slope = found
+        if np.max(np.abs(left)) <= rounding or np.max(np.abs(change)) <= 8 * EPSILON * np.max(np.abs(v)):
+            return v - change
+        v = v - change
     raise ValueError(f"p: found {p}; no velocity at q = {q} has this momentum, or the Legendre transform is singular there")
-
-
-def _shortened(of, p: np.ndarray, v: np.ndarray, change: np.ndarray, before: float):
-    """The longest of the step and its halves that reduces the residual, with what is there."""
-    for _ in range(HALVINGS):
-        value, slope = (np.asarray(x) for x in of(v + change))
-        if np.all(np.isfinite(value)) and np.linalg.norm(p - value) < before:
-            return v + change, value, slope
-        change = 0.5 * change
-    return None

@@ -19,7 +19,7 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path, check_path
 from dalembert.step import simulate
 from dalembert.systems import System, VariationalProblem
-from dalembert.systems.shapes import output_shape, traced
+from dalembert.systems.shapes import check_scalar, traced
 from dalembert.tracing import Jitted
 
 PARTS = 4  # of a step, between which g is looked at
@@ -93,7 +93,8 @@ def events(
     if is_traced(system, path):
         raise TypeError("path: found traced values; events are found on numbers and not under jit, vmap or grad")
     check_neighbours(path)
-    _check_shape(system, path, g)
+    point = np.zeros(path.q.shape[1])
+    traced(lambda s, x, t: check_scalar(lambda: s.call(g, x, x, t=t), "g", "q, v" + s.trailing), system, point, 0.0)
     curve = _Curve(system, path, g, chosen if _has_steps(path) else None)
     found = [event for k, a, b, rises in _brackets(curve) if wanted in (0, rises) for event in [curve.event(k, a, b, rises)]]
     n = path.q.shape[1]
@@ -113,15 +114,8 @@ def _no_scheme(system: VariationalProblem, path: Path, scheme: Any) -> None:
     check_single(path)
 
 
-def _check_shape(system, path: Path, g: Callable) -> None:
-    point = np.zeros(path.q.shape[1])
-    shape = traced(lambda s, x, t: output_shape(lambda: s.call(g, x, x, t=t), "g", "q, v" + s.trailing), system, point, 0.0)
-    if shape:
-        raise ValueError(f"g: returns shape {shape}; a scalar is needed")
-
-
 def _has_steps(path: Path) -> bool:
-    """Whether steps of another length from the states of the path are those of its scheme, and nothing else."""
+    """True if steps of another length from the states of the path are those of its scheme, and nothing else."""
     ruled = path.provenance is not None and bool(path.provenance.branch)
     return path.levels[0] == "node" and path.feedback is None and not ruled
 
@@ -133,7 +127,7 @@ def _values(system, g: Callable, q, v, t):
 
 @Jitted
 def _rounding(system, g: Callable, q, v, t):
-    """What rounding of q, v and t makes of g."""
+    """The error of g by rounding of q, v and t."""
     slopes = jax.grad(lambda x, w, s: system.call(g, x, w, t=s), (0, 1, 2))(q, v, t)
     return EPSILON * sum(jnp.sum(jnp.abs(slope * at)) for slope, at in zip(slopes, (q, v, t), strict=True))
 
@@ -184,7 +178,7 @@ class _Curve:
         return float(self.values(q[None], v[None], np.array([self.t[k] + theta * self.h]))[0])
 
     def begins_at_zero(self) -> bool:
-        """Whether g is zero at the start but for rounding, as where a run goes on from an event."""
+        """True if g is zero at the start but for rounding, as where a run goes on from an event."""
         q, v, t = (jnp.asarray(x[0], dtype=float) for x in (*self.nodes, self.t))
         first, later = self.value(0, 0.0), self.value(0, 1.0 / PARTS)
         located = ROUNDING * PARTS * abs(later - first)
@@ -203,7 +197,7 @@ Place = tuple[int, float]  # a step, and θ in it, 0 ≤ θ < 1
 
 
 def _looked_at(curve: _Curve) -> list[tuple[Place, float]]:
-    """Where the sign of g is known, in order: at all nodes, and at parts of the steps in which it may change."""
+    """The places where the sign of g is known, in order: all nodes, and parts of the steps in which it may change."""
     nodes, count = np.sign(curve.values(*curve.nodes, curve.t)), len(curve.t) - 1
     thetas = np.arange(PARTS) / PARTS
     unsure = np.ones(count, bool)  # with two nodes there is no interpolant

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from dalembert.discretize import Scheme
 from dalembert.discretize.nodes import Interval
 from dalembert.measure.convergence import Comparison, Convergence, converge
-from dalembert.measure.nodes import SystemNodes, node_view
+from dalembert.measure.nodes import SystemNodes, kernel, node_view
 from dalembert.numbers import as_choice, as_number, as_tolerance, as_vector, decreasing_steps, is_traced
 from dalembert.step.start.prepare import STARTERS, Starter, second_node
 from dalembert.systems import System, check_initial_data, check_x64, momentum, reference
@@ -112,13 +112,13 @@ def _shot(system: System, q0, q1, times, tolerance) -> np.ndarray:
 
     ends, h = times[[0, -1]], times[-1] - times[0]
 
-    def missed(v):
+    def miss(v):
         q = _curve(system, q0, v, ends, tolerance)[0][-1]
         return (q - q1) / h if np.all(np.isfinite(q)) else np.full_like(q1, 1e100)
 
-    found = root(missed, (q1 - q0) / h, tol=1e-14).x
+    found = root(miss, (q1 - q0) / h, tol=1e-14).x
     size = np.linalg.norm((q1 - q0) / h) + np.linalg.norm(found)
-    if not np.linalg.norm(missed(found)) <= MISSED * (size or 1.0):
+    if not np.linalg.norm(miss(found)) <= MISSED * (size or 1.0):
         raise ValueError(
             f"q1: no motion from q0 to q1 in the time {h:g} was found near the straight line; give a "
             "nearer point, or a shorter h"
@@ -262,7 +262,7 @@ def discrete_consistency(
     view = node_view(system, scheme, steps[0], q.shape[0])
     assert isinstance(view, SystemNodes)
     check_initial_data(system, q, v, begin, steps[-1])
-    rows = [_compared(view, (q, v), float(begin), float(s), starter, accuracy) for s in steps]
+    rows = [_compare_parts(view, (q, v), float(begin), float(s), starter, accuracy) for s in steps]
 
     def fit(name: str) -> Convergence | None:
         table = [row[name] for row in rows if name in row]
@@ -287,7 +287,7 @@ class _Triple(NamedTuple):
     d: Any
 
 
-def _compared(
+def _compare_parts(
     view: SystemNodes, start: tuple[Any, Any], t0: float, h: float, starter: Starter, tolerance
 ) -> dict[str, Comparison]:
     system, size = view.system, lambda x: float(np.linalg.norm(np.asarray(x)))
@@ -298,7 +298,7 @@ def _compared(
     a = motion_along(system, q[-2:-1], v[-2:-1], times[-2:-1])[0][0]
     d = _start(system, view.scheme, starter, start[0], start[1], t0=jnp.asarray(t0), h=jnp.asarray(h))
     triple = _Triple(q[0], q[-2], q[-1], times[-2], v[-2], a, np.asarray(d))
-    seen = _seen(SystemNodes(jnp.asarray(h), system, view.scheme, view.rows), jax.tree.map(jnp.asarray, triple))
+    seen = _evaluate_parts(SystemNodes(jnp.asarray(h), system, view.scheme, view.rows), jax.tree.map(jnp.asarray, triple))
     way = h * size(v[-2]) + h * h * size(a)
     doubt = 4 * tolerance * (1 + size(q[-1]) + size(v[-1]))
     out = {
@@ -316,17 +316,16 @@ def _compared(
 
 
 @seldom
-def _seen(view: SystemNodes, x: _Triple) -> dict[str, Any]:
+def _evaluate_parts(view: SystemNodes, x: _Triple) -> dict[str, Any]:
     nodes, d = (x.q0, x.q1, x.q2, x.t), x.q1 - x.q0
     points = [Interval(x.q0, d, x.t - view.h, view.h).at(rho) for rho in view.scheme.action_for(view.system)]
     values = jnp.stack([view.system.call(view.system.lagrangian, q, v, t=t) for q, v, t in points])
     rows, exact = view.reactions(*nodes), all_reactions(view.system, x.q1, x.v, x.a, x.t)
-    basis = jnp.linalg.svd(rows, full_matrices=True)[2][view.m :] if view.m else jnp.eye(len(d))
     wrong = view.kinematic(*nodes)
     by_end = jax.jacfwd(lambda q: view.kinematic(x.q0, x.q1, q, x.t))(x.q2)
     return {
         "lagrangian": view.h * jnp.mean(values),
-        "principle": basis @ view.balance(*nodes),
+        "principle": kernel(rows).T @ view.balance(*nodes),
         "kinematic": wrong,
         "terms": jnp.max(jnp.abs(by_end) @ (jnp.abs(x.q2 - x.q1) + jnp.abs(d)), initial=0.0),
         "distance": jnp.linalg.pinv(by_end) @ wrong if view.m else jnp.zeros(0),

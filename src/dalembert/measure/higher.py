@@ -84,7 +84,7 @@ def poincare_cartan(
     """
     check_problem(problem)
     k = problem.derivatives
-    problem, points, free, chosen = _given(problem, nodes, multipliers, scheme, 2 * k)
+    problem, points, free, chosen = _read_arguments(problem, nodes, multipliers, scheme, 2 * k)
     slopes = _slopes(problem, chosen, points, free, *_clock(h, t0))
     return PoincareCartan(-slopes[:k], slopes[k:])
 
@@ -126,7 +126,7 @@ def euler_lagrange_operator(
     """
     check_problem(problem)
     k = problem.derivatives
-    problem, points, free, chosen = _given(problem, nodes, multipliers, scheme, 2 * k + 1)
+    problem, points, free, chosen = _read_arguments(problem, nodes, multipliers, scheme, 2 * k + 1)
     return _slopes(problem, chosen, points, free, *_clock(h, t0))[k]
 
 
@@ -174,7 +174,7 @@ def _knot_action(problem: VariationalProblem, scheme: WindowMap, nodes: Nodes, t
     return action, weight * constraints_of_order(problem, order, jet, middle)
 
 
-def _given(problem: VariationalProblem, nodes, multipliers, scheme, count: int):
+def _read_arguments(problem: VariationalProblem, nodes, multipliers, scheme, count: int):
     """(problem, nodes, multipliers, scheme), checked; the problem with the orders that its constraints have."""
     points, k, chosen = as_array(nodes, "nodes"), problem.derivatives, chosen_windows(scheme)
     if points.ndim != 2 or points.shape[0] != count or points.shape[1] == 0:
@@ -264,7 +264,7 @@ class HigherFlow(eqx.Module):
 
 def higher_flow(problem: VariationalProblem, nodes, multipliers, h, t0, scheme) -> tuple[HigherFlow, Float[Array, "x"]]:
     """Υ_d and the point x of M̃_d × ℝ^{rm}."""
-    problem, points, free, chosen = _given(problem, nodes, multipliers, scheme, 2 * problem.derivatives)
+    problem, points, free, chosen = _read_arguments(problem, nodes, multipliers, scheme, 2 * problem.derivatives)
     n = points.shape[1]
     flow = HigherFlow(problem, chosen, *_clock(h, t0), n, *constraint_numbers(problem, n))
     return flow, jnp.concatenate([points.ravel(), free.ravel()])

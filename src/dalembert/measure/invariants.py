@@ -25,7 +25,7 @@ from dalembert.measure.higher import (
     path_windows,
     with_orders,
 )
-from dalembert.measure.nodes import NodeView, check_neighbours, form_of, node_view, states_of
+from dalembert.measure.nodes import NodeView, check_direction, check_neighbours, form_of, node_view, states_of
 from dalembert.notebook import Described
 from dalembert.numbers import as_function
 from dalembert.path import Path
@@ -33,7 +33,6 @@ from dalembert.systems import System, VariationalProblem, acceleration, is_trace
 from dalembert.systems import energy as energy_at
 from dalembert.systems import momentum as momentum_at
 from dalembert.systems.equations import all_reactions, first_derivative, value
-from dalembert.systems.shapes import output_shape, traced
 from dalembert.tracing import seldom
 
 
@@ -158,11 +157,7 @@ def _momentum(system: System | DiscreteSystem, path: Path, generator: Callable, 
         if form == "drift_kick_drift":
             ahead = (1.0 - chosen.state.weight) * h
             q, t = q + ahead * v, t + ahead
-    shape = output_shape(
-        lambda: system.call(generator, jnp.asarray(q[0]), t=jnp.asarray(t[0])), "generator", "q" + system.trailing
-    )
-    if shape != q.shape[1:]:
-        raise ValueError(f"generator: returns shape {shape}; a direction of shape {q.shape[1:]} is needed")
+    check_direction(system, generator, q.shape[1])
     return Invariant(t, _momenta(system, view, generator, (q, v, t), h))
 
 
@@ -334,14 +329,8 @@ def higher_momentum(
     chosen = chosen_windows(scheme)
     check_flow_path(problem, path)
     problem = with_orders(problem, chosen, path.q.shape[1])
-    shape = traced(_direction_shape, problem, generator, path.q[0], path.t[0])
-    if shape != path.q.shape[1:]:
-        raise ValueError(f"generator: returns shape {shape}; a direction of shape {path.q.shape[1:]} is needed")
+    check_direction(problem, generator, path.q.shape[1])
     return Invariant(*_higher_momenta(problem, chosen, generator, data_of(path)))
-
-
-def _direction_shape(problem: VariationalProblem, generator: Callable, q, t) -> tuple[int, ...]:
-    return output_shape(lambda: problem.call(generator, q, t=t), "generator", "q" + problem.trailing)
 
 
 @seldom

@@ -28,6 +28,7 @@ from dalembert.step.programs.node import DiscreteProgram, NodeProgram
 from dalembert.step.start.checks import check_discrete
 from dalembert.systems import System, is_traced
 from dalembert.systems.equations import value
+from dalembert.systems.shapes import output_shape, traced
 from dalembert.systems.sizes import as_step
 from dalembert.systems.system import check_shapes, check_system
 from dalembert.tracing import traced_once
@@ -70,7 +71,7 @@ class NodeView(eqx.Module):
 
     @abc.abstractmethod
     def pair(self, q0: Vector, q1: Vector, t) -> Float[Array, "k"]:
-        """What the first two nodes must satisfy (Remark 3.4)."""
+        """The equations of the first two nodes (Remark 3.4)."""
 
     def residual(self, deflated: bool, z: Float[Array, "z"], q0: Vector, q1: Vector, t) -> Float[Array, "z"]:
         """The equations of the step at z = (v', λ)."""
@@ -250,6 +251,20 @@ def _form_of(system: System, path: Path, scheme: Scheme | WindowMap | None) -> t
 @_form_of.register(DiscreteSystem)
 def _form_of_nodes(system: DiscreteSystem, path: Path, scheme: Any) -> tuple[Scheme, str]:
     return Scheme("nodes"), "nodes"
+
+
+def check_direction(system: Any, generator: Callable, n: int, name: str = "generator") -> None:
+    """ValueError where a generator returns anything but a direction (n,)."""
+    call = lambda s, q: output_shape(lambda: s.call(generator, q, t=0.0), name, "q" + s.trailing)  # noqa: E731
+    shape = traced(call, system, np.zeros(n))
+    if shape != (n,):
+        raise ValueError(f"{name}: returns shape {shape}; a direction of shape ({n},) is needed")
+
+
+def kernel(rows: Float[Array, "m k"]) -> Float[Array, "k d"]:
+    """Orthonormal columns that span the kernel of independent rows; the unit vectors where there are none."""
+    m, k = rows.shape
+    return jnp.linalg.svd(rows, full_matrices=True)[2][m:].T if m else jnp.eye(k)
 
 
 def states_of(system: System, path: Path) -> tuple[Array, Array, Array]:

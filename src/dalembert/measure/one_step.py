@@ -73,7 +73,7 @@ class Embedding(Described):
 
     @property
     def agrees(self) -> bool:
-        """Whether the map has order p: the exponent is within 0.1 of p."""
+        """True if the map has order p: the exponent is within 0.1 of p."""
         return bool(abs(self.exponent - self.order) <= WITHIN)
 
     @property
@@ -158,7 +158,7 @@ def embedding(
     if whole_number(phases, "phases", 2, 100_000) % 2:
         raise ValueError(f"phases: found {phases!r}; give an even number, 2 or more")
     made = perturbation(system, points, speeds, scheme=scheme, step=step, t0=t0, dependent=dependent, tolerance=tolerance)
-    mapped, off = _mapped(made, points, speeds, jnp.asarray(steps))
+    mapped, off = _apply_map(made, points, speeds, jnp.asarray(steps))
     residual = np.asarray(off)
     done = np.asarray(np.isfinite(residual))
     if np.max(residual[done], initial=0.0) > ON_D:
@@ -186,7 +186,7 @@ def no_step(h, q, v):
 
 
 @seldom
-def _mapped(made: Perturbation, points, speeds, steps) -> tuple[Float[Array, "K B xi"], Float[Array, "K"]]:
+def _apply_map(made: Perturbation, points, speeds, steps) -> tuple[Float[Array, "K B xi"], Float[Array, "K"]]:
     """Φ in ξ for every step and point, and the largest |φ| after it, over the points; nan where a step failed."""
 
     def one(h, q, v):
@@ -200,7 +200,7 @@ def _mapped(made: Perturbation, points, speeds, steps) -> tuple[Float[Array, "K 
 
 
 def _sizes_natively(made: Perturbation, points, speeds, mapped, steps, tau) -> dict:
-    """As `_sizes`; Unsupported where a function cannot be translated."""
+    """`_sizes` by machine code; Unsupported where a function cannot be translated."""
     flow, t0, ends = ExactFlow.of(made.chart, made.tolerance), float(made.t0), np.asarray(mapped)
 
     def one(h, q, v, end) -> dict:
@@ -232,7 +232,7 @@ class Pieces(NamedTuple):
 
 
 def pieces(flow: ExactFlow, y: np.ndarray, mapped: np.ndarray, t0: float, h: float, tau: np.ndarray) -> Pieces:
-    """As `Perturbation.from_start` at all phases from 0 to 1: F forwards from y, and backwards from Φ(ε, y)."""
+    """`Perturbation.from_start` at all phases from 0 to 1: F forwards from y, and backwards from Φ(ε, y)."""
     times = t0 + tau * h
     left, right = flow.run(y, times)[0], flow.run(mapped, times[::-1])[0][::-1]
     chi, slope = (np.asarray(x)[:, None] for x in _cut(jnp.asarray(tau)))
@@ -304,7 +304,7 @@ class Consistency(Described):
 
     @property
     def stays(self) -> bool:
-        """Whether one step from D ends on D."""
+        """True if one step from D ends on D."""
         return bool(np.nanmax(self.residual) <= ON_D)
 
     @property
@@ -397,7 +397,7 @@ class Ends(NamedTuple):
 
 def _errors(made: Perturbation, points, speeds, steps) -> dict:
     """For each quantity the error and the size, (K,) each."""
-    stepped = _stepped(made, points, speeds, jnp.asarray(steps))
+    stepped = _take_steps(made, points, speeds, jnp.asarray(steps))
     given = made, points, speeds, steps, np.asarray(stepped["own_time"])
     ends = native_first(_ends_natively, _ends_by_xla, *given) if exact_flow_compiles(made.chart) else _ends_by_xla(*given)
     pairs = {"q": (stepped["q"], ends.q), "v": (stepped["v"], ends.v)}
@@ -411,7 +411,7 @@ def _errors(made: Perturbation, points, speeds, steps) -> dict:
 
 
 @seldom
-def _stepped(made: Perturbation, points, speeds, steps) -> dict:
+def _take_steps(made: Perturbation, points, speeds, steps) -> dict:
     """(q, v) after one step, λ of the scheme and of the explicit formula there, each (K, B, …); own_time: after t0."""
     system = made.chart.system
 
@@ -428,7 +428,7 @@ def _stepped(made: Perturbation, points, speeds, steps) -> dict:
 
 
 def _ends_natively(made: Perturbation, points, speeds, steps, own) -> Ends:
-    """As `_ends`, by machine code; Unsupported where a function cannot be translated."""
+    """`_ends` by machine code; Unsupported where a function cannot be translated."""
     flow, t0, n, m = ExactFlow.of(made.chart, made.tolerance), float(made.t0), made.chart.n, made.chart.m
 
     def one(h: float, q, v, own_time: float) -> Ends:

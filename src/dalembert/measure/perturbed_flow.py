@@ -102,12 +102,12 @@ class Perturbation(eqx.Module):
     def __call__(self, h, tau, xi: Adapted) -> Adapted:
         """ε^p g(ε, τ, ξ) at any point, eq. (42); of period 1 in τ."""
         phase = tau - jnp.floor(tau)
-        return self._piece(h, phase, *self._inverted(h, phase, xi)[1]).perturbation
+        return self._piece(h, phase, *self._invert(h, phase, xi)[1]).perturbation
 
     @compiled
     def start(self, h, tau, xi: Adapted) -> Adapted:
         """The y with G(τε, ε, y) = ξ, eq. (43), by y ← F(-τε, ξ - (G - F)(τε, y)), which contracts by O(ε^(p+1))."""
-        return self._inverted(h, tau, xi)[0]
+        return self._invert(h, tau, xi)[0]
 
     def pushed(self, h, tau, q: Vector, v: Vector) -> tuple[Vector, Vector]:
         """ε^p ∇ψ g = ε^p (g̃_q, g̃_v) at a point of D, tangent to D: the perturbation of (q̇, v̇), eqs. (48-50)."""
@@ -136,7 +136,7 @@ class Perturbation(eqx.Module):
             raise RuntimeError(f"period: the perturbed equation could not be integrated: {found.message}")
         return self.chart.point(jnp.asarray(found.y[:, -1]), self.t0 + h)
 
-    def _inverted(self, h, tau, xi: Adapted) -> tuple[Adapted, Float[Array, "2 two_n_minus_m"]]:
+    def _invert(self, h, tau, xi: Adapted) -> tuple[Adapted, Float[Array, "2 two_n_minus_m"]]:
         """y with G(τε, ε, y) = ξ, and the two sides of which G is made there."""
         weight = 1.0 - cutoff(tau)
 
@@ -146,11 +146,11 @@ class Perturbation(eqx.Module):
             change = jnp.max(jnp.abs(new - y) / (1.0 + jnp.abs(new)))
             return new, self._sides(h, tau, new, self.map(h, new)), change, k + 1
 
-        def unfinished(carry):
+        def goes_on(carry):
             return (carry[2] > self.tolerance) & (carry[3] < CONTRACTIONS)
 
         first = (xi, jnp.stack([xi, xi]), jnp.asarray(jnp.inf), 0)  # without a gap: y = F(-τε, ξ) after the first time
-        return jax.lax.while_loop(unfinished, better, first)[:2]
+        return jax.lax.while_loop(goes_on, better, first)[:2]
 
     def _piece(self, h, tau, left: Adapted, right: Adapted) -> Piece:
         weight, slope = jax.value_and_grad(cutoff)(jnp.asarray(tau, dtype=float))
@@ -288,11 +288,11 @@ def projected_perturbation(system: System, q: Vector, v: Vector, g_q: Vector, g_
     now = jnp.asarray(as_number(t, "t", "a finite time"), dtype=float)
     v, g_q, g_v = given
     check_shapes(system, q, v, now)
-    return _projected(system, q, v, g_q, g_v, now)
+    return _project(system, q, v, g_q, g_v, now)
 
 
 @seldom
-def _projected(system: System, q: Vector, v: Vector, g_q: Vector, g_v: Vector, t) -> tuple[Vector, Array]:
+def _project(system: System, q: Vector, v: Vector, g_q: Vector, g_v: Vector, t) -> tuple[Vector, Array]:
     terms = explicit_terms(system, q, v, t)
     s = jax.jvp(lambda x, w: velocity_constraints(system, x, w, t), (q, v), (g_q, g_v))[1]
     if not s.shape[0]:

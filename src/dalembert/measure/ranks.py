@@ -23,7 +23,7 @@ from dalembert.measure.higher import (
     path_windows,
     with_orders,
 )
-from dalembert.measure.nodes import NodeView, node_view, nodes_of
+from dalembert.measure.nodes import NodeView, kernel, node_view, nodes_of
 from dalembert.notebook import Described
 from dalembert.numbers import as_number, as_numbers, whole_number
 from dalembert.path import Path
@@ -52,7 +52,7 @@ class Condition:
 
     @property
     def holds(self) -> bool:
-        """Whether the rank is full at every window."""
+        """True if the rank is full at every window."""
         return bool(np.all(self.ranks >= self.wanted))
 
     @property
@@ -91,7 +91,7 @@ class FlowRegularity:
 
     @property
     def regular(self) -> bool:
-        """Whether Υ_d exists and is a local diffeomorphism at every run of nodes."""
+        """True if Υ_d exists and is a local diffeomorphism at every run of nodes."""
         return self.matrix.holds
 
     def describe(self) -> str:
@@ -181,13 +181,13 @@ class Regularity(Described):
 
     @property
     def same_rank(self) -> bool:
-        """Whether φ∘β on D_K has the same rank at all windows, full or not: condition 1 as printed, at the given
+        """True if φ∘β on D_K has the same rank at all windows, full or not: condition 1 as printed, at the given
         nodes."""
         return bool(np.ptp(self.constant_rank.ranks) == 0)
 
     @property
     def regular(self) -> bool:
-        """Whether all conditions hold at every window: the discrete flow is then a local diffeomorphism there."""
+        """True if all conditions hold at every window: the discrete flow is then a local diffeomorphism there."""
         return all(condition.holds for condition in self.conditions)
 
     def describe(self) -> str:
@@ -303,7 +303,7 @@ def _at_window(view: NodeView, q0: Vector, q1: Vector, q2: Vector, t) -> dict[st
     rows = view.reactions(q0, q1, q2, t)
     pinv = jnp.linalg.pinv(rows.T) if view.m else jnp.zeros((0, n))  # also where the reactions are dependent
     multipliers = -pinv @ view.balance(q0, q1, q2, t) / view.h
-    basis = jnp.linalg.svd(rows, full_matrices=True)[2][view.m :].T if view.m else jnp.eye(n)
+    basis = kernel(rows)
 
     def kinematic(x):
         a, b, c = x.reshape(3, n)
@@ -315,10 +315,7 @@ def _at_window(view: NodeView, q0: Vector, q1: Vector, q2: Vector, t) -> dict[st
 
     x = jnp.concatenate([q0, q1, q2])
     on_kinematic, on_components = jax.jacfwd(kinematic)(x), jax.jacfwd(components)(x)
-    tangent = jnp.eye(3 * n)
-    if on_kinematic.shape[0]:
-        tangent = jnp.linalg.svd(on_kinematic, full_matrices=True)[2][on_kinematic.shape[0] :].T
-    both, submersion = jnp.concatenate([on_kinematic, on_components]), on_components @ tangent
+    both, submersion = jnp.concatenate([on_kinematic, on_components]), on_components @ kernel(on_kinematic)
     length = lambda rows: jnp.linalg.norm(rows, axis=1, keepdims=True)  # noqa: E731
     submersion = jnp.where(length(submersion) > ZERO * length(on_components), submersion, 0.0)
     return {

@@ -18,7 +18,7 @@ from dalembert.algebra.ode import integrate
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.windows import WindowMap
 from dalembert.measure.higher import HigherFlow, higher_flow
-from dalembert.measure.nodes import NodeView, node_view
+from dalembert.measure.nodes import NodeView, kernel, node_view
 from dalembert.notebook import Described
 from dalembert.numbers import as_function, as_number, as_positive, as_tolerance, as_vector, whole_number
 from dalembert.systems import (
@@ -224,8 +224,8 @@ def _discrete_defect(view: NodeView, q0: Vector, q1: Vector, t, step: Callable |
     nodes = (q0, q1, q2)
     left = view.equations(*nodes, view.multipliers(*nodes, now), now)
     form = jnp.concatenate([jnp.zeros(n), xi(x, q2)])
-    basis = tangent_basis(lambda y: view.pair(y[:n], y[n:], t), x)
-    return restricted(
+    basis = kernel(jax.jacfwd(lambda y: view.pair(y[:n], y[n:], t))(x))
+    return restrict_forms(
         basis, before, forward.T @ after @ forward, slopes.T - slopes, form=form, end=q2, residual=left, solved=solved
     )
 
@@ -237,10 +237,10 @@ def _higher_defect(flow: HigherFlow, x: Float[Array, "k"], step: Callable | None
     slope, end = jax.jacfwd(lambda y: twice(chosen(y)), has_aux=True)(x)
     form = lambda y, t: -exterior_derivative(lambda u: flow.theta(u, t), y)  # noqa: E731
     before, after = jax.vmap(form)(jnp.stack([x, end]), flow.t + flow.h * jnp.arange(2.0))  # compiled once for both ends
-    basis = tangent_basis(flow.restrictions, x)
+    basis = kernel(jax.jacfwd(flow.restrictions)(x))
     solved = (~(info.singular | info.not_finite | info.not_converged)) | (step is not None)
     zero = jnp.zeros_like(before)
-    return restricted(
+    return restrict_forms(
         basis, before, slope.T @ after @ slope, zero, form=zero[0], end=end, residual=flow.equations(z, x), solved=solved
     )
 
@@ -263,15 +263,7 @@ def _pair_with_rows(view: NodeView, x: Float[Array, "2n"], t):
     return pair(x), jax.jacfwd(pair)(x)
 
 
-def tangent_basis(constraints: Callable, x: Float[Array, "k"]) -> Float[Array, "k d"]:
-    """Columns that span the kernel of the derivative at x, orthonormal; the unit vectors where nothing restricts x."""
-    rows = jax.jacfwd(constraints)(x)
-    if rows.shape[0] == 0:
-        return jnp.eye(x.shape[0])
-    return jnp.linalg.svd(rows, full_matrices=True)[2][rows.shape[0] :].T
-
-
-def restricted(basis, before, pulled, exterior, *, form, end, residual, solved) -> SymplecticDefect:
+def restrict_forms(basis, before, pulled, exterior, *, form, end, residual, solved) -> SymplecticDefect:
     on = lambda a: basis.T @ a @ basis  # noqa: E731
     return SymplecticDefect(basis, on(before), on(pulled - before), on(exterior), form @ basis, end, residual, solved)
 
@@ -352,11 +344,11 @@ def _continuous_defect(system: System, q, v, span, tolerance: float, max_steps: 
     last = jax.tree.map(lambda x: x[-1], found.y)
     before = -exterior_derivative(lambda y: theta(y, t0), y0)
     after = -exterior_derivative(lambda y: theta(y, t), last["y"])
-    basis = tangent_basis(lambda y: _restrictions(system, y[:n], y[n:], t0), y0)
+    basis = kernel(jax.jacfwd(lambda y: _restrictions(system, y[:n], y[n:], t0))(y0))
     pulled = last["slope"].T @ after @ last["slope"]
     left = _restrictions(system, last["y"][:n], last["y"][n:], t)
     rest = {"form": last["form"], "end": last["y"], "residual": left, "solved": found.reached}
-    return restricted(basis, before, pulled, last["exterior"], **rest)
+    return restrict_forms(basis, before, pulled, last["exterior"], **rest)
 
 
 def motion_and_force(system: System, y: Float[Array, "two_n"], t) -> tuple[Float[Array, "two_n"], Vector]:
