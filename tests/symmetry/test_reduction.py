@@ -51,6 +51,16 @@ def test_without_cyclic_coordinates_the_discrete_motion_is_the_same_to_rounding(
     np.testing.assert_array_equal(small.reconstruct(path).q, back.q)  # the scheme stands in the path's record
 
 
+def test_a_momentum_that_is_not_linear_in_the_rates_of_the_shape():
+    """ġ = μ - ṙ² is no B ṙ + c: the reconstruction takes the velocity itself."""
+    kinetic = lambda q, v: 0.5 * v[1] ** 2 + v[1] * v[0] ** 2 + 0.5 * v[0] ** 2 * (2.0 + jnp.cos(q[0]))  # noqa: E731
+    system = da.System(lambda q, v: kinetic(q, v) - 0.5 * q[0] ** 2, coordinates=("r", "g"))
+    q0, v0, run = [1.0, 0.0], [0.3, 0.5], {"h": 0.01, "steps": 100}
+    small = da.routh(system, q0, v0, group="g")
+    found = small.reconstruct(da.simulate(small.system, small.x0, small.w0, **run))
+    np.testing.assert_allclose(found.q, da.simulate(system, q0, v0, **run).q, rtol=0, atol=1e-13)
+
+
 def test_holonomic_constraints_stay_on_the_shape():
     small = da.routh(RING, *ROUND, group="s")
     full, path, back = runs(RING, ROUND, small, 0.1, 30)

@@ -395,8 +395,8 @@ def _velocity(of, p: np.ndarray, q: np.ndarray) -> np.ndarray:
         return value - p, slope
 
     # Steps out of the domain of L, where it is not finite, are shortened.
-    known = {"xtol": EPSILON, "ftol": None, "gtol": None}
-    v = least_squares(lambda x: gap(x)[0], np.zeros_like(p), lambda x: gap(x)[1], **known).x
+    options: dict[str, Any] = {"jac": lambda x: gap(x)[1], "xtol": EPSILON, "ftol": None, "gtol": None}
+    v = least_squares(lambda x: gap(x)[0], np.zeros_like(p), **options).x
     for _ in range(POLISHED):
         left, slope = gap(v)
         if not np.all(np.isfinite(slope)) or np.linalg.cond(slope) * EPSILON > 1.0:

@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.numbers import described
-from dalembert.symmetry.frames import with_own
+from dalembert.symmetry.frames import pull_back, with_own
 from dalembert.symmetry.search import Symmetry, as_generator
-from dalembert.systems import Holonomic, System
+from dalembert.systems import System
 from dalembert.systems.consistency import RankDeficientError
 from dalembert.systems.equations import force
 from dalembert.systems.pickling import made
@@ -38,7 +38,7 @@ class AffineFlow(NamedTuple):
     planes: tuple[np.ndarray, ...]
     shift: np.ndarray
 
-    def moved(self, centre: np.ndarray, g: Any, q: Any) -> Any:
+    def move(self, centre: np.ndarray, g: Any, q: Any) -> Any:
         """e^{gξ} q."""
         xp = np if isinstance(q, np.ndarray) and isinstance(g, float | np.floating) else jnp
         away = q - centre
@@ -69,16 +69,16 @@ class GroupChart:
             return out
         return jnp.asarray(self.centre).at[np.array(self.shape, dtype=int)].set(r)
 
-    def moved(self, g: Any, q: Any) -> Any:
+    def move(self, g: Any, q: Any) -> Any:
         """e^{gξ} q, g (k,)."""
         for each, flow in enumerate(self.flows):
-            q = flow.moved(self.centre, g[each], q)
+            q = flow.move(self.centre, g[each], q)
         return q
 
     def position(self, x: Any) -> Any:
         """q of x = (r, g)."""
         d = len(self.shape)
-        return self.moved(x[d:], self.section(x[:d]))
+        return self.move(x[d:], self.section(x[:d]))
 
     def along(self, q: Any) -> Any:
         """ξ(q), (n, k)."""
@@ -116,7 +116,7 @@ class GroupChart:
 
     def _back(self, g: np.ndarray, q: np.ndarray) -> np.ndarray:
         for each, flow in enumerate(self.flows):
-            q = flow.moved(self.centre, -float(g[each]), q)
+            q = flow.move(self.centre, -float(g[each]), q)
         return q
 
     def _angle(self, flow: AffineFlow, each: int, away: np.ndarray) -> float:
@@ -214,7 +214,7 @@ def _check_commuting(flows: Sequence[AffineFlow]) -> None:
 def in_chart(system: System, chart: GroupChart, names: Sequence[str]) -> System:
     """The system in the coordinates x = (r, g)."""
     return System(
-        _lagrangian(system, chart), [_constraint(chart, c) for c in system.constraints],
+        _lagrangian(system, chart), [pull_back(c, chart.position) for c in system.constraints],
         forces=None if system.forces is None else _forces(system, chart), coordinates=names,
         parameters=system.parameters, time_dependent=system.time_dependent,
     )  # fmt: skip
@@ -236,18 +236,3 @@ def _forces(system: System, chart: GroupChart) -> Callable:
         return jax.vjp(chart.position, x)[1](force(own, q, v, t))[0]
 
     return forces
-
-
-def _constraint(chart: GroupChart, constraint: Any) -> Holonomic:
-    reactions = None if constraint.reactions is None else _rows(chart, constraint.reactions)
-    return Holonomic(_there(chart, constraint.phi), reactions=reactions)
-
-
-@made
-def _there(chart: GroupChart, phi: Callable) -> Callable:
-    return lambda x, *trailing: phi(chart.position(x), *trailing)
-
-
-@made
-def _rows(chart: GroupChart, reactions: Callable) -> Callable:
-    return lambda x, *trailing: jnp.atleast_2d(reactions(chart.position(x), *trailing)) @ jax.jacfwd(chart.position)(x)

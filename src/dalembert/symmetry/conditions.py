@@ -140,11 +140,11 @@ def _kernels(rows: np.ndarray) -> np.ndarray:
 
 
 def _inside(turned: np.ndarray, kernels: np.ndarray) -> np.ndarray:
-    """What of (K, g, n, p) covectors acts on ker R, (K, g, n - m, p)."""
+    """The components of (K, g, n, p) covectors on ker R, (K, g, n - m, p)."""
     return np.einsum("kgip,kid->kgdp", turned, kernels)
 
 
-def equilibrated(blocks: Sequence[LeftSides], units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def equilibrate(blocks: Sequence[LeftSides], units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """All rows, each over the largest of its terms, and units (p,) of the fields in which no field is small in all rows.
 
     units: in which the fields are about as large as each other; from these the largest terms are told. Each block is divided
@@ -245,7 +245,7 @@ def sample(problem: Any, place: Neighbourhood, count: int) -> Samples:
     scales = _scales(problem, start, t0, size)
     random, kept = np.random.default_rng(SEED), []
     for _ in range(ROUNDS):
-        kept.append(_drawn(problem, start, t0, scales, count, random))
+        kept.append(_draw(problem, start, t0, scales, count, random))
         if sum(len(jets) for jets, *_ in kept) >= count:
             jets, times = (np.concatenate(x) for x in zip(*(x[:2] for x in kept), strict=True))
             facts = Facts(*map(np.concatenate, zip(*(x[2] for x in kept), strict=True)))
@@ -258,7 +258,7 @@ def sample(problem: Any, place: Neighbourhood, count: int) -> Samples:
 
 
 def _scales(problem, start: np.ndarray, t0: float, size) -> np.ndarray:
-    """How far to look, (slots, n)."""
+    """The sizes of the neighbourhood, (slots, n)."""
     q0, v0 = start[0], np.abs(start[1])
     inertia = np.asarray(_inertia(problem, start, t0))
     place = with_inertia(np.abs(q0) if np.any(q0) else np.abs(v0), inertia, 1.0) if size is None else size
@@ -269,7 +269,7 @@ def _scales(problem, start: np.ndarray, t0: float, size) -> np.ndarray:
     return np.stack([place, *(speed / time**j for j in range(len(start) - 1))])
 
 
-def _drawn(problem, start: np.ndarray, t0: float, scales: np.ndarray, count: int, random) -> tuple:
+def _draw(problem, start: np.ndarray, t0: float, scales: np.ndarray, count: int, random) -> tuple:
     """(jets, times, facts) of `count` random points, without those that do not come to lie on the constraints."""
     jets = random.uniform(-1.0, 1.0, (count, *start.shape)) * scales
     jets[: count // 4, 1:] = -start[1:]

@@ -24,11 +24,12 @@ from dalembert.path import Path, check_path
 from dalembert.step import simulate
 from dalembert.symmetry.charts import GroupChart, chart_of, in_chart
 from dalembert.symmetry.conditions import Neighbourhood, Samples, place_of_search, sample
-from dalembert.symmetry.frames import VelocityFrame, indices_of, with_own
+from dalembert.symmetry.frames import VelocityFrame, indices_of, pull_back, with_own
 from dalembert.symmetry.reduced import FullMotion, Reduced
-from dalembert.systems import Holonomic, System, check_x64
+from dalembert.systems import System, check_x64
 from dalembert.systems.consistency import RankDeficientError
 from dalembert.systems.equations import all_reactions, force, value
+from dalembert.systems.equations import momentum as momentum_at
 from dalembert.systems.pickling import made
 from dalembert.systems.system import check_shapes, check_system
 from dalembert.tracing import Jitted, seldom
@@ -48,7 +49,7 @@ class Turn(NamedTuple):
     def interval(self, r0, phi, r1) -> Interval:
         """Of the full system."""
         q0 = self.chart.section(r0)
-        return Interval(q0, self.chart.moved(phi, self.chart.section(r1)) - q0, jnp.zeros(()), jnp.asarray(self.h))
+        return Interval(q0, self.chart.move(phi, self.chart.section(r1)) - q0, jnp.zeros(()), jnp.asarray(self.h))
 
     def momentum(self, system: System, r0, phi, r1) -> Any:
         """-(D₁L_d + f_d⁻)·ξ, (k,), which is (D₂L_d + f_d⁺)·ξ at the other end."""
@@ -58,23 +59,23 @@ class Turn(NamedTuple):
     def impulses(self, system: System, r0, phi, r1) -> tuple[Any, Any]:
         """D₁L_d + f_d⁻ along the slice, D₂L_d + f_d⁺ along the turned one."""
         interval, at = self.interval(r0, phi, r1), np.array(self.chart.shape)
-        ahead = jax.vjp(lambda q: self.chart.moved(phi, q), self.chart.section(r1))[1]
+        ahead = jax.vjp(lambda q: self.chart.move(phi, q), self.chart.section(r1))[1]
         return outgoing(self.scheme, system, interval)[at], ahead(incoming(self.scheme, system, interval))[0][at]
 
-    def solved(self, system: System, r0, r1, momentum) -> Any:
+    def solve(self, system: System, r0, r1, momentum) -> Any:
         """φ (k,) with this momentum, NaN where Newton's method does not find it. Its derivative is that of the last step."""
         known = jax.lax.stop_gradient((r0, r1))
 
-        def missed(phi, ends):
+        def residual(phi, ends):
             return self.momentum(system, ends[0], phi, ends[1]) - momentum
 
-        def corrected(phi):
-            slope, miss = jax.jacfwd(lambda x: (missed(x, known),) * 2, has_aux=True)(phi)
-            return phi - inverse(slope) @ miss, slope
+        def correct(phi):
+            slope, left = jax.jacfwd(lambda x: (residual(x, known),) * 2, has_aux=True)(phi)
+            return phi - inverse(slope) @ left, slope
 
         start = jnp.zeros(len(self.chart.flows)), jnp.eye(len(self.chart.flows))
-        phi, slope = jax.lax.stop_gradient(jax.lax.fori_loop(0, TURNS, lambda _, x: corrected(x[0]), start))
-        last = inverse(slope) @ missed(phi, (r0, r1))
+        phi, slope = jax.lax.stop_gradient(jax.lax.fori_loop(0, TURNS, lambda _, x: correct(x[0]), start))
+        last = inverse(slope) @ residual(phi, (r0, r1))
         return jnp.where(jnp.all(jnp.abs(last) <= NEAR * (1.0 + jnp.abs(phi))), phi - last, jnp.nan)
 
 
@@ -165,10 +166,10 @@ class TurnedReduction(Described):
         check_neighbours(path)
         begin = None if q0 is None else np.asarray(as_vector(q0, "q0", len(self.start[0])))
         if path.levels[0] == "mid":
-            return self._followed(path, self._maps(scheme), begin)
+            return self._follow(path, self._maps(scheme), begin)
         at = None if begin is None else self.chart.coordinates(begin)
         inner = self.shifted.reconstruct(path, scheme=scheme, q0=at)
-        q, v = map(np.asarray, _lifted(self.chart, inner.q, inner.v))
+        q, v = map(np.asarray, _lift(self.chart, inner.q, inner.v))
         return FullMotion(inner.t, q, inner.t_velocity, v)
 
     def describe(self) -> str:
@@ -205,7 +206,7 @@ class TurnedReduction(Described):
     def _momentum(self, h: float, scheme: Scheme) -> tuple[float, ...]:
         """μ of the first two nodes."""
         (r0, g0), (r1, g1) = (np.split(self.chart.coordinates(q), [len(self.x0)]) for q in self._first(h, scheme))
-        return tuple(np.asarray(_found(self.original, Turn(self.chart, scheme, h), r0, g1 - g0, r1)).tolist())
+        return tuple(np.asarray(_turn_momentum(self.original, Turn(self.chart, scheme, h), r0, g1 - g0, r1)).tolist())
 
     def _quotient(self, h: float, scheme: Scheme, momentum: tuple[float, ...]) -> DiscreteSystem:
         held = bool(self.system.constraints)
@@ -215,7 +216,7 @@ class TurnedReduction(Described):
             forces=_impulses(self.original, Turn(self.chart, scheme, h), momentum), parameters=self.system.parameters,
         )  # fmt: skip
 
-    def _followed(self, path: Path, scheme: Scheme, q0: np.ndarray | None) -> FullMotion:
+    def _follow(self, path: Path, scheme: Scheme, q0: np.ndarray | None) -> FullMotion:
         """Of nodes."""
         h, (r, lambdas) = float(path.h), (np.asarray(path.q), np.asarray(path.multipliers))
         turn, momentum = Turn(self.chart, scheme, h), self._momentum(h, scheme)
@@ -229,7 +230,7 @@ class TurnedReduction(Described):
         first = self._first(h, scheme)[0] if q0 is None else q0
         g = self.chart.coordinates(first)[len(self.x0) :]
         turned = g + np.concatenate([np.zeros((1, len(g))), np.cumsum(phi, axis=0)])
-        q, v = map(np.asarray, _turned(self.chart, r, phi, turned, h))
+        q, v = map(np.asarray, _turn_nodes(self.chart, r, phi, turned, h))
         return FullMotion(np.asarray(path.t), q, np.asarray(path.t_velocity), v)
 
 
@@ -242,7 +243,7 @@ def _nothing(r0, r1, *_):
 def _impulses(original: System, turn: Turn, momentum: tuple[float, ...]) -> Callable:
     def impulses(r0, r1, *p):
         own, _ = with_own(original, p)
-        phi = turn.solved(own, r0, r1, jnp.array(momentum))
+        phi = turn.solve(own, r0, r1, jnp.array(momentum))
         return turn.impulses(own, r0, phi, r1)
 
     return impulses
@@ -268,7 +269,7 @@ def _at_middle(reduced: System) -> Callable:
 
 
 @seldom
-def _found(system: System, turn: Turn, r0, phi, r1):
+def _turn_momentum(system: System, turn: Turn, r0, phi, r1):
     return turn.momentum(system, r0, phi, r1)
 
 
@@ -277,7 +278,7 @@ def _along(original: System, reduced: System, turn: Turn, momentum, r):
     """(φ, both parts of each step, reactions at the nodes between)."""
 
     def at(r0, r1):
-        phi = turn.solved(original, r0, r1, jnp.array(momentum))
+        phi = turn.solve(original, r0, r1, jnp.array(momentum))
         return phi, *turn.impulses(original, r0, phi, r1)
 
     rows = jax.vmap(lambda x: all_reactions(reduced, x, x, x, 0.0))(r[1:-1])
@@ -285,19 +286,19 @@ def _along(original: System, reduced: System, turn: Turn, momentum, r):
 
 
 @seldom
-def _turned(chart: GroupChart, r, phi, g, h):
+def _turn_nodes(chart: GroupChart, r, phi, g, h):
     """(q of the nodes, v between them), each step turned as a whole, so that its difference keeps its digits."""
 
     def step(r0, r1, phi, g):
         q0 = chart.section(r0)
-        away = (chart.moved(phi, chart.section(r1)) - q0) / h
-        return jax.jvp(lambda q: chart.moved(g, q), (q0,), (away,))[1]
+        away = (chart.move(phi, chart.section(r1)) - q0) / h
+        return jax.jvp(lambda q: chart.move(g, q), (q0,), (away,))[1]
 
-    return jax.vmap(lambda x, y: chart.moved(y, chart.section(x)))(r, g), jax.vmap(step)(r[:-1], r[1:], phi, g[:-1])
+    return jax.vmap(lambda x, y: chart.move(y, chart.section(x)))(r, g), jax.vmap(step)(r[:-1], r[1:], phi, g[:-1])
 
 
 @seldom
-def _lifted(chart: GroupChart, x, w):
+def _lift(chart: GroupChart, x, w):
     """(q, q̇) of (r, g) and its rates."""
     return jax.vmap(lambda y, rate: jax.jvp(chart.position, (y,), (rate,)))(x, w)
 
@@ -382,7 +383,7 @@ def _by_generators(system: System, place: Neighbourhood, generators: Any) -> Tur
     x = chart.coordinates(q)
     there = Neighbourhood(x, chart.velocity(x, v), now, None if size is None else chart.sizes(q, size))
     shifted = _by_coordinates(in_chart(system, chart, (*shape, *turns)), there, tuple(range(len(shape), len(q))))
-    momentum = chart.along(q).T @ np.asarray(_slope(system, q, v, now))
+    momentum = chart.along(q).T @ np.asarray(_momentum(system, q, v, now))
     return TurnedReduction(shifted.system, shifted.x0, shifted.w0, system, momentum, shifted, chart, (q, v))
 
 
@@ -403,13 +404,11 @@ def _by_coordinates(system: System, place: Neighbourhood, group_at: tuple[int, .
         raise RankDeficientError(
             f"group: its inertia L_ġġ is singular at q0, singular values {values}; ġ cannot be solved for"
         )
-    constant = tuple(momentum.tolist())
-    parts = _connection(system, shape, group_at, constant)
-    own = VelocityFrame(shape, group_at, 0, tuple(q.tolist()), parts)
+    own = MomentumFrame(shape, group_at, 0, tuple(q.tolist()), momentum=tuple(momentum.tolist()))
     names = system.coordinates or tuple(f"q{i}" for i in range(len(q)))
     reduced = System(
-        _routhian(system, own, constant), [_held(own, c) for c in system.constraints],
-        forces=None if system.forces is None else _forces(system, own, constant), coordinates=tuple(names[i] for i in shape),
+        _routhian(system, own), [pull_back(c, own.section) for c in system.constraints],
+        forces=None if system.forces is None else _forces(system, own), coordinates=tuple(names[i] for i in shape),
         parameters=system.parameters, time_dependent=system.time_dependent,
     )  # fmt: skip
     return Reduced(reduced, q[list(shape)], v[list(shape)], system, own, "Routh")
@@ -419,89 +418,59 @@ def _at(group: tuple[int, ...]) -> np.ndarray:
     return np.array(group, dtype=int)
 
 
-def _connection(system: System, shape: tuple, group: tuple, momentum: tuple) -> tuple[Callable, Callable]:
-    """B = (1, -M_gg⁻¹M_gr) and c = (0, M_gg⁻¹(μ - L_ġ at rest))."""
-    return _basis(system, shape, group), _drift(system, shape, group, momentum)
+@dataclasses.dataclass(frozen=True, eq=False)
+class MomentumFrame(VelocityFrame):
+    """(ṙ, ġ) with L_ġ = μ, the momentum. B and c are its derivative by ṙ and its value where the shape rests: B ṙ + c where
+    L is quadratic in all velocities."""
 
+    momentum: tuple[float, ...] = ()
 
-@made
-def _basis(system: System, shape: tuple, group: tuple) -> Callable:
-    def basis(q, *trailing):
-        own, t = with_own(system, trailing)
-        by = jax.jacfwd(jax.grad(lambda v: own.call(own.lagrangian, q, v, t=t)))(jnp.zeros_like(q))[_at(group)]
-        lift = inverse(by[:, _at(group)]) @ by[:, _at(shape)]
-        one = jnp.zeros((q.shape[0], len(shape))).at[_at(shape), np.arange(len(shape))].set(1.0)
-        return one.at[_at(group)].set(-lift)
+    def velocity(self, system: System, q, w, t):
+        return _velocity(system, self, q, w, t)
 
-    return basis
-
-
-@made
-def _drift(system: System, shape: tuple, group: tuple, momentum: tuple) -> Callable:
-    def drift(q, *trailing):
-        own, t = with_own(system, trailing)
-        slope = jax.grad(lambda v: own.call(own.lagrangian, q, v, t=t))
-        rest = jnp.zeros_like(q)
-        inertia = jax.jacfwd(slope)(rest)[_at(group)][:, _at(group)]
-        return rest.at[_at(group)].set(inverse(inertia) @ (jnp.array(momentum) - slope(rest)[_at(group)]))
-
-    return drift
+    def written_out(self, system: System, q, t):
+        slopes = jax.jacfwd(lambda w: (self.velocity(system, q, w, t),) * 2, has_aux=True)
+        return slopes(jnp.zeros(self.size))
 
 
 @Jitted  # traced once, however often the equations and their derivatives ask for it
-def _velocity(system: System, frame: VelocityFrame, momentum, x, w, t):
-    """(ṙ, ġ) with L_ġ = μ: one step of Newton's method from rest, which is exact for a quadratic L."""
-    q, group = frame.section(x), _at(frame.group)
+def _velocity(system: System, frame: MomentumFrame, q, w, t):
+    """One step of Newton's method from ġ = 0, which is exact for an L that is quadratic in ġ."""
+    group = _at(frame.group)
     rest = jnp.zeros_like(q).at[_at(frame.shape)].set(w)
     along = lambda rates: system.call(system.lagrangian, q, rest.at[group].set(rates), t=t)  # noqa: E731
     still = jnp.zeros(len(group))
-    return rest.at[group].set(inverse(jax.hessian(along)(still)) @ (momentum - jax.grad(along)(still)))
+    gap = jnp.array(frame.momentum) - jax.grad(along)(still)
+    return rest.at[group].set(inverse(jax.hessian(along)(still)) @ gap)
 
 
 @made
-def _routhian(system: System, frame: VelocityFrame, momentum: tuple) -> Callable:
+def _routhian(system: System, frame: MomentumFrame) -> Callable:
     def routhian(x, w, *trailing):
         own, t = with_own(system, trailing)
-        v = _velocity(own, frame, jnp.array(momentum), x, w, t)
-        return own.call(own.lagrangian, frame.section(x), v, t=t) - jnp.array(momentum) @ v[_at(frame.group)]
+        q = frame.section(x)
+        v = frame.velocity(own, q, w, t)
+        return own.call(own.lagrangian, q, v, t=t) - jnp.array(frame.momentum) @ v[_at(frame.group)]
 
     return routhian
 
 
 @made
-def _forces(system: System, frame: VelocityFrame, momentum: tuple) -> Callable:
+def _forces(system: System, frame: MomentumFrame) -> Callable:
     def forces(x, w, *trailing):
         own, t = with_own(system, trailing)
-        v = _velocity(own, frame, jnp.array(momentum), x, w, t)
-        return force(own, frame.section(x), v, t)[_at(frame.shape)]
+        q = frame.section(x)
+        return force(own, q, frame.velocity(own, q, w, t), t)[_at(frame.shape)]
 
     return forces
 
 
-def _held(frame: VelocityFrame, constraint: Any) -> Holonomic:
-    """The constraint on the shape."""
-    reactions = None if constraint.reactions is None else _rows(frame, constraint.reactions)
-    return Holonomic(_on_shape(frame, constraint.phi), reactions=reactions)
-
-
-@made
-def _on_shape(frame: VelocityFrame, phi: Callable) -> Callable:
-    return lambda x, *trailing: phi(frame.section(x), *trailing)
-
-
-@made
-def _rows(frame: VelocityFrame, reactions: Callable) -> Callable:
-    return lambda x, *trailing: jnp.atleast_2d(reactions(frame.section(x), *trailing))[:, _at(frame.shape)]
+_momentum: Any = seldom(momentum_at)
 
 
 @seldom
 def _inertia_of(system: System, q, v, t):
     return jax.hessian(lambda u: system.call(system.lagrangian, q, u, t=t))(v).diagonal()
-
-
-@seldom
-def _slope(system: System, q, v, t):
-    return jax.grad(lambda u: system.call(system.lagrangian, q, u, t=t))(v)
 
 
 @seldom
@@ -513,7 +482,7 @@ def _of_group(system: System, group: tuple, q, v, t):
 
 @seldom
 def _read(system: System, group: tuple, q, v, t):
-    """What should be zero, with the sizes of what it is compared with."""
+    """The terms that have to be zero, with the sizes of those that they are compared with."""
 
     def at(x, w, t):
         by_q, by_v = jax.grad(lambda y, u: system.call(system.lagrangian, y, u, t=t), (0, 1))(x, w)

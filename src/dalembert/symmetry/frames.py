@@ -24,7 +24,7 @@ from dalembert.algebra.least_norm import inverse
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.nodes import Interval, incoming, outgoing
 from dalembert.numbers import as_function, described
-from dalembert.systems import System
+from dalembert.systems import Holonomic, System
 from dalembert.systems.constraints import annihilator
 from dalembert.systems.distribution.reduction import constraint_rows, velocity_constraints
 from dalembert.systems.equations import force
@@ -73,7 +73,7 @@ class VelocityFrame:
         shape, group = (np.array(x, dtype=int) for x in (self.shape, self.group))
         rest = jnp.zeros_like(q)
         rows, left = constraint_rows(system, q, rest, t), velocity_constraints(system, q, rest, t)
-        lift = lifted(rows[:, group], jnp.concatenate([rows[:, shape], left[:, None]], axis=1))
+        lift = lift_columns(rows[:, group], jnp.concatenate([rows[:, shape], left[:, None]], axis=1))
         basis = jnp.zeros((q.shape[0], self.size)).at[shape, np.arange(len(shape))].set(1.0)
         basis = basis.at[np.ix_(group, np.arange(len(shape)))].set(-lift[:, :-1])
         if self.extra:
@@ -96,7 +96,23 @@ def _parts(system: System, frame: VelocityFrame, q: Vector, t):
     return frame.written_out(system, q, t)
 
 
-def lifted(across: Float[Array, "m k"], sides: Float[Array, "m d"]) -> Float[Array, "k d"]:
+def pull_back(constraint: Any, position: Callable) -> Holonomic:
+    """A holonomic constraint in coordinates x with q = position(x)."""
+    reactions = None if constraint.reactions is None else _rows_at(constraint.reactions, position)
+    return Holonomic(_phi_at(constraint.phi, position), reactions=reactions)
+
+
+@made
+def _phi_at(phi: Callable, position: Callable) -> Callable:
+    return lambda x, *trailing: phi(position(x), *trailing)
+
+
+@made
+def _rows_at(reactions: Callable, position: Callable) -> Callable:
+    return lambda x, *trailing: jnp.atleast_2d(reactions(position(x), *trailing)) @ jax.jacfwd(position)(x)
+
+
+def lift_columns(across: Float[Array, "m k"], sides: Float[Array, "m d"]) -> Float[Array, "k d"]:
     """The shortest ġ with μ_g ġ = each of the sides: smooth as long as μ_g has full rank."""
     if across.shape[0] == across.shape[1]:
         return inverse(across) @ sides

@@ -143,7 +143,7 @@ class HigherJets(JetSpace):
     def restrictions(self, jet, t):
         found, of = [self.equations(jet, t)], lambda x, s: holonomic_constraints(self.problem, x[0], s)
         for _ in range(self.fastest):
-            of = _total_derivative(of)
+            of = total_derivative(of)
             found.append(of(jnp.concatenate([jet, jnp.zeros_like(jet[:1])]), t))
         return jnp.concatenate(found)
 
@@ -190,7 +190,7 @@ class NodeJets(JetSpace):
         return np.concatenate([[q0], (each[each != self.here] - self.here)[:, None] * v0])
 
 
-def _total_derivative(function):
+def total_derivative(function):
     """Σ_j ∂f/∂q⁽ʲ⁾ q⁽ʲ⁺¹⁾ + ∂f/∂t."""
 
     def rate(jet, t):

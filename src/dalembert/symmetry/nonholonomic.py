@@ -73,7 +73,7 @@ def chaplygin(system: System, q0, v0, *, group: Any, frame: Any = None, t0: floa
     q, v, now, _ = place
     m = sum(check_shapes(system, q, v, np.asarray(now)))
     chosen = indices_of(system, group, len(q))
-    own = _frame(system, q, v, now, chosen, m) if frame is None else _given(system, q, now, chosen, frame, m)
+    own = _frame(system, q, v, now, chosen, m) if frame is None else _read_frame(system, q, now, chosen, frame, m)
     _check(system, own, sample(system, place, POINTS))
     basis, ahead = map(np.asarray, _parts(system, own, q[None], np.array([now])))
     w0, residual = _speeds(basis, ahead, v[None])
@@ -107,7 +107,7 @@ def _frame(system: System, q: np.ndarray, v: np.ndarray, t: float, group: tuple[
     return VelocityFrame(shape, group, len(group) - m, tuple(q.tolist()))
 
 
-def _given(system: System, q: np.ndarray, t: float, group: tuple[int, ...], frame: Any, m: int) -> VelocityFrame:
+def _read_frame(system: System, q: np.ndarray, t: float, group: tuple[int, ...], frame: Any, m: int) -> VelocityFrame:
     """The user's, if it has the shape that the constraints leave."""
     basis, drift = own_parts(frame, "frame")
     n = len(q)

@@ -153,7 +153,7 @@ class Reduced(Described):
         if q0 is None and nodes and np.allclose(path.q[0], self.x0 - beta * path.h * self.w0, rtol=1e-12, atol=1e-300):
             start = start - beta * path.h * self.velocity(self.x0, self.w0, float(path.t[0]))
         states, every = _stages(self.system, chosen, path), slice(None, None, len(chosen.weights))
-        q, v = (np.asarray(y)[every] for y in _followed(self, form, chosen.distribution.weight, states, start))
+        q, v = (np.asarray(y)[every] for y in _follow(self, form, chosen.distribution.weight, states, start))
         return FullMotion(np.asarray(path.t), q, np.asarray(path.t_velocity), v)
 
     def describe(self) -> str:
@@ -208,7 +208,7 @@ def _stages(system: System, scheme: Scheme, path: Path) -> tuple[Array, ...]:
 
 
 @seldom
-def _followed(reduced: Reduced, form: str, beta: float, states: tuple, start):
+def _follow(reduced: Reduced, form: str, beta: float, states: tuple, start):
     """(q, v) of all coordinates, v at the times of the path's. beta: where nonholonomic constraints are read in a step."""
     frame, (x, w, t, h) = reduced.frame, states
     group = np.array(frame.group, dtype=int)
@@ -221,7 +221,7 @@ def _followed(reduced: Reduced, form: str, beta: float, states: tuple, start):
     between = (x[:-1] + beta * jnp.diff(x, axis=0), jnp.diff(x, axis=0) / h[:, None], t[:-1] + beta * h)
     at = jax.vmap(lambda y, rate, s: full(y, rate, rest, s)[1])
     if not frame.translations:
-        moves = _carried(lambda *y: full(*y)[1][group], x, w, t, h, rest)
+        moves = _carry(lambda *y: full(*y)[1][group], x, w, t, h, rest)
     elif form == "drift_kick_drift":
         every = at(x, w, t)[:, group]
         moves = 0.5 * h[:, None] * (every[1:] + every[:-1])
@@ -232,7 +232,7 @@ def _followed(reduced: Reduced, form: str, beta: float, states: tuple, start):
     return q, at(*between) if form == "nodes" else jax.vmap(lambda *y: full(*y)[1])(x, w, g, t)
 
 
-def _carried(speed, x, w, t, h, rest):
+def _carry(speed, x, w, t, h, rest):
     """The steps of ġ = speed(x, ẋ, g, t) by Lobatto's method IIIA of order 4, x within a step by cubic interpolation.
 
     It is its own adjoint, as the stages of x are, so that the composed step has its order in g too.
@@ -244,14 +244,14 @@ def _carried(speed, x, w, t, h, rest):
     def step(g, given):
         first, between, last, h = given
 
-        def missed(d):
+        def miss(d):
             f0, f1 = speed(*first[:2], g, first[2]), speed(*last[:2], g + d, last[2])
             half = speed(*between[:2], g + 0.5 * d + 0.125 * h * (f0 - f1), between[2])
             return d - h / 6.0 * (f0 + 4.0 * half + f1)
 
-        corrected = lambda _, d: d - jnp.linalg.solve(jax.jacfwd(missed)(d), missed(d))  # noqa: E731
+        corrected = lambda _, d: d - jnp.linalg.solve(jax.jacfwd(miss)(d), miss(d))  # noqa: E731
         d = jax.lax.fori_loop(0, TURNS, corrected, jnp.zeros_like(g))
-        d = jnp.where(jnp.all(jnp.abs(missed(d)) <= NEAR * (1.0 + jnp.abs(d))), d, jnp.nan)
+        d = jnp.where(jnp.all(jnp.abs(miss(d)) <= NEAR * (1.0 + jnp.abs(d))), d, jnp.nan)
         return g + d, d
 
     ends = ((x[:-1], w[:-1], t[:-1]), (middle, rate, t[:-1] + 0.5 * h), (x[1:], w[1:], t[1:]))

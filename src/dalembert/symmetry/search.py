@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.discretize import DiscreteSystem
+from dalembert.measure.nodes import check_direction
 from dalembert.notebook import Described
 from dalembert.numbers import as_choice, as_function, as_numbers, as_tolerance, described
 from dalembert.symmetry.conditions import (
@@ -25,15 +26,14 @@ from dalembert.symmetry.conditions import (
     affine_directions,
     affine_units,
     conditions,
-    equilibrated,
+    equilibrate,
     place_of_search,
     relative,
     sample,
 )
-from dalembert.symmetry.jets import jets_of
+from dalembert.symmetry.jets import jets_of, total_derivative
 from dalembert.systems import System, VariationalProblem, check_x64
 from dalembert.systems.pickling import made
-from dalembert.systems.shapes import output_shape
 from dalembert.tracing import seldom
 
 
@@ -70,13 +70,13 @@ class Symmetry(Described):
 
     @property
     def is_symmetry(self) -> bool:
-        """Whether L, the constraints, the forces and the space of reactions do not change along ξ: its flow maps
+        """True if L, the constraints, the forces and the space of reactions do not change along ξ: its flow maps
         motions to motions."""
         return self.residual <= self.tolerance
 
     @property
     def conserved(self) -> bool:
-        """Whether the momentum is conserved: L does not change along ξ, and neither forces nor reactions act along it.
+        """True if the momentum is conserved: L does not change along ξ, and neither forces nor reactions act along it.
 
         The constraints may change: p_θ of a knife edge is constant although ∂θ is not a symmetry of it. The constraints
         of a VariationalProblem are part of the action, and must not change.
@@ -85,7 +85,7 @@ class Symmetry(Described):
 
     @property
     def theorem(self) -> str:
-        """What holds for the momentum, in words."""
+        """The theorem about the momentum, in words."""
         if self.conserved and self.order is not None:
             return f"J = Θ·ξ of order {self.order} is kept"
         if self.conserved:
@@ -227,11 +227,11 @@ def _sparser(rows: np.ndarray, zero: float) -> np.ndarray:
 
 def _simplest(row: np.ndarray, order: Sequence[int], zero: float) -> np.ndarray:
     """The row with that entry made 1, in this order, which makes most entries 1 or -1: x - 2 and not x/2 - 1."""
-    candidates = [np.array([_rounded(x / row[c], zero) for x in row]) for c in order if row[c] != 0.0]
+    candidates = [np.array([_round(x / row[c], zero) for x in row]) for c in order if row[c] != 0.0]
     return max(candidates, key=lambda x: int(np.sum(np.abs(x) == 1.0)), default=row)
 
 
-def _rounded(x: float, zero: float) -> float:
+def _round(x: float, zero: float) -> float:
     """The fraction with a small denominator that x is up to rounding; x itself otherwise."""
     if not math.isfinite(x):
         return x
@@ -352,7 +352,7 @@ def symmetries(
     small = as_tolerance(tolerance)
     jets.check(place.q0, place.v0, place.t0)
     unknowns = n if kind == "translations" else n**2 + n
-    given = None if generators is None else _given(system, generators, n, place.t0)
+    given = None if generators is None else _read_generators(system, generators, n)
     count = LEAST if given is not None else max(LEAST, int(ENOUGH * unknowns))
     if given is None and 4.0 * count * n * unknowns > LARGEST:
         raise ValueError(
@@ -360,27 +360,23 @@ def symmetries(
         )
     search = AffineSearch(system, sample(system, place, count), small)
     if given is not None:
-        return Symmetries(tuple(_judged(search, *one) for one in given), np.nan, np.nan, len(search.samples.jets))
-    return _searched(search, kind)
+        return Symmetries(tuple(_judge(search, *one) for one in given), np.nan, np.nan, len(search.samples.jets))
+    return _search_affine(search, kind)
 
 
-def _given(problem, generators: Any, n: int, t: float) -> list[tuple[str, Callable, tuple | None]]:
+def _read_generators(problem, generators: Any, n: int) -> list[tuple[str, Callable, tuple | None]]:
     """(name, ξ, (A, b) or None) of each."""
     if not isinstance(generators, Mapping):
         raise TypeError(f"generators: found {described(generators)}; give name → ξ(q) or (A, b), such as {{'turn': turn}}")
     out = []
     for name, value in generators.items():
         function, pair = as_generator(value, f"generators: {name}", n)
-        shape = output_shape(
-            lambda f=function: problem.call(f, np.zeros(n), t=t), f"generators: {name}", "q" + problem.trailing
-        )
-        if shape != (n,):
-            raise ValueError(f"generators: {name} returns shape {shape}; a direction of shape ({n},) is needed")
+        check_direction(problem, function, n, f"generators: {name}")
         out.append((str(name), function, pair))
     return out
 
 
-def _judged(search: AffineSearch, name: str, function: Callable, pair: tuple | None) -> Symmetry:
+def _judge(search: AffineSearch, name: str, function: Callable, pair: tuple | None) -> Symmetry:
     """The residuals of one field."""
     problem, samples, _ = search
     along = Directions(*map(np.asarray, _directions(problem, function, samples.jets, samples.times)))
@@ -401,22 +397,13 @@ def _directions(problem, function: Callable, jets, times):
         lifts, of = [], lambda x, s: xi(x[0], s)
         for _ in jet:
             lifts.append(of(jet, t))
-            of = _ahead(of)
+            of = total_derivative(of)
         return jnp.stack(lifts)[..., None], jax.jacfwd(lambda q: xi(q, t))(jet[0])[..., None]
 
     return jax.vmap(one)(jets, times)
 
 
-def _ahead(function: Callable) -> Callable:
-    """d/dt along a jet; the highest derivative of it stands still, which no lift reads."""
-
-    def rate(jet, t):
-        return jax.jvp(function, (jet, t), (jnp.concatenate([jet[1:], jnp.zeros_like(jet[:1])]), jnp.ones_like(t)))[1]
-
-    return rate
-
-
-def _searched(search: AffineSearch, kind: Kind) -> Symmetries:
+def _search_affine(search: AffineSearch, kind: Kind) -> Symmetries:
     """Null spaces of the conditions: with those of the momentum, without them, and without those of the constraints."""
     jets, sizes, centre = search.samples.jets, search.samples.sizes, search.samples.centre
     n = len(sizes)
@@ -438,8 +425,8 @@ def _searched(search: AffineSearch, kind: Kind) -> Symmetries:
         rows = _basis(search, kept, chosen, centre, zero)
         for one in (space, horizontal):
             more = _basis(search, one, chosen, centre, zero)
-            rows = _completed(rows, more, len(one) - len(kept), sizes, centre)
-        found = tuple(_named(search, row) for row in rows)
+            rows = _complete(rows, more, len(one) - len(kept), sizes, centre)
+        found = tuple(_name_field(search, row) for row in rows)
         missed = [x.residual for x in found[: len(space)]]
         missed += [max(x.residuals["action"], x.work) for x in (*found[: len(kept)], *found[len(space) :])]
         if max(missed, default=0.0) <= SHARP * search.tolerance:
@@ -447,7 +434,7 @@ def _searched(search: AffineSearch, kind: Kind) -> Symmetries:
     return Symmetries(found, accepted, rejected, len(jets))
 
 
-def _completed(rows: np.ndarray, more: np.ndarray, count: int, sizes: np.ndarray, centre: np.ndarray) -> np.ndarray:
+def _complete(rows: np.ndarray, more: np.ndarray, count: int, sizes: np.ndarray, centre: np.ndarray) -> np.ndarray:
     """The rows, and `count` of the others, which are the furthest from their span, in turn.
 
     How many are independent is known from the null spaces: seen from a far origin all rotations look like translations.
@@ -481,7 +468,7 @@ def _in_units(row: np.ndarray, sizes: np.ndarray, centre: np.ndarray) -> np.ndar
 
 def _null_space(blocks: list[LeftSides], units: np.ndarray, tolerance: float) -> tuple[np.ndarray, float, float]:
     """Rows that span the fields with all conditions, the largest singular value that counts as zero, the smallest not."""
-    matrix, units = equilibrated(blocks, units)
+    matrix, units = equilibrate(blocks, units)
     width = matrix.shape[1]
     _, values, basis = np.linalg.svd(np.vstack([matrix, np.zeros((width, width))]), full_matrices=False)
     small = values <= tolerance
@@ -500,7 +487,7 @@ def _basis(search: AffineSearch, space: np.ndarray, chosen: slice, centre: np.nd
     return readable(full, units, reading_order(n), zero)
 
 
-def _named(search: AffineSearch, row: np.ndarray) -> Symmetry:
+def _name_field(search: AffineSearch, row: np.ndarray) -> Symmetry:
     """With entries that are small set to zero where the field stays what it was: they are rounding of large ones."""
     sizes, centre = search.samples.sizes, search.samples.centre
     units = np.concatenate([np.outer(sizes, 1.0 / sizes).ravel(), np.maximum(sizes, np.abs(centre))])
@@ -514,4 +501,4 @@ def _affine(search: AffineSearch, row: np.ndarray) -> Symmetry:
     n = len(search.samples.sizes)
     matrix, shift = row[: n * n].reshape(n, n), row[n * n :]
     names = search.problem.coordinates or tuple(f"q{i}" for i in range(n))
-    return _judged(search, in_words(matrix, shift, names), affine(matrix.tolist(), shift.tolist()), (matrix, shift))
+    return _judge(search, in_words(matrix, shift, names), affine(matrix.tolist(), shift.tolist()), (matrix, shift))
