@@ -253,12 +253,12 @@ def _form_of_nodes(system: DiscreteSystem, path: Path, scheme: Any) -> tuple[Sch
     return Scheme("nodes"), "nodes"
 
 
-def check_direction(system: Any, generator: Callable, n: int, name: str = "generator") -> None:
-    """ValueError where a generator returns anything but a direction (n,)."""
-    call = lambda s, q: output_shape(lambda: s.call(generator, q, t=0.0), name, "q" + s.trailing)  # noqa: E731
+def check_direction(system: Any, generator: Callable, n: int, name: str = "generator:") -> None:
+    """ValueError where a generator, so named in the message, returns anything but a direction (n,)."""
+    call = lambda s, q: output_shape(lambda: s.call(generator, q, t=0.0), name.rstrip(":"), "q" + s.trailing)  # noqa: E731
     shape = traced(call, system, np.zeros(n))
     if shape != (n,):
-        raise ValueError(f"{name}: returns shape {shape}; a direction of shape ({n},) is needed")
+        raise ValueError(f"{name} returns shape {shape}; a direction of shape ({n},) is needed")
 
 
 def kernel(rows: Float[Array, "m k"]) -> Float[Array, "k d"]:
