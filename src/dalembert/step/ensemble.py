@@ -10,7 +10,7 @@ import numpy as np
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.windows import WindowMap
 from dalembert.interrupts import Interrupted
-from dalembert.lazy import as_left, fields_as_left
+from dalembert.lazy import fields_as_left
 from dalembert.numbers import MOST_THREADS, described, whole_number
 from dalembert.outcome import Outcome
 from dalembert.path import Path
@@ -130,7 +130,7 @@ def ensemble(
     record = options.recorded(system.subject.under(options.scheme, given["parameters"]), **abridged(given))
     with reported(progress, size * lanes.steps) as watch:
         runs = lanes.run(given, axes, Running(threads, watch))
-    known = {"code": as_left(runs, "code"), "provenance": record}
+    known = {"code": np.asarray(runs.code), "provenance": record}
     path = Path.later(lambda: {**fields_as_left(runs), "provenance": record}, **known)
     if np.any(known["code"] == int(Outcome.INTERRUPTED)):  # the arrays are made when they are looked at
         raise Interrupted(path)

@@ -12,7 +12,6 @@ import numpy as np
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.windows import WindowMap
 from dalembert.interrupts import Interrupted
-from dalembert.lazy import as_left
 from dalembert.messages import suggesting
 from dalembert.numbers import as_flag, outside
 from dalembert.outcome import Outcome
@@ -154,7 +153,7 @@ def simulate(
             with reported(progress, run.grid.steps) as watch:
                 return check_path(run.into(sink, watch), False, throw)
     with reported(progress, options.steps or 0) as watch:
-        return check_path(run.in_memory(watch), False, throw)
+        return check_path(*run.in_memory(watch), throw)
 
 
 def begin_run(system, given: Given, options: RunOptions, ready: tuple[ReadyRun, Vector, Vector] | None) -> Run:
@@ -186,7 +185,7 @@ def repeat(run: ReadyRun, q, v, system: System, given: Given, options: RunOption
 
 def check_path(path: Path, calm: bool, throw: bool) -> Path:
     """The same with the warnings and errors that it is cause for; calm: there are none."""
-    if calm or as_left(path, "provenance") is None:  # traced
+    if calm:
         return path
     warn_of_resolution(path)
     return check_solved(path) if throw else path
@@ -194,14 +193,14 @@ def check_path(path: Path, calm: bool, throw: bool) -> Path:
 
 def check_solved(path: Path) -> Path:
     """StepError where a step could not be solved, Interrupted where Ctrl-C ended the run."""
-    if Outcome(int(as_left(check_interrupted(path), "code"))).failed:
+    if Outcome(int(check_interrupted(path).code)).failed:
         raise StepError(path)
     return path
 
 
 def check_interrupted(path: Path) -> Path:
     """Interrupted where Ctrl-C ended the run: whoever runs with throw=False must not take that for a failure and go on."""
-    if int(as_left(path, "code")) == int(Outcome.INTERRUPTED):
+    if int(path.code) == int(Outcome.INTERRUPTED):
         raise Interrupted(path)
     return path
 
@@ -333,7 +332,7 @@ class PreparedRun:
         ready = find_run(self._system, given, options)
         found = ready and repeat(*ready, self._system, given, options)
         if ready is None or found is None:
-            return begin_run(self._system, given, options, ready).in_memory(), False
+            return begin_run(self._system, given, options, ready).in_memory()
         self._ready = ready[0], options, ready[0].parameters(options)
         return found
 

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dalembert.lazy import as_left
 from dalembert.messages import warn
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Statistics
@@ -116,20 +115,11 @@ class Levels(NamedTuple):
             "feedback": columns["held_force"] if self.sampled else None,
         }  # fmt: skip
 
-    def with_nodes_ahead(self, fields: dict[str, Any], ahead: int) -> dict[str, Any]:
-        """The same where the first rows are of the nodes before the first step, which have no multipliers and no law, and
-        where velocities are between nodes one less of these. ahead: their number."""
-        first = {name: 0 if name in ("t", "q") else ahead for name in fields}
-        first |= dict.fromkeys(("t_velocity", "v"), 1 if self.names[0] == "mid" else ahead - 1)
-        return {
-            name: x if x is None else x[..., first[name] :] if name.startswith("t") else x[..., first[name] :, :]
-            for name, x in fields.items()
-        }
-
 
 def _joined(xp, first, rows):
     """Times before the first row, the same for all runs, and those of the rows."""
-    return xp.concatenate([xp.broadcast_to(first, (*rows.shape[:-1], first.shape[0])), rows], axis=-1)
+    first = first if rows.ndim == 1 else xp.broadcast_to(first, (*rows.shape[:-1], first.shape[0]))
+    return xp.concatenate([first, rows], axis=-1)
 
 
 def warn_of_resolution(path: Path) -> None:
@@ -137,9 +127,10 @@ def warn_of_resolution(path: Path) -> None:
     where roots of a step crossed in as many, and one where the determinant of a step leapt or the density of steps went
     astray.
     """
-    if np.ndim(code := as_left(path, "code")) == 0 and int(code) == int(Outcome.INTERRUPTED):
+    if np.ndim(path.code) == 0 and int(path.code) == int(Outcome.INTERRUPTED):
         return  # Ctrl-C is answered at once, and arrays of many rows would be made for this
-    steps, *counted = (np.asarray(x) for x in _counted(path))
+    of_run = path.statistics
+    steps, *counted = (np.asarray(x) for x in (path.steps_done, of_run.turns, of_run.crossings, of_run.leaps))
     if not any(x.any() if x.ndim else x for x in counted):  # nearly always: nothing else is looked at
         return
     turns, crossings = (np.asarray(x / np.maximum(steps, 1)) for x in counted[:2])
@@ -153,16 +144,15 @@ def warn_of_resolution(path: Path) -> None:
         what = f"two roots of a step crossed, {rate:.3g} times in a unit of time, so that {FEW}"
         _warn(path, crossed, crossings, f"{what} Which root is followed is accidental. {UNRESOLVED}")
     leaps = counted[2]
-    failed = np.asarray(as_left(as_left(path, "statistics"), "failed_step"))
-    leapt = np.asarray((leaps > 0) & (failed < 0))  # a failure says more
+    leapt = np.asarray((leaps > 0) & (np.asarray(of_run.failed_step) < 0))  # a failure says more
     if np.any(leapt):
         varies = path.h_last is not None
         _warn(path, leapt, leaps / np.maximum(steps, 1), f"{ASTRAY}{_sharpest(path)}" if varies else LEAPT)
 
 
 def is_resolved(steps: int, turns: int, crossings: int, leaps: int) -> bool:
-    """Whether `warn_of_resolution` has nothing to say of a run of equal steps that reached its end."""
-    return leaps == 0 and (max(turns, crossings) <= TURNS * steps or steps < FEWEST)
+    """Whether `warn_of_resolution` surely has nothing to say of a run."""
+    return leaps == 0 and max(turns, crossings) <= TURNS * steps
 
 
 def _sharpest(path: Path) -> str:
@@ -173,12 +163,6 @@ def _sharpest(path: Path) -> str:
     lengths = np.abs(np.diff(t))[:-1]  # the last one may be a part of a step
     k = 1 + int(np.argmax(np.abs(np.diff(np.log(lengths)))))
     return f". Neighbouring steps differ most after step {k}, at t = {t[k]:.6g}: {lengths[k - 1]:.3g} and {lengths[k]:.3g}"
-
-
-def _counted(path: Path) -> tuple[Any, ...]:
-    """Steps, turns, crossings and leaps."""
-    statistics = as_left(path, "statistics")
-    return as_left(path, "steps_done"), *(as_left(statistics, name) for name in ("turns", "crossings", "leaps"))
 
 
 def _at_rest(path: Path) -> np.ndarray:

@@ -15,7 +15,7 @@ from dalembert.native import native_first
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance
 from dalembert.step.programs.varying import DENSITY, STAGE, TIME
-from dalembert.step.run.assemble import Levels, path_of
+from dalembert.step.run.assemble import Levels, is_resolved, path_of
 from dalembert.step.run.diagnose import diagnosis
 from dalembert.step.run.loop import JaxSteps, rows_of, traced_run
 from dalembert.step.run.machine import machine_steps, native_traced_run
@@ -48,13 +48,17 @@ class Run(NamedTuple):
         by_machine = lambda *x: machine_steps(*x, keep=keep)  # noqa: E731
         return native_first(by_machine, JaxSteps, *given) if self.native else JaxSteps(*given)
 
-    def in_memory(self, watch: Watch = None) -> Path:
-        """All steps, traced or not: however the run ended, and without provenance where it is traced."""
+    def in_memory(self, watch: Watch = None) -> tuple[Path, bool]:
+        """The path of all steps, traced or not, however the run ended, without provenance where it is traced; and whether
+        there is nothing to say of it."""
         if self.record is None:
-            return _run_traced(self.prepared, self.step_options, self.carry, self.grid, self.native)
+            return _run_traced(self.prepared, self.step_options, self.carry, self.grid, self.native), True
         steps = self.steps(keep=self.until is None)
         rows = run_all(steps, watch)
-        return self.ended(self.at_end(steps, rows), rows)
+        carry = self.at_end(steps, rows)
+        counted = (int(x) for x in (carry.turns, carry.crossings, carry.leaps))
+        calm = int(carry.code) == 0 and is_resolved(steps.k - self.prepared.program.starting_nodes, *counted)
+        return self.ended(carry, rows), calm
 
     def into(self, sink: Sink, watch: Watch) -> Path:
         """The first and the last state, with all rows in the sink, from where that says: the beginning, or the state after
