@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -40,19 +41,18 @@ class BandedLU:
         right = rhs * self._scales.reshape(-1, *[1] * (rhs.ndim - 1))
         return self._substitute(self._lu, self.lower, self.lower, right, self._order, overwrite_b=True)[0]
 
-    def condition(self, norm: float) -> float:
-        """An estimate of |A|₁ |A⁻¹|₁ from below, seldom by more than a factor of three; infinite for a singular matrix.
 
-        norm: |A|₁. Source: N. Higham, F. Tisseur, SIAM J. Matrix Anal. Appl. 21 (2000), with one column.
-        """
-        from scipy.sparse.linalg import LinearOperator, onenormest  # slow to load
+def condition(norm: float, n: int, solve: Callable[[np.ndarray], np.ndarray]) -> float:
+    """An estimate of |A|₁ |A⁻¹|₁ from below for a symmetric A, (n, n), seldom by more than a factor of three; infinite for a
+    singular matrix.
 
-        if self.singular:
-            return np.inf
-        n = len(self._scales)
-        inverse = LinearOperator((n, n), matvec=self.solve, rmatvec=self.solve, dtype=float)  # type: ignore[call-arg]
-        estimate: Any = onenormest(inverse, t=1)
-        return float(norm * estimate)
+    norm: |A|₁; solve: b ↦ A⁻¹b. Source: N. Higham, F. Tisseur, SIAM J. Matrix Anal. Appl. 21 (2000), with one column.
+    """
+    from scipy.sparse.linalg import LinearOperator, onenormest  # slow to load
+
+    inverse = LinearOperator((n, n), matvec=solve, rmatvec=solve, dtype=float)  # type: ignore[call-arg]
+    estimate: Any = onenormest(inverse, t=1)
+    return float(norm * estimate) if np.isfinite(estimate) else np.inf
 
 
 @functools.cache

@@ -1,10 +1,12 @@
-"""From the arguments of a boundary problem to its windows, its fixed slots and a first path."""
+"""From the arguments of a boundary problem to its windows, its fixed slots and a first path, and to what searches from
+there; once for all calls with the same arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+import jax
 import numpy as np
 
 from dalembert.boundary.data.checks import (
@@ -42,8 +44,10 @@ from dalembert.boundary.data.limits import (
 from dalembert.boundary.data.redundant import check_met, redundant
 from dalembert.boundary.data.sizes import SLIGHT, Densities, Sizes, extents_of, moved, moved_back, origin_of, sizes_of
 from dalembert.boundary.iteration import Search, search_of
-from dalembert.boundary.kkt.linear import LinearSolver
+from dalembert.boundary.kkt.assembly import CompiledAssembly
+from dalembert.boundary.kkt.linear import LinearSolver, chooses_own_pivots
 from dalembert.boundary.kkt.path_terms import WatchedPaths
+from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.kkt.terms import check_given_windows
 from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, Watching, first_values, sampled_jets, transcribe
 from dalembert.boundary.newton import Settings, Termination
@@ -52,11 +56,23 @@ from dalembert.discretize.windows import Interpolated, Points, WindowMap, Window
 from dalembert.interrupts import keep
 from dalembert.native.threads import on_threads
 from dalembert.numbers import as_numbers
-from dalembert.solution import Solution
+from dalembert.solution import CriticalPoint, Solution
 from dalembert.systems import InconsistentDataError, check_x64
 from dalembert.systems.higher.variational import VariationalProblem, constraint_numbers, true_orders
 from dalembert.systems.higher.variational import check_problem as check_variational
 from dalembert.systems.sizes import as_scales, with_inertia
+from dalembert.tracing import Remembered, Walk
+
+MOST_KEPT = 10_000  # steps of a problem that is kept as it was prepared
+DATA = (list, dict, np.ndarray)
+
+
+class HasSystem(Protocol):
+    @property
+    def kkt(self) -> KKTSystem: ...
+
+
+T = TypeVar("T", bound=HasSystem)
 
 
 def warm_multipliers(made: Transcription, z: np.ndarray, guess: Solution) -> None:
@@ -157,6 +173,19 @@ class Request(NamedTuple):
     guess: Any = None
 
 
+class Asked(NamedTuple):
+    """What `solve` is given besides the problem, its settings checked."""
+
+    request: Request
+    grid: TimeGrid
+    scheme: Any
+    scales: Any
+    settings: Settings
+    certify: bool
+    bounds: Any = None
+    inequalities: Any = None
+
+
 class PathLimits(NamedTuple):
     """What a solution keeps within, as `solve` takes it."""
 
@@ -248,18 +277,49 @@ def _side(batch: list[EndData | None]) -> EndData | None:
     return batch[0]._replace(values=np.concatenate([e.values for e in batch if e is not None], axis=1))
 
 
-def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, threads: int = 1) -> list[Solution]:
-    """The ends of Newton's iterations."""
+class Transcribed(NamedTuple):
+    """The KKT system; first paths (batch, blocks, b); extents (batch, n) of the positions; the components of what is given
+    that follow from the others, or None."""
+
+    made: Transcription
+    z: np.ndarray
+    extents: np.ndarray
+    left_out: np.ndarray | None
+
+
+class ReadyProblem(NamedTuple):
+    """Boundary problems with their KKT system, and what searches extremals of it. least: (n,), what moves o + x by its last
+    digits, against the tolerance."""
+
+    prepared: PreparedProblem
+    transcribed: Transcribed
+    search: Search
+    least: np.ndarray
+
+    @property
+    def kkt(self) -> KKTSystem:
+        return self.transcribed.made.kkt
+
+
+def ready_problem(prepared: PreparedProblem, settings: Settings) -> ReadyProblem:
+    """Ready for the iteration."""
+    transcribed = _transcribed(prepared)
+    search = _search(prepared, transcribed.made, transcribed.z[0], settings)
+    least = 4 * np.finfo(float).eps / settings.tolerance * np.abs(prepared.origin)
+    return ReadyProblem(prepared, transcribed, search, least)
+
+
+def extremals(ready: ReadyProblem, certify: bool, threads: int = 1) -> list[Solution]:
+    """The ends of the iterations."""
+    prepared, (made, z, extents, left_out), search, least = ready
     w, scheme = prepared.windows, prepared.scheme
-    made, z, extents, left_out = _transcribed(prepared)
-    least = 4 * np.finfo(float).eps / settings.tolerance * np.abs(prepared.origin)  # what moves o + x by its last digits
-    search = _search(prepared, made, z[0], settings)
     keep()
 
     def one(given: tuple[np.ndarray, np.ndarray, Any]) -> Ended:
         path, extent, guess = given
         sizes = prepared.positions(extent) + least
         sizes = sizes if prepared.horizon is None else np.append(sizes, 1.0)
+        path = path.copy()  # known forces are put into it
         it, activity = search(path, sizes, known_forces(made, prepared.bounds is not None, path, guess))
         return ended(made, it, certify, activity, EndLimits(prepared.bounds, prepared.horizon))
 
@@ -291,16 +351,6 @@ def _search(prepared: PreparedProblem, made: Transcription, z: np.ndarray, setti
     if horizon is not None and horizon.bounded:
         bounds.append((np.array([made.time_place]), horizon.bounds))
     return search_of(made.kkt, z, settings, bounds, None if horizon is None else made.time_place)
-
-
-class Transcribed(NamedTuple):
-    """The KKT system; first paths (batch, blocks, b); extents (batch, n) of the positions; the components of what is given
-    that follow from the others, or None."""
-
-    made: Transcription
-    z: np.ndarray
-    extents: np.ndarray
-    left_out: np.ndarray | None
 
 
 def _transcribed(prepared: PreparedProblem) -> Transcribed:
@@ -363,3 +413,37 @@ def _dimension(problem, start, end, through, guess) -> int:
         if n == 0:
             raise ValueError("initial, final, through, guess: found an empty array; a point has n coordinates")
     return n
+
+
+def prepare_once(prepare: Callable[[Any, Asked], T], problem: Any, asked: Asked) -> T:
+    """prepare(problem, asked), or what it gave to an earlier call with the same numbers and the same functions, which still
+    read the same."""
+    functions, numbers = Walk(), Walk()
+    read = functions.of((problem, asked.scheme, asked.inequalities))
+    given = numbers.of((asked.request, asked.grid, asked.scales, asked.settings, asked.bounds))
+    others = [same for same in numbers.objects if not isinstance(same.object, DATA)]
+    steps = asked.grid.steps if asked.grid.times is None else int(np.size(asked.grid.times))
+    if not (functions.lasting and numbers.lasting and isinstance(steps, int) and steps <= MOST_KEPT):
+        return prepare(problem, asked)
+    key = prepare, read, given, (*functions.objects, *others), chooses_own_pivots()
+    found = _READY.get(key)
+    if found is None:
+        own = asked._replace(request=Request(*map(_copied, asked.request)), bounds=_copied(asked.bounds))
+        found = prepare(problem, own._replace(grid=TimeGrid(*map(_copied, asked.grid)), scales=_copied(asked.scales)))
+        if isinstance(found.kkt.assembly, CompiledAssembly):  # what runs on JAX gives a warning at every call
+            _READY.put(key, found)
+    return found
+
+
+_READY: Remembered[Any] = Remembered(8)
+
+
+def _copied(x: Any) -> Any:
+    """Numbers that nobody else can change."""
+    if isinstance(x, np.ndarray):
+        return x.copy()
+    if isinstance(x, Mapping):
+        return {key: _copied(value) for key, value in x.items()}
+    if type(x) in (list, tuple):
+        return type(x)(map(_copied, x))
+    return jax.tree.map(_copied, x) if isinstance(x, Nodes | CriticalPoint) else x

@@ -73,7 +73,7 @@ def judged(
     if it.end is Termination.INTERRUPTED:  # Ctrl-C is to be answered now
         return Judged(it, np.nan, 0.0, (-1, -1), np.nan, time)
     band = kkt.matrix(it.z, added=pinned)
-    residual = kkt.residual(gradient, band)  # here, and not at the end: `condition` overwrites the matrix
+    residual = kkt.residual(gradient, band)
     alternation = alternating(it, sequences, gradient, pinned) if it.end is Termination.CONVERGED else 0.0
     it.end = Termination.ALTERNATING if alternation > 0.0 else it.end
     if it.end in (Termination.NOT_CONVERGED, Termination.SINGULAR) and it.at.objective < -BOTTOMLESS * kkt.action:
@@ -81,7 +81,7 @@ def judged(
     if free is not None:
         _check_held(it, free.place, gradient, pinned)
     inertia = kind_of(kkt, it.linear, it.z, band, activity) if certify and it.end is Termination.CONVERGED else (-1, -1)
-    condition = it.linear.condition(band) if certify and not wanted() else np.nan
+    condition = it.linear.condition(it.z, band, pinned) if certify and not wanted() else np.nan
     return Judged(it, residual, alternation, inertia, condition, time)
 
 
@@ -163,7 +163,7 @@ def _solution(made: Transcription, end: Ended, jets: np.ndarray, named: dict[str
     nu = end_multipliers(made.ends, w, layout, z)
     values: dict[str, Any] = {
         "end_multipliers_initial": nu[0], "end_multipliers_final": nu[1],
-        "t": w.t, "q": slots[w.nodes], "v": velocities(w, slots), "t_multipliers": w.times.ravel(), "jets": jets,
+        "t": w.t.copy(), "q": slots[w.nodes], "v": velocities(w, slots), "t_multipliers": w.times.flatten(), "jets": jets,
         "multipliers": differential(made, z), "holonomic_multipliers": holonomic(made, z),
         "momenta_initial": _momenta(w, raw, 0, -1.0, layout.k),
         "momenta_final": _momenta(w, raw, len(w.t) - 1, 1.0, layout.k),

@@ -18,7 +18,17 @@ from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.data.redundant import linearised
 from dalembert.boundary.interior.ipopt import check_ipopt
 from dalembert.boundary.newton import Settings
-from dalembert.boundary.prepare import PathLimits, PreparedProblem, Request, extremals, prepare_problem
+from dalembert.boundary.prepare import (
+    Asked,
+    PathLimits,
+    PreparedProblem,
+    ReadyProblem,
+    Request,
+    extremals,
+    prepare_once,
+    prepare_problem,
+    ready_problem,
+)
 from dalembert.drawing import Depicted
 from dalembert.interrupts import Interrupted, held_back
 from dalembert.messages import suggesting
@@ -150,32 +160,17 @@ def solve(
     return solution
 
 
-class Asked(NamedTuple):
-    """What `solve` is given besides the problem, its settings checked."""
-
-    request: Request
-    grid: TimeGrid
-    scheme: Any
-    scales: Any
-    settings: Settings
-    certify: bool
-    bounds: Any = None
-    inequalities: Any = None
-
-
 @functools.singledispatch
 def extremal(problem: Any, asked: Asked) -> Any:
     """The end of the iteration. Other kinds of problem than a VariationalProblem register what solves them."""
-    limits = PathLimits(asked.bounds, asked.inequalities)
-    prepared = prepare_problem(problem, [asked.request], asked.grid, asked.scheme, asked.scales, limits)
-    found = extremals(prepared, asked.settings, asked.certify)[0]
+    ready = prepare_once(_ready, problem, asked)
+    found = extremals(ready, asked.certify)[0]
     if found.outcome in (Outcome.INFEASIBLE, Outcome.NOT_CONVERGED, Outcome.SINGULAR) and asked.request.guess is None:
-        start = _smooth(prepared)
+        start = _smooth(ready.prepared)
         if start.onto is not None:  # a smooth path may be too symmetric, as a straight line that has to be longer
             bow = start.path + BOW * start.sizes * np.sin(np.pi * (start.t - start.t[0]) / np.ptp(start.t))[:, None]
             request = asked.request._replace(guess=start.onto(bow[None])[0])
-            prepared = prepare_problem(problem, [request], asked.grid, asked.scheme, asked.scales, limits)
-            again = extremals(prepared, asked.settings, asked.certify)[0]
+            again = extremals(prepare_once(_ready, problem, asked._replace(request=request)), asked.certify)[0]
             found = again if again.outcome is Outcome.SUCCESS else found
     return found
 
@@ -188,9 +183,16 @@ def extremals_of(
     the solution of its neighbour."""
     if continued:
         raise ValueError("continued: is for an OptimalControl; a VariationalProblem takes guess=, a list of solutions")
+    return extremals(ready_problem(_prepared(problem, asked, requests), asked.settings), asked.certify, threads)
+
+
+def _ready(problem: VariationalProblem, asked: Asked) -> ReadyProblem:
+    return ready_problem(_prepared(problem, asked, [asked.request]), asked.settings)
+
+
+def _prepared(problem: VariationalProblem, asked: Asked, requests: Sequence[Request]) -> PreparedProblem:
     limits = PathLimits(asked.bounds, asked.inequalities)
-    prepared = prepare_problem(problem, requests, asked.grid, asked.scheme, asked.scales, limits)
-    return extremals(prepared, asked.settings, asked.certify, threads)
+    return prepare_problem(problem, requests, asked.grid, asked.scheme, asked.scales, limits)
 
 
 class SmoothStart(NamedTuple):
@@ -211,8 +213,7 @@ class SmoothStart(NamedTuple):
 @functools.singledispatch
 def smooth_start(problem: Any, asked: Asked) -> SmoothStart:
     """The smooth path through what is given."""
-    limits = PathLimits(asked.bounds, asked.inequalities)
-    return _smooth(prepare_problem(problem, [asked.request], asked.grid, asked.scheme, asked.scales, limits))
+    return _smooth(_prepared(problem, asked, [asked.request]))
 
 
 def _smooth(base: PreparedProblem) -> SmoothStart:

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from dalembert.algebra.least_norm import inverse
 from dalembert.boundary.data.drawn import slopes_of_intervals
 from dalembert.boundary.data.end_sets import check_rank
 from dalembert.boundary.data.ends import read_times
@@ -40,8 +41,8 @@ from dalembert.boundary.interior.path import violation
 from dalembert.boundary.iteration import Search, search_of
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton import Iterate, Termination
-from dalembert.boundary.prepare import Request
-from dalembert.boundary.solve import Asked, SmoothStart, extremal, extremals_of, smooth_start
+from dalembert.boundary.prepare import Asked, Request, prepare_once
+from dalembert.boundary.solve import SmoothStart, extremal, extremals_of, smooth_start
 from dalembert.control.given import GivenPath, given_path, size_of_end
 from dalembert.control.problem import Lobatto, OptimalControl, actuation, count_equations, plant_scheme, scheme_name
 from dalembert.control.result import control_solution
@@ -176,11 +177,11 @@ class ControlSearch(NamedTuple):
 
 @extremal.register
 def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
-    ready = control_search(problem, asked)
+    ready = prepare_once(control_search, problem, asked)
     (data, z, _, smooth), kkt, _, sizes = ready
     assert smooth is not None
     keep()
-    it, activity = search_from(ready, Starts(z, asked.request.guess, smooth), sizes)
+    it, activity = search_from(ready, Starts(z.copy(), asked.request.guess, smooth), sizes)  # known forces are put into z
     for end, function in zip((0, -1), data.sets.on, strict=True):
         if function is not None:
             at = data.at(it.z).end_state(it.z, end, kkt.positions[: data.layout.n])
@@ -215,7 +216,7 @@ def _integrate_steps(problem: OptimalControl, q, v, u0, u1, t, h):
         push = actuation(problem, x, s) @ u
         balance = lambda z: kkt_residual(system, x, w, s, z).at[: x.shape[0]].add(-push)  # noqa: E731, linear in z
         zero = jnp.zeros(x.shape[0] + sum(value(system, c, x, w, w, s).shape[0] for c in system.constraints))
-        return jnp.stack([w, -jnp.linalg.solve(jax.jacfwd(balance)(zero), balance(zero))[: x.shape[0]]])
+        return jnp.stack([w, -(inverse(jax.jacfwd(balance)(zero)) @ balance(zero))[: x.shape[0]]])
 
     def one(q, v, u0, u1, t, h):
         state, part = jnp.stack([q, v]), h / PARTS

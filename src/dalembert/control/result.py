@@ -87,7 +87,7 @@ def _values(data: ControlData, z: np.ndarray, gradient: np.ndarray) -> dict[str,
     nu = _end_multipliers(data, z)
     return {
         "end_multipliers_initial": nu[0], "end_multipliers_final": nu[1],
-        "t": t, "q": q, "v": v, "u": z[1:-1, layout.part("controls")], "multipliers": reactions,
+        "t": t.copy(), "q": q, "v": v, "u": z[1:-1, layout.part("controls")], "multipliers": reactions,
         "constraint_forces": np.asarray(_forces(data.problem.system, q, v, t, smooth)) if layout.m else np.zeros(q.shape),
         "adjoints": z[2:, layout.part("adjoints")], "step_multipliers": z[2:-1, layout.part("steps")],
         "costates_initial": costates[0], "costates_final": costates[1],

@@ -46,8 +46,8 @@ class Activity(NamedTuple):
         """Of the components at places (K, m) of the flat path, with these values. limits: (2, K, m)."""
         active, multipliers, margins = (x.ravel()[places] for x in (self.active, self.multipliers, self.margins))
         return ActiveBounds(
-            lower=limits[0], upper=limits[1], multipliers=multipliers / level.weights[:, None], active=active,
-            margin=np.asarray(float(np.min(margins, initial=np.inf))), t=level.times, values=values,
+            lower=limits[0].copy(), upper=limits[1].copy(), multipliers=multipliers / level.weights[:, None], active=active,
+            margin=np.asarray(float(np.min(margins, initial=np.inf))), t=level.times.copy(), values=values,
         )  # fmt: skip
 
     def path_parts(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from dalembert.algebra import inertia
-from dalembert.algebra.banded import BandedLU
+from dalembert.algebra.banded import BandedLU, condition
 from dalembert.algebra.inertia import equilibrate
 from dalembert.algebra.pivots import Pivots, choose_pivots
 from dalembert.boundary.kkt.assembly import CompiledAssembly
@@ -42,6 +42,11 @@ def pivots_of(kkt: KKTSystem, z: np.ndarray) -> Pivots | None:
 
 _PIVOTS: Remembered[tuple[Pivots | None]] = Remembered(256)
 _OWN = contextvars.ContextVar("own", default=False)
+
+
+def chooses_own_pivots() -> bool:
+    """Whether this is inside of `own_pivots`."""
+    return _OWN.get()
 
 
 @contextlib.contextmanager
@@ -113,6 +118,9 @@ def converging(correction, solution):
     return correction <= CONTRACTION * solution
 
 
+Norm = Callable[[np.ndarray], float]
+
+
 class BandedFactors:
     """U K U = PLU, U: the units, in the order of the band."""
 
@@ -121,7 +129,7 @@ class BandedFactors:
         self.factors = BandedLU(matrix)
         self.singular = self.factors.singular
 
-    def solve(self, right: np.ndarray) -> np.ndarray:
+    def solve(self, right: np.ndarray, norm: Norm | None = None) -> np.ndarray:
         """K⁻¹ right, (blocks, b)."""
         kkt = self.linear.kkt
         return kkt.units * kkt.from_rows(self.factors.solve(kkt.to_rows(kkt.units * right)))
@@ -158,13 +166,14 @@ class FrontalFactors:
         self._begun = self._solve(right)
         return self.negative()
 
-    def solve(self, right: np.ndarray) -> np.ndarray:
-        """K⁻¹ right, (blocks, b), corrected until a correction is small against what it corrects."""
+    def solve(self, right: np.ndarray, norm: Norm | None = None) -> np.ndarray:
+        """K⁻¹ right, (blocks, b), corrected until a correction is small against what it corrects: in this norm always, in
+        that of the positions unless solutions are trusted."""
         if self.other is None:
-            x = self._corrected(right)
+            x = self._corrected(right, norm)
             if x is None and not self.linear.nudged:
                 self.linear.nudged, self.stored = True, None
-                x = self._corrected(right)
+                x = self._corrected(right, norm)
             if x is not None:
                 self.linear.refusals = 0
                 return x
@@ -172,15 +181,15 @@ class FrontalFactors:
             self.linear.refusals += 1
         return self.other.solve(right)
 
-    def _corrected(self, right: np.ndarray) -> np.ndarray | None:
+    def _corrected(self, right: np.ndarray, norm: Norm | None) -> np.ndarray | None:
         """K⁻¹ right with iterative refinement; None where that does not converge."""
         x, self._begun = self._solve(right) if self._begun is None else self._begun, None
-        if self.linear.trusted:
+        if self.linear.trusted and norm is None:
             return x
-        kkt, self.linear.sound = self.linear.kkt, False
+        norm, self.linear.sound = norm or self.linear.kkt.max_norm, False
         for i in range(CORRECTIONS):
             correction = self._solve(right - self.product(x))
-            size, change = kkt.max_norm(x), kkt.max_norm(correction)
+            size, change = norm(x), norm(correction)
             x += correction
             if accurate(change, size):
                 self.linear.trusted, self.linear.sound = i == 0 and not self.linear.nudged, True
@@ -285,14 +294,28 @@ class LinearSolver:
         for values in (random.standard_normal(kkt.free.shape), waves @ random.standard_normal((WAVES, kkt.size))):
             yield values * kkt.units * kkt.free
 
-    def condition(self, matrix: np.ndarray) -> float:
-        """Estimate of the 1-norm condition of the matrix, which is overwritten, after rows and columns are scaled alike to
-        entries of about 1: the large diagonal that holds an active bound, and units, say nothing of the equations."""
-        lower = self.kkt.lower
+    def condition(self, z: np.ndarray, matrix: np.ndarray, added: np.ndarray | None = None) -> float:
+        """Estimate of the 1-norm condition of the matrix at z, after rows and columns are scaled alike to entries of about
+        1: the large diagonal that holds an active bound, and units, say nothing of the equations.
+
+        matrix: as `KKTSystem.matrix` gives it.
+        """
+        kkt, probed = self.kkt, self.fresh()
+        probed.nudged, lower = self.nudged, kkt.lower
+        factors = probed.factor(z, added=added)
         scale = equilibrate(matrix[:, : lower + 1].copy())
-        matrix *= scale[:, None]
-        matrix *= sliding_window_view(np.pad(scale, lower), 2 * lower + 1)
-        return BandedLU(matrix).condition(float(np.abs(matrix).sum(axis=1).max()))
+        columns = sliding_window_view(np.pad(scale, lower), 2 * lower + 1)
+        largest = float((np.einsum("ij,ij->i", np.abs(matrix), columns) * scale).max())
+        weights = 1.0 / (kkt.from_rows(scale) * kkt.units)
+
+        def norm(x: np.ndarray) -> float:
+            return float(np.abs(weights * x).sum())
+
+        def solve(x: np.ndarray) -> np.ndarray:
+            right = x.reshape(weights.shape)
+            return np.where(kkt.fixed, right, weights * factors.solve(weights * right * kkt.free, norm)).ravel()
+
+        return condition(largest, weights.size, solve)
 
 
 def _nudge(kkt: KKTSystem, sizes: np.ndarray) -> np.ndarray:
