@@ -17,7 +17,7 @@ import zarr
 import dalembert as da
 from dalembert.native import COUNTS, threads
 from dalembert.step.run import loop, machine, steps
-from dalembert.store import checkpoint, chunked
+from dalembert.store import chunked, runs
 from dalembert.store.folder import Lock
 from dalembert.studies import stored_runs
 
@@ -303,11 +303,11 @@ def test_a_store_without_sums_and_one_with_another_array_are_read(half, tmp_path
 def test_counts_that_would_lead_machine_code_astray_are_refused(half, tmp_path):
     """A sum tells accidents, not forgery: the numbers of a checkpoint are looked at before they are believed."""
     store = copied(half, tmp_path)
-    state = checkpoint.read(store)
+    state = runs.read_checkpoint(store)
     for name, value in (("k", -5), ("k", 10**9), ("known", 99), ("target", -1), ("saved", -(10**6)), ("code", 77)):
         hostile = {key: x.copy() for key, x in state.items()}
         hostile["state.count"][COUNTS.index(name)] = value
-        checkpoint.write(chunked.ChunkedArray.of(store / "checkpoint"), hostile)
+        runs.write_checkpoint(chunked.ChunkedArray.of(store / "checkpoint"), hostile)
         with pytest.raises(ValueError, match="checkpoint"):
             again(store)
 

@@ -13,7 +13,6 @@ from dalembert.numbers import described
 from dalembert.path import Path, Study
 from dalembert.solution import CriticalPoint
 from dalembert.store.atomic import write
-from dalembert.store.checks import attribute, check_format
 from dalembert.store.checksum import NOTE, FileError, last_line, read_content, verified
 from dalembert.store.chunked import metadata
 from dalembert.store.paths import check_path, path_from_xarray, path_to_xarray
@@ -21,6 +20,7 @@ from dalembert.store.regions import VALUES, load_study
 from dalembert.store.runs import load_run
 from dalembert.store.solutions import CONTENTS, check_solution, solution_from_xarray, solution_to_xarray
 from dalembert.store.studies import STUDIES, check_study, study_from_xarray
+from dalembert.store.variables import attribute, check_format
 from dalembert.systems.system import Problem
 
 if TYPE_CHECKING:

@@ -20,9 +20,19 @@ from dalembert.lazy import as_left
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Statistics
 from dalembert.solution import CriticalPoint
-from dalembert.store.checks import FORMAT, REAL, WHOLE, attribute, check_outcomes, check_variables, variable
-from dalembert.store.drawings import drawing_to_variables, subject_from_xarray
-from dalembert.store.reduced import reduced_from_xarray, reduced_to_variables
+from dalembert.store.variables import (
+    FORMAT,
+    REAL,
+    WHOLE,
+    attribute,
+    check_outcomes,
+    check_variables,
+    drawing_to_variables,
+    reduced_from_xarray,
+    reduced_to_variables,
+    subject_from_xarray,
+    variable,
+)
 from dalembert.systems import is_traced
 
 if TYPE_CHECKING:

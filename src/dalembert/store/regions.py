@@ -20,11 +20,11 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Study
 from dalembert.solution import CriticalPoint
 from dalembert.store.atomic import flush
-from dalembert.store.checks import FORMAT
 from dalembert.store.checksum import FileError
 from dalembert.store.chunked import FILLS, SUMS, ChunkedArray, Spec, check_sums, create, metadata
 from dalembert.store.paths import attribute_name, stored_names
 from dalembert.store.studies import STUDIES, study_from_xarray
+from dalembert.store.variables import FORMAT
 
 if TYPE_CHECKING:
     import xarray

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path as File
 from typing import Any
 
@@ -17,12 +18,10 @@ import numpy as np
 
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Statistics
-from dalembert.store import checkpoint
-from dalembert.store.checks import FORMAT
 from dalembert.store.checksum import FileError
 from dalembert.store.chunked import ChunkedArray, Spec, check_sums, metadata, rows_of_chunk
 from dalembert.store.paths import COUNTED, SCALARS, STATISTICS, TIME, VARIABLES, coordinate_names
-from dalembert.store.reduced import flatten, rebuilt
+from dalembert.store.variables import FORMAT, flatten, rebuilt
 
 CONTENT = "run"
 TIMES = ("t", "t_velocity", "t_multipliers", "t_feedback")
@@ -69,7 +68,7 @@ def specs_of(path: Path, rows: int, state: dict[str, np.ndarray]) -> dict[str, S
         found[name] = Spec((), (), kind, (), {"long_name": f"{about}, when the run has ended", "units": units})
     about = "number of times of q that are written; what comes after them is not yet there"
     found[COMMITTED] = Spec((), (), "int64", (), {"long_name": about, "units": "1"})
-    return found | {checkpoint.NAME: checkpoint.spec(state)}
+    return found | {CHECKPOINT: _checkpoint_spec(state)}
 
 
 def attributes_of(path: Path, rows: int, fingerprint: dict[str, str]) -> dict[str, Any]:
@@ -90,14 +89,14 @@ class StoredRun:
     def __init__(self, place: File):
         self.place = place
         self.attributes = _check_attributes(place, metadata(place).get("attributes"))
-        self.state = checkpoint.read(place)
+        self.state = read_checkpoint(place)
         self.lead: dict[str, int] = self.attributes["lead"]
         self.arrays = {name: ChunkedArray.of(place / name) for name in self.lead}
         check_sums(place, self.attributes)
         missing = {"rows", "taken", *SCALARS, *STATISTICS} - self.state.keys()
         if missing or not 0 <= self.number("rows") <= self.number("taken") <= self.attributes["rows"]:
             raise FileError(
-                place / checkpoint.NAME, f"is not a checkpoint of this run: missing are {', '.join(missing) or 'none'}"
+                place / CHECKPOINT, f"is not a checkpoint of this run: missing are {', '.join(missing) or 'none'}"
             )
 
     def number(self, name: str) -> int:
@@ -165,3 +164,45 @@ def _are_texts(values: Any) -> bool:
 def load_run(place: File) -> Path:
     """The path of a run as far as it is committed; FileError where the store is none or is damaged."""
     return StoredRun(place).path()
+
+
+CHECKPOINT = "checkpoint"
+
+
+def _checkpoint_spec(arrays: dict[str, np.ndarray]) -> Spec:
+    """The array that holds them; their names, types and shapes are its attributes."""
+    layout = [[name, x.dtype.str, list(x.shape)] for name, x in arrays.items()]
+    size = sum(x.nbytes for x in arrays.values())
+    about = "state of the run after the last commit, with which dalembert.resume goes on, and its statistics"
+    return Spec((size,), (size,), "uint8", ("byte",), {"layout": layout, "long_name": about})
+
+
+def write_checkpoint(array: ChunkedArray, arrays: dict[str, np.ndarray]) -> None:
+    """In one step."""
+    content = b"".join(np.ascontiguousarray(x).tobytes() for x in arrays.values())
+    array.write(0, np.frombuffer(content, np.uint8), flushed=True)
+
+
+def read_checkpoint(place: File) -> dict[str, np.ndarray]:
+    """The arrays again; FileError where they are not whole."""
+    array = ChunkedArray.of(place / CHECKPOINT)
+    content = array.read(0, math.prod(array.shape)).tobytes()
+    found, at = {}, 0
+    try:
+        for name, kind, shape in array.attributes["layout"]:
+            dtype, size = _number_kind(kind), math.prod(int(x) for x in shape)
+            found[str(name)] = np.frombuffer(content, dtype, size, at).reshape(shape).copy()
+            at += size * dtype.itemsize
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileError(array.place, f"is not a checkpoint ({type(error).__name__}: {error})") from error
+    if at != len(content):
+        raise FileError(array.place, f"is not a checkpoint: {len(content)} bytes, of which {at} have a name")
+    return found
+
+
+def _number_kind(text: Any) -> np.dtype:
+    """Numbers and truth values only."""
+    kind = np.dtype(str(text))
+    if kind.kind not in "biuf":
+        raise ValueError(f"found the type {text}; numbers are right")
+    return kind

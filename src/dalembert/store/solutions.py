@@ -24,15 +24,23 @@ from dalembert.solution import (
     Refinement,
     Solution,
 )
-from dalembert.store.checks import FORMAT, REAL, WHOLE, attribute, check_outcomes, check_variables
-from dalembert.store.drawings import drawing_to_variables, subject_from_xarray
 from dalembert.store.paths import FORCE, LENGTH, TIME, coordinate_names, stored_names, stored_text
+from dalembert.store.variables import (
+    FORMAT,
+    REAL,
+    WHOLE,
+    attribute,
+    check_outcomes,
+    check_variables,
+    drawing_to_variables,
+    subject_from_xarray,
+)
 from dalembert.systems import is_traced
 
 if TYPE_CHECKING:
     import xarray
 
-COUNTED = (
+SOLVER_COUNTED = (
     "negative_directions",
     "flat_directions",
     "code",
@@ -47,7 +55,7 @@ COUNTED = (
     "refinement_steps",
 )
 MOMENTA = ("momenta_initial", "momenta_final")  # each is there where the end is given by derivatives
-STATISTICS = tuple(field.name for field in dataclasses.fields(BoundaryStatistics))
+SOLVER_STATISTICS = tuple(field.name for field in dataclasses.fields(BoundaryStatistics))
 # variable: (dimensions, long_name, units)
 COMMON = {
     "q": (("node", "coordinate"), "position", LENGTH),
@@ -208,7 +216,7 @@ def solution_variables(solution: CriticalPoint) -> tuple[dict[str, tuple], dict[
     refinement = s.refinement if isinstance(s, ControlSolution) else None
     for name, (axes, long_name, units) in REFINED.items() if refinement else ():
         found[f"refinement_{name}"] = (axes, np.asarray(getattr(refinement, name)), {"long_name": long_name, "units": units})
-    for name in STATISTICS:
+    for name in SOLVER_STATISTICS:
         found[name] = ((), np.asarray(getattr(s.statistics, name)), {"long_name": f"{name} of the solver"})
     times: dict[str, Any] = {
         name: ((name,), np.asarray(getattr(s, t)), {"long_name": f"time of level {name}", "units": TIME, "axis": "T"})
@@ -226,7 +234,7 @@ def solution_from_xarray(data: xarray.Dataset) -> CriticalPoint:
     layout = check_solution(data)
     stored = CONTENTS[data.attrs["content"]]
     values: dict[str, Any] = {name: np.array(data[name].values) if name in layout else None for name in stored.variables}
-    numbers = {name: np.array(data[name].values if name in data else np.nan) for name in STATISTICS}
+    numbers = {name: np.array(data[name].values if name in data else np.nan) for name in SOLVER_STATISTICS}
     statistics = BoundaryStatistics(**numbers)
     times = {field: np.array(data[name].values) for name, field in stored.times.items()}
     bounds = {
@@ -271,7 +279,7 @@ def _bound_variables(x: str) -> list[tuple[str, tuple[str, ...], str, str]]:
 
 def _present(data: xarray.Dataset) -> tuple[str, ...]:
     """The statistics that a file has to hold; older files know nothing of `alternation` and `violated_at`."""
-    return tuple(name for name in STATISTICS if name in data or name not in ("alternation", "violated_at"))
+    return tuple(name for name in SOLVER_STATISTICS if name in data or name not in ("alternation", "violated_at"))
 
 
 def check_solution(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
@@ -297,4 +305,4 @@ def solution_layout(data: xarray.Dataset, content: str) -> dict[str, tuple[tuple
     if "refinement_cost" in data:
         known = (name for name in REFINED if f"refinement_{name}" in data or name not in ORDERS)
         found |= {f"refinement_{name}": REFINED[name][0] for name in known}
-    return {name: (axes, WHOLE if name in COUNTED else REAL) for name, axes in found.items()}
+    return {name: (axes, WHOLE if name in SOLVER_COUNTED else REAL) for name, axes in found.items()}

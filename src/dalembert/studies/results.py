@@ -23,8 +23,8 @@ from dalembert.step.run.state import Watch
 from dalembert.step.run.steps import Progress, reported
 from dalembert.store.checksum import FileError
 from dalembert.store.folder import Lock, check_name, drop_partial, made
-from dalembert.store.reduced import flatten
 from dalembert.store.regions import COMMITTED, RUN, VALUES, StudyStore, first_value, record_of
+from dalembert.store.variables import flatten
 from dalembert.studies.fingerprint import check_same
 from dalembert.studies.job import Blocks, SweepJob, SweepOpening, Task, Workers
 from dalembert.studies.over_runs import MergeTree, OverRuns

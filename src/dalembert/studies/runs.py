@@ -20,7 +20,7 @@ from dalembert.step.lanes import Lanes, Running
 from dalembert.step.options import RunOptions
 from dalembert.step.run.assemble import warn_of_resolution
 from dalembert.step.run.state import Watch
-from dalembert.store.studies.of_runs import study_to_xarray
+from dalembert.store.studies import study_to_xarray
 from dalembert.studies.job import Blocks, SweepJob, SweepOpening
 from dalembert.studies.swept import DATA, Swept
 from dalembert.systems.batch import check_batch

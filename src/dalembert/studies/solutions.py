@@ -27,15 +27,15 @@ from dalembert.step.options import record_of, words_of
 from dalembert.step.run.state import Watch
 from dalembert.step.run.steps import processor
 from dalembert.store.paths import provenance_attributes
-from dalembert.store.studies.of_solutions import (
+from dalembert.store.studies import (
     NOTHING,
     SolutionRow,
-    named,
-    placed,
+    place_on_axes,
     row_of,
-    stacked,
+    stack_rows,
     template_of,
     unbegun_row,
+    with_names,
 )
 from dalembert.studies.job import Blocks, SweepJob, SweepOpening
 from dalembert.studies.swept import SweptProblem
@@ -108,10 +108,10 @@ class SolutionsJob(SweepJob):
         template, threads = self._once(), as_threads(self.threads)
         rows = on_threads(lambda place: self._row(place, template), places.tolist(), threads, watch)
         self._warn([text for _, text in rows if text])
-        return stacked([row for row, _ in rows], template)
+        return stack_rows([row for row, _ in rows], template)
 
     def study(self, i: int, watch: Watch = None) -> Study:
-        return Study(placed(self.block(i, watch), *self._axes_of(i)), self.subject)
+        return Study(place_on_axes(self.block(i, watch), *self._axes_of(i)), self.subject)
 
     def _prepare(self) -> xarray.Dataset:
         """One that can be begun, over the axis `run`. Where something is to be reduced it is one that is solved, if there is
@@ -132,7 +132,7 @@ class SolutionsJob(SweepJob):
             assert error is not None
             raise error
         template = template_of(found, self._reduce_solution(found), self.problem.moving)
-        return named(template, self.swept.names, provenance_attributes(self.record))
+        return with_names(template, self.swept.names, provenance_attributes(self.record))
 
     def _row(self, place: tuple[int, ...], template: xarray.Dataset) -> tuple[SolutionRow, str]:
         """Of the problem at a place along the axes, and what is wrong where it cannot be begun."""

@@ -34,14 +34,23 @@ from dalembert.step.run.state import Given, SampledFeedback
 from dalembert.step.run.steps import Opening, Sink, State, check_progress, register, reported
 from dalembert.step.simulate import begin_run, check_path
 from dalembert.step.start.prepare import Starter, check_any_system
-from dalembert.store import checkpoint
 from dalembert.store.atomic import flush, flush_folder
 from dalembert.store.checksum import FileError
 from dalembert.store.chunked import ChunkedArray, create, metadata
 from dalembert.store.flusher import Flusher
 from dalembert.store.folder import Lock, check_name, drop_partial, made, taken
 from dalembert.store.paths import SCALARS, STATISTICS
-from dalembert.store.runs import COMMITTED, CONTENT, StoredRun, attributes_of, fields_of, scalars_of, specs_of
+from dalembert.store.runs import (
+    CHECKPOINT,
+    COMMITTED,
+    CONTENT,
+    StoredRun,
+    attributes_of,
+    fields_of,
+    scalars_of,
+    specs_of,
+    write_checkpoint,
+)
 from dalembert.studies.fingerprint import check_bits, check_record, check_source
 from dalembert.systems import System, VariationalProblem, check_x64
 
@@ -77,7 +86,7 @@ class RunSink(Sink):
         begun = StoredRun(self.place)
         rows, self._lead = begun.number("rows"), begun.lead
         self._fields = {name: Growing(array, self._lead[name] + rows) for name, array in begun.arrays.items()}
-        self._checkpoint = ChunkedArray.of(self.place / checkpoint.NAME)
+        self._checkpoint = ChunkedArray.of(self.place / CHECKPOINT)
         self._plan(0.0)
         if self._going is None:
             return None
@@ -124,7 +133,7 @@ class RunSink(Sink):
                 self._flusher.begin(growing.flush)
             self._flusher.wait()
             numbers = {"rows": np.asarray(rows), "taken": np.asarray(taken)}
-            checkpoint.write(self._checkpoint, numbers | scalars | self._kept)
+            write_checkpoint(self._checkpoint, numbers | scalars | self._kept)
             self._scalar(COMMITTED, np.asarray(self._lead["t"] + taken))
 
     def _scalar(self, name: str, value: np.ndarray) -> None:
@@ -147,7 +156,7 @@ class RunSink(Sink):
                 growing.put(0, values)
                 growing.flush()
                 flush(*growing.unflushed())
-            checkpoint.write(ChunkedArray.of(new / checkpoint.NAME), first)
+            write_checkpoint(ChunkedArray.of(new / CHECKPOINT), first)
             ChunkedArray.of(new / COMMITTED).write(0, np.asarray(len(np.asarray(path.t))), flushed=True)
         self._kept = kept
 

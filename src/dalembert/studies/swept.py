@@ -18,7 +18,7 @@ from dalembert.boundary import Free, Nodes
 from dalembert.boundary.data.end_sets import On
 from dalembert.numbers import as_numbers, described
 from dalembert.path.study import SweptName
-from dalembert.store.studies.names import SOLUTIONS, label_of
+from dalembert.store.studies import SOLUTION_NAMES, label_of
 from dalembert.systems.system import is_flag
 
 DATA = {"q0": 1, "v0": 1, "nodes": 2, "jets": 2, "multipliers": 2}  # axes of each in one run
@@ -224,13 +224,13 @@ class SweptProblem(NamedTuple):
                         f"{here}: is a parameter of this problem and an argument of solve; give the parameter another name"
                     )
                 given[name] = parameter_values(known[name], x, here)
-                label = label_of(name, SOLUTIONS)
+                label = label_of(name, SOLUTION_NAMES)
                 labelled[name] = Labelled(label, parts_of(label, given[name].shape[1:]), True)
                 continue
             if name.split(".")[0] not in ARGUMENTS:
                 raise ValueError(f"{here}: {unknown(name, [*known, *ARGUMENTS], 'argument that can be swept')}")
             given[name], places[name], parts = _read(name, x, arguments, problem.coordinates)
-            label = label_of(name.replace(".", "_"), SOLUTIONS)
+            label = label_of(name.replace(".", "_"), SOLUTION_NAMES)
             labelled[name] = Labelled(label, tuple(f"{label}_{part}".replace("/", "_") for part in parts), False)
         _check_apart(places)
         swept = Swept(given, {}, *axes_of(given, labelled, combine))

@@ -1,0 +1,369 @@
+"""A study as a labelled data set: runs or solutions over named axes.
+
+Dimensions: one for each swept name, or `run` where they were taken together, then those of a path or of a solution. Of runs
+the times stand once; what a run did not reach is NaN, and `nodes_kept` says how many of the common times it has. Where a run
+ended between two saved times the variables `last_…` are each run's last state; and where steps vary in length the
+multipliers, at times that differ from run to run, are there alone.
+
+Of solutions the times stand once where they are the same; where the final time is swept or free they are variables over the
+axes, `t_node`, `t_window`. Of a problem that is not solved only what was given, its outcome and the statistics of the solver
+are there: the path it had come to is no solution, and is NaN.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dalembert.outcome import Outcome
+from dalembert.path import Path, Study
+from dalembert.path.study import SweptName, swept_names, swept_text
+from dalembert.solution import CriticalPoint
+from dalembert.store.chunked import FILLS
+from dalembert.store.paths import (
+    COUNTED,
+    SCALARS,
+    STATISTICS,
+    VARIABLES,
+    VARYING,
+    coordinate_names,
+    numbers_of,
+    path_from_xarray,
+    path_to_xarray,
+)  # fmt: skip
+from dalembert.store.solutions import (
+    BOUNDED,
+    BOUNDS,
+    CONTENTS,
+    FREE_TIME,
+    SOLVER_COUNTED,
+    SOLVER_STATISTICS,
+    solution_attributes,
+    solution_from_xarray,
+    solution_layout,
+    solution_variables,
+)
+from dalembert.store.variables import (
+    REAL,
+    WHOLE,
+    attribute,
+    check_outcomes,
+    check_variables,
+    flatten,
+    reduced_from_xarray,
+    variable,
+)
+
+if TYPE_CHECKING:
+    import xarray
+
+
+def _every_variable(content: str) -> set[str]:
+    """The names of all variables that such a solution may have, and of their dimensions."""
+    stored = CONTENTS[content]
+    bounds = {f"{x}_{name}" for x in BOUNDED for name in BOUNDS} | {f"T_{name}" for name in FREE_TIME}
+    levels = {*stored.times, *(axes[0] for axes in BOUNDED.values())}
+    axes = {axis for axes, *_ in stored.variables.values() for axis in axes} | {axes[1] for axes in BOUNDED.values()}
+    return {*stored.variables, *SOLVER_STATISTICS, *bounds, *axes, *levels, *(f"t_{level}" for level in levels)}
+
+
+_AXES = ("node", "coordinate", "multiplier", "run", "committed", "block")
+# what a swept name cannot be called in a study of runs, and in one of solutions
+RUN_NAMES = frozenset({*VARIABLES, *SCALARS, *STATISTICS, *_AXES, "nodes_kept", "mid", "interior", "held"})
+SOLUTION_NAMES = frozenset({*_AXES, *(name for content in CONTENTS for name in _every_variable(content))})
+APART = ("reduced", "last_", "drawing", "node_", "mid_", "interior_", "held_")  # beginnings of names that are taken
+
+
+def label_of(name: str, taken: frozenset[str] = RUN_NAMES) -> str:
+    """The coordinate of a swept name: the name, unless the data set needs it; a file has no name with a slash."""
+    name = name.replace("/", "_")
+    return f"swept_{name}" if name in taken or name.startswith(APART) else name
+
+
+def check_names(data: xarray.Dataset, axes: tuple[str, ...]) -> None:
+    """Whether every swept name has its coordinates."""
+    names = swept_names(attribute(data, "swept"))
+    for swept in names.values():
+        for label in (swept.label, *swept.parts):
+            found = variable(data, label)
+            if found.dims not in ((), (swept.axis,)) or found.dtype.kind not in "iuf":
+                raise ValueError(f"data: {label} has the dimensions {found.dims}; numbers over {swept.axis} are right")
+        if int(np.prod(swept.shape)) != len(swept.parts or (1,)):
+            raise ValueError(
+                f"data: the attribute swept gives {swept.name} the shape {swept.shape}, which does not fit its names"
+            )
+    if set(axes) - {swept.axis for swept in names.values()}:
+        raise ValueError(f"data: code has the dimensions {axes}; those of swept names are right")
+
+
+def record_of_one(data: xarray.Dataset) -> dict[str, str]:
+    """Parameters and arguments of the one run that is left, as its own call would have recorded them."""
+    names = swept_names(attribute(data, "swept"))
+    own = {name: swept.value(data).tolist() for name, swept in names.items()}
+    try:
+        run, parameters = (json.loads(attribute(data, name)) for name in ("run", "parameters"))
+        run.pop("parameters", None)
+        run |= {name: own[name] for name, swept in names.items() if not swept.parameter}
+        if isinstance(parameters, dict):
+            parameters |= {name: own[name] for name, swept in names.items() if swept.parameter}
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError("data: the attributes run and parameters are not the record of a call") from error
+    return {"run": json.dumps(run), "parameters": json.dumps(parameters)}
+
+
+RUNS = "study"
+OF_A_RUN = (*(name for name in SCALARS if name != "h"), *STATISTICS, "nodes_kept")
+
+
+def study_to_xarray(
+    runs: Path,
+    times: np.ndarray,
+    names: Mapping[str, SweptName],
+    coordinates: Mapping[str, Any],
+    shape: Mapping[str, int],
+    *,
+    last: bool | None = None,
+) -> xarray.Dataset:
+    """The paths of an ensemble over named axes. times: of the saved nodes of a run that is not ended early; coordinates: by
+    label, (axis, values); shape: of the axes, whose product is the number of runs, the last running fastest. last: with the
+    variables last_… and all times, whatever became of the runs; None: what these runs need."""
+    import xarray as xr
+
+    base, axes, sizes = path_to_xarray(runs), tuple(shape), tuple(shape.values())
+    varies = runs.h_last is not None
+    last = True if varies else last
+    t = numbers_of(runs, "t")
+    on = t == times  # in the same arithmetic; a run that has ended repeats its last state and time
+    kept = on.sum(axis=1)
+    longest, best = int(kept.max()) if last is None else len(times), int(np.argmax(kept))
+    variables: dict[str, Any] = {}
+    levels: dict[str, Any] = {}
+    between = bool(np.any(t[:, -1] != times[kept - 1])) if last is None else last
+
+    def placed(name: str, dimensions: tuple, values: np.ndarray, labels: Mapping[str, Any]) -> None:
+        variables[name] = ((*axes, *dimensions), values.reshape(*sizes, *values.shape[1:]), dict(labels))
+
+    for name in VARIABLES:
+        if name not in base:
+            continue
+        (_, level, axis), values, labels = base[name].dims, base[name].values, base[name].attrs
+        lead = t.shape[1] - values.shape[1]
+        end = 0 if varies and level != "node" else max(longest - lead, 0)
+        seen = on[:, lead : lead + end]
+        cut = values[:, :end]
+        placed(name, (level, axis), cut if seen.all() else np.where(seen[..., None], cut, np.nan), labels)
+        moments = base[f"t_{level}"]
+        levels[str(level)] = (level, times[:end] if varies else moments.values[best, :end], moments.attrs)
+        if between:
+            placed(f"last_{name}", (axis,), _last(values), labels)
+            placed(f"last_{level}", (), _last(moments.values), moments.attrs)
+    for name in (*OF_A_RUN[:-1], *(VARYING if varies else ())):
+        placed(name, (), base[name].values, base[name].attrs)
+    variables["h"] = ((), base["h"].values[0], base["h"].attrs)
+    placed("nodes_kept", (), kept, {"long_name": "number of the common times that a run has", "units": "1"})
+    tree, leaves = flatten(runs.reduced)
+    for i, leaf in enumerate(leaves):
+        own = tuple(f"reduced_{i}_{j}" for j in range(leaf.ndim - 1))
+        placed(f"reduced_{i}", own, leaf, {"long_name": "value of the reducer over all steps of a run"})
+    kept_names = {name: base[name].variable for name in ("coordinate", "multiplier")}
+    more = {"title": "study computed by dalembert", "content": RUNS, "swept": swept_text(dict(names))}
+    attributes = base.attrs | more | {"reduced": json.dumps(tree)}
+    return xr.Dataset(variables, {**coordinates, **levels, **kept_names}, attributes)
+
+
+def _last(rows: np.ndarray) -> np.ndarray:
+    """Of each run; NaN where it had no step to make."""
+    return rows[:, -1] if rows.shape[1] else np.full((len(rows), *rows.shape[2:]), np.nan)
+
+
+def check_runs(data: xarray.Dataset) -> None:
+    """Whether the data set holds a study of runs; ValueError naming what is wrong."""
+    axes = tuple(map(str, variable(data, "code").dims))
+    layout: dict[str, tuple[tuple[str, ...], str]] = {
+        name: (axes, WHOLE if name in (*COUNTED, "nodes_kept") else REAL)
+        for name in (*OF_A_RUN, *(VARYING.keys() & data.keys()))
+    }
+    layout["h"], layout["node"] = ((), REAL), (("node",), REAL)
+    for name, (_, axis, *_) in VARIABLES.items():
+        if name in data or name != "feedback":
+            dimensions = variable(data, name).dims
+            level = "node" if name == "q" or len(dimensions) < 2 else str(dimensions[-2])
+            layout[name], layout[level] = ((*axes, level, axis), REAL), ((level,), REAL)
+            if f"last_{name}" in data or f"last_{level}" in data:
+                layout[f"last_{name}"], layout[f"last_{level}"] = ((*axes, axis), REAL), (axes, REAL)
+    check_variables(data, layout)
+    check_outcomes(data)
+    check_names(data, axes)
+    variable(data, "coordinate")
+    kept, nodes = data["nodes_kept"].values, data.sizes["node"]
+    if kept.size and not (kept.min() >= 1 and kept.max() <= nodes):
+        raise ValueError(f"data: nodes_kept is from {kept.min()} to {kept.max()}; a run has from 1 to {nodes} of the times")
+    for name in VARIABLES:
+        if name in layout and data[name].shape[-2] > nodes:
+            raise ValueError(f"data: {name} has {data[name].shape[-2]} times and q has {nodes}; they belong together")
+    reduced_from_xarray(data)
+
+
+def path_of_one(data: xarray.Dataset) -> Path:
+    """The one run that is left, as `lane` of an ensemble gives it."""
+    import xarray as xr
+
+    kept, nodes = int(data["nodes_kept"]), data.sizes["node"]
+    moved = int(data["steps_done"]) > 0  # the rows of a run without any step repeat its beginning
+    between = moved and "last_node" in data and float(data["last_node"]) != float(data["node"][kept - 1])
+
+    def ended(values: np.ndarray, last: str) -> np.ndarray:
+        own = values[: max(kept - (nodes - len(values)), 0)]
+        alone = moved and not len(values)  # at a time of its own in every run
+        return np.concatenate([own, data[last].values[None]]) if between or alone else own
+
+    scalars = (*SCALARS, *STATISTICS, *(VARYING.keys() & data.keys()))
+    variables: dict[str, Any] = {name: ((), data[name].values) for name in scalars}
+    times: dict[str, Any] = {}
+    for name in VARIABLES:
+        if name in data:
+            level = str(data[name].dims[0])
+            variables[name] = (data[name].dims, ended(data[name].values, f"last_{name}"))
+            times[level] = (level, ended(data[level].values, f"last_{level}"))
+    variables |= {str(name): x.variable for name, x in data.data_vars.items() if str(name).startswith("reduced_")}
+    return path_from_xarray(xr.Dataset(variables, times, data.attrs | record_of_one(data)))
+
+
+SOLUTIONS = "study of solutions"
+RUN = "run"  # the axis of solutions before they are placed on those of the study
+NOTHING = json.dumps(flatten(None)[0])  # of which nothing is reduced
+FOUND = "t_"  # beginning of the names of times that differ
+
+
+class SolutionRow(NamedTuple):
+    """What a study has of one solution. variables: as a Dataset takes them; times: those that are the same for all; reduced:
+    tree of what is kept besides."""
+
+    variables: dict[str, tuple]
+    times: dict[str, tuple]
+    reduced: str
+
+
+def row_of(solution: CriticalPoint, reduced: Any, moving: bool) -> SolutionRow:
+    """Of one solution. reduced: what is kept besides; moving: whether times differ from one to the other."""
+    variables, times = solution_variables(solution)
+    variables |= {f"{FOUND}{name}": x for name, x in times.items()} if moving else {}
+    tree, leaves = flatten(reduced)
+    for i, leaf in enumerate(leaves):
+        axes = tuple(f"reduced_{i}_{j}" for j in range(leaf.ndim))
+        variables[f"reduced_{i}"] = (axes, leaf.astype(float), {"long_name": "value of reduce of a solution"})
+    if solution.outcome is not Outcome.SUCCESS:
+        free = solution.final_time is not None
+        variables = {name: x for name, x in variables.items() if _is_known_unsolved(name, free)}
+    return SolutionRow(variables, {} if moving else times, json.dumps(tree))
+
+
+def _is_known_unsolved(name: str, free: bool) -> bool:
+    """Whether it is known of a problem that is not solved."""
+    given = name.endswith(("_lower", "_upper")) or name == "T_guess"
+    return given or name in (*SOLVER_STATISTICS, "code") or (name.startswith(FOUND) and not free)
+
+
+def unbegun_row(outcome: Outcome) -> SolutionRow:
+    """Of a problem that could not even be begun."""
+    counted = {name: ((), np.asarray(0), {}) for name in SOLVER_COUNTED if name in SOLVER_STATISTICS}
+    return SolutionRow(counted | {"code": ((), np.asarray(int(outcome)), {})}, {}, NOTHING)
+
+
+def template_of(solution: CriticalPoint, reduced: Any, moving: bool) -> xarray.Dataset:
+    """One solution over the axis `run`, whatever it came to: of all others of its study the variables are the same."""
+    import xarray as xr
+
+    solved = dataclasses.replace(solution, code=np.asarray(int(Outcome.SUCCESS)))  # type: ignore[call-arg]
+    row = row_of(solved, reduced, moving)
+    codes = {"flag_values": np.array([int(o) for o in Outcome]), "flag_meanings": " ".join(o.name.lower() for o in Outcome)}
+    row.variables["code"][2].update(codes)
+    names = ("coordinate", coordinate_names(solution), {"long_name": "name of the generalised coordinate"})
+    variables = {name: ((RUN, *axes), x[None], labels) for name, (axes, x, labels) in row.variables.items()}
+    own = solution_attributes(solution)
+    attributes = own | {"content": SOLUTIONS, "of": own["content"], "reduced": row.reduced}
+    return xr.Dataset(variables, {**row.times, "coordinate": names}, attributes)
+
+
+def stack_rows(rows: Sequence[SolutionRow], template: xarray.Dataset) -> xarray.Dataset:
+    """Solutions over the axis `run`: what one has not is NaN, -1 of what is counted, and no active bound."""
+    variables = {}
+    for name, x in ((str(key), x) for key, x in template.data_vars.items()):
+        fill = 0 if name.endswith("_active") else FILLS[x.dtype.kind]  # -1 is the lower bound
+        values = np.full((len(rows), *x.shape[1:]), fill, x.dtype)
+        for i, row in enumerate(rows):
+            if name in row.variables:
+                values[i] = row.variables[name][1]
+        variables[name] = (x.dims, values, x.attrs)
+    return template.drop_vars(list(template.data_vars)).assign(variables)
+
+
+def place_on_axes(data: xarray.Dataset, labels: Mapping[str, Any], shape: Mapping[str, int]) -> xarray.Dataset:
+    """What lies over the axis `run` over named axes, the last running fastest. labels: coordinates of these."""
+    import xarray as xr
+
+    sizes = tuple(shape.values())
+    variables = {
+        str(name): ((*shape, *x.dims[1:]), x.values.reshape(*sizes, *x.shape[1:]), x.attrs)
+        for name, x in data.data_vars.items()
+    }
+    return xr.Dataset(variables, {**labels, **data.coords}, data.attrs)
+
+
+def with_names(data: xarray.Dataset, names: Mapping[str, SweptName], record: Mapping[str, Any]) -> xarray.Dataset:
+    """With what was swept, and the record of the call."""
+    more = {"title": "study computed by dalembert", "swept": swept_text(dict(names))}
+    return data.assign_attrs({**more, **record})
+
+
+def check_solutions(data: xarray.Dataset) -> None:
+    """Whether the data set holds a study of solutions; ValueError naming what is wrong."""
+    content = attribute(data, "of")
+    if content not in CONTENTS:
+        raise ValueError(f"data: the attribute of is {content!r}; there are {', '.join(CONTENTS)}")
+    axes = tuple(map(str, variable(data, "code").dims))
+    layout: dict[str, tuple[tuple[str, ...], str]] = {}
+    for name, (dims, kind) in solution_layout(data, content).items():
+        level = dims == (name,)
+        own, front = (f"{FOUND}{name}", axes) if level and f"{FOUND}{name}" in data else (name, () if level else axes)
+        layout[own] = ((*front, *dims), kind)
+    check_variables(data, layout)
+    check_outcomes(data)
+    check_names(data, axes)
+    if variable(data, "coordinate").shape != (data.sizes["coordinate"],):
+        raise ValueError("data: coordinate does not have one name for each coordinate")
+    reduced_from_xarray(data)
+
+
+def solution_of_one(data: xarray.Dataset) -> CriticalPoint:
+    """The one solution that is left."""
+    import xarray as xr
+
+    content = attribute(data, "of")
+    variables = {str(name): x.variable for name, x in data.data_vars.items()}
+    levels = [name for name, (dims, kind) in solution_layout(data, content).items() if dims == (name,) and kind is REAL]
+    times = {
+        name: (name, variables.pop(f"{FOUND}{name}").values) if f"{FOUND}{name}" in variables else data[name].variable
+        for name in levels
+    }
+    return solution_from_xarray(xr.Dataset(variables, times, data.attrs | {"content": content}))
+
+
+STUDIES = (RUNS, SOLUTIONS)
+
+
+def study_from_xarray(data: xarray.Dataset) -> Study | Path | CriticalPoint:
+    """The study, or where one is left its Path or Solution, bit for bit; ValueError naming what is missing or malformed."""
+    check_study(data)
+    if data["code"].dims:
+        return Study(data)
+    return path_of_one(data) if data.attrs["content"] == RUNS else solution_of_one(data)
+
+
+def check_study(data: xarray.Dataset) -> None:
+    """Whether the data set holds a study; ValueError naming what is wrong."""
+    check_runs(data) if data.attrs["content"] == RUNS else check_solutions(data)
