@@ -56,7 +56,7 @@ def seconds(work):
 def machine_code(ready, steps):
     # Seconds in the two calls of machine code that such a run makes, for (a, λ) and for its steps.
     ready(Q, V, steps)
-    run, spent = ready._ready.found.run, []
+    run, spent = ready._ready[0], []
     arrays = run._arrays()
 
     def timed(function):
@@ -67,7 +67,7 @@ def machine_code(ready, steps):
             return found
         return call
 
-    arrays.motion._call, arrays.steps.call = timed(arrays.motion._call), timed(arrays.steps.call)
+    arrays.motion._call, arrays.steps._call = timed(arrays.motion._call), timed(arrays.steps._call)
     run._free.append(arrays)
     for _ in range(300):
         ready(Q, V, steps)

@@ -15,7 +15,7 @@ import pytest
 
 import dalembert as da
 from dalembert.lazy import as_left
-from dalembert.step.run import ready
+from dalembert.step.run import driver
 
 door = importlib.import_module("dalembert.step.simulate")
 K = 1.0
@@ -263,20 +263,20 @@ system = da.System(lagrangian)
 
 
 def test_fresh_copies_share_everything_and_are_forgotten(monkeypatch):
-    made, original = [], ready._compile_run
-    monkeypatch.setattr(ready, "_compile_run", lambda *x: made.append(1) or original(*x))
+    made, original = [], driver._compile_run
+    monkeypatch.setattr(driver, "_compile_run", lambda *x: made.append(1) or original(*x))
 
     def copy():
         names = {"jnp": jnp, "da": da, "__name__": "cell"}
         exec(SOURCE, names)
         return da.simulate(names["system"], [1.0], [0.1], h=0.1, steps=3)
 
-    paths = [copy() for _ in range(ready.REMEMBERED + 20)]
+    paths = [copy() for _ in range(driver.REMEMBERED + 20)]
     assert len(made) == 1
     assert all(np.array_equal(paths[0].q, path.q) for path in paths[::40])
-    assert len(ready._READ) <= ready.REMEMBERED
-    bound = [entry[0].bound for entry in ready._KNOWN._values.values() if entry[0] is not None]
-    assert all(len(of_one) <= ready.COPIES for of_one in bound)
+    assert len(driver._READ) <= driver.REMEMBERED
+    bound = [entry[0].bound for entry in driver._KNOWN._values.values() if entry[0] is not None]
+    assert all(len(of_one) <= driver.COPIES for of_one in bound)
 
 
 def test_a_path_gives_arrays_of_jax_and_the_record_of_the_call():

@@ -25,7 +25,7 @@ from dalembert.numbers import described
 from dalembert.path import Path, check_path
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.node import DiscreteProgram, NodeProgram
-from dalembert.step.start.checks import check_discrete
+from dalembert.step.start.prepare import check_discrete
 from dalembert.systems import System, is_traced
 from dalembert.systems.equations import value
 from dalembert.systems.shapes import output_shape, traced

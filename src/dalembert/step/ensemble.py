@@ -21,8 +21,7 @@ from dalembert.step.run.assemble import warn_of_resolution
 from dalembert.step.run.branch import Branch
 from dalembert.step.run.state import Given, SampledFeedback
 from dalembert.step.run.steps import reported
-from dalembert.step.start.checks import batch_size
-from dalembert.step.start.prepare import Starter, check_any_system
+from dalembert.step.start.prepare import Starter, batch_size, check_any_system
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 from dalembert.systems.batch import check_batch
 

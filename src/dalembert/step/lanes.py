@@ -25,8 +25,7 @@ from dalembert.step.run.loop import JaxSteps, row_of, rows_of, traced_run
 from dalembert.step.run.machine import Native, columns_of, compiled, empty_rows, packed, parameters_of, unpacked
 from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, StepOptions, Watch, initial_state
 from dalembert.step.run.steps import fingerprint_of
-from dalembert.step.start.checks import batch_size, check_callbacks, initial_value
-from dalembert.step.start.prepare import prepare_any
+from dalembert.step.start.prepare import batch_size, check_callbacks, initial_value, prepare_any
 from dalembert.systems.batch import pieces, shared_size
 from dalembert.systems.checks import check_many
 from dalembert.systems.consistency import STEPS

@@ -20,12 +20,10 @@ from dalembert.step.options import RunOptions, lengths_of
 from dalembert.step.programs.varying import Varying, varied
 from dalembert.step.run.assemble import warn_of_resolution
 from dalembert.step.run.branch import Branch
-from dalembert.step.run.driver import Run, with_one_before
-from dalembert.step.run.ready import ReadyRun, RunParameters, Vector, find_run
+from dalembert.step.run.driver import ReadyRun, Run, RunParameters, Vector, find_run, with_one_before
 from dalembert.step.run.state import Given, SampledFeedback, initial_state
 from dalembert.step.run.steps import check_progress, reported, sink_of
-from dalembert.step.start.checks import check_callbacks, initial_value
-from dalembert.step.start.prepare import Starter, prepare_any
+from dalembert.step.start.prepare import Starter, check_callbacks, initial_value, prepare_any
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 from dalembert.systems.system import check_system
 

@@ -29,7 +29,7 @@ from dalembert.path import Path
 from dalembert.step.options import RunOptions, lengths_of
 from dalembert.step.programs.varying import Varying
 from dalembert.step.run.branch import Branch
-from dalembert.step.run.ready import find_run
+from dalembert.step.run.driver import find_run
 from dalembert.step.run.state import Given, SampledFeedback
 from dalembert.step.run.steps import Opening, Sink, State, check_progress, register, reported
 from dalembert.step.simulate import begin_run, check_path

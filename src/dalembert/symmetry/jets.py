@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from dalembert.discretize import DiscreteSystem
 from dalembert.discretize.discrete import node_reactions
 from dalembert.numbers import described
-from dalembert.step.start.checks import check_discrete
+from dalembert.step.start.prepare import check_discrete
 from dalembert.systems import System, VariationalProblem
 from dalembert.systems.equations import all_reactions, first_derivative, force, reactions, value
 from dalembert.systems.higher.variational import (

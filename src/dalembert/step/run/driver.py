@@ -1,30 +1,71 @@
-"""Run: a run before its first step, and what leads from there to a Path, in memory or in a store."""
+"""Run: a run before its first step, and what leads from there to a Path, in memory or in a store. ReadyRun: one that was
+made before with other numbers, found by what its functions read, and made again from (q₀, v₀) with nothing looked at but
+these: machine code proves that no check would find anything in them.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
+from jaxtyping import Float
 
+from dalembert.discretize import Scheme
+from dalembert.discretize.scheme import check_maps
 from dalembert.interrupts import Interrupted, held_back, wanted
-from dalembert.native import native_first
+from dalembert.native import COUNTED, Unsupported, counts, native_first
+from dalembert.numbers import as_numbers, as_state, holds_tracer, outside
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance
+from dalembert.step.options import RunOptions, Words
+from dalembert.step.programs.base import StepProgram
+from dalembert.step.programs.scaled import FAR
 from dalembert.step.programs.varying import DENSITY, STAGE, TIME
 from dalembert.step.run.assemble import Levels, is_resolved, path_of
 from dalembert.step.run.diagnose import diagnosis
 from dalembert.step.run.loop import JaxSteps, rows_of, traced_run
-from dalembert.step.run.machine import machine_steps, native_traced_run
-from dalembert.step.run.state import Grid, Prepared, RunState, StepOptions, Watch
+from dalembert.step.run.machine import (
+    CODE,
+    MachineSteps,
+    Native,
+    columns_of,
+    compiled,
+    empty_rows,
+    machine_steps,
+    native_traced_run,
+    parameters_of,
+    unpacked,
+)
+from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, StepOptions, Watch, initial_state
 from dalembert.step.run.steps import Opening, Rows, Sink, Steps, fingerprint, run_all
-from dalembert.tracing import Jitted
+from dalembert.step.start.prepare import DEFAULT, Motion, Starter, begin_steps, check_branch, check_callbacks, program_for
+from dalembert.systems import System
+from dalembert.systems.proof import REMEMBERED, InitialMotion, InitialRoot, root_of
+from dalembert.systems.system import check_shapes
+from dalembert.tracing import Jitted, Remembered, Walk, Watched, split, unchanged, watch
 
 NEAR = 1e-12  # of the time: what is left is no step whose length the times resolve, and its square is below rounding
 FIELDS = ("q", "v", "multipliers", "force")  # of a row, that a step gives
+
+
+COPIES = 16  # function objects of the same content whose records are kept with a run
+WARNED_OF = [COUNTED.offset(name) for name in ("k", "turns", "crossings", "leaps")]
+# Where the numbers of a start, (q, s, z), stand in the carry of machine code.
+STARTED = {
+    **dict.fromkeys(("q", "before_q", "begin_q", "begin_before_q"), 0),
+    **dict.fromkeys(("s", "before_s", "begin_s", "begin_before_s"), 1),
+    **dict.fromkeys(("history", "begin_w"), 2),
+}
+
+Vector = Float[np.ndarray, "n"]
 
 
 class Run(NamedTuple):
@@ -193,3 +234,261 @@ def _run_traced(prepared: Prepared, step_options: StepOptions, carry: RunState, 
     arguments = (prepared.program, step_options, carry, grid)
     carry, rows = native_first(native_traced_run, traced_run, *arguments) if native else traced_run(*arguments)
     return path_of(jnp, prepared, carry, rows, grid, step_options)
+
+
+class RunParameters(NamedTuple):
+    """What a run is told besides its data. settings: t0, h and the tolerance; rows: as many as it may fill."""
+
+    grid: Grid
+    settings: tuple[float, float, float]
+    counts: np.ndarray
+    rows: int
+
+
+class RunCode(NamedTuple):
+    """What all runs share that read the same and have as many coordinates.
+
+    sizes: equations of each constraint; root: the proof of the data; begin: a carry, for its structure; bound: by the
+    function objects of a call, its program, with whatever arrays, and the metadata of its record.
+    """
+
+    sizes: list[int]
+    root: InitialRoot
+    native: Native
+    begin: RunState
+    bound: Remembered[tuple[StepProgram, Words]]
+
+
+class RunArrays:
+    """Those of one run at a time, of its beginning and of its steps; what is the same in every run is written once."""
+
+    def __init__(self, code: RunCode, leaves: list):
+        step, carry = code.native.code, code.native.code.layout.packed_carry
+        parts = [np.ravel(np.asarray(x, float)) for x in leaves]
+        self._state, self._count = np.empty(carry.size), np.empty(COUNTED.size, np.int64)
+        self._inputs, self._settings = np.concatenate([np.empty(3), *parts, step.captured]), None
+        self.motion: InitialMotion = code.root.over(leaves[: code.root.leaves])
+        self.steps = MachineSteps(step, (self._state, self._count, self._inputs), code.begin)
+        self._fresh = np.zeros(carry.size)
+        self._fresh[carry.offset("failed_residual")] = np.nan
+        lengths = step.layout.n, step.layout.k, step.layout.z
+        places = {name: (carry.fields[name].offset, which) for name, which in STARTED.items() if name in carry.fields}
+        self._places = [(self._state[at : at + lengths[which]], which) for at, which in places.values()]
+
+    def run(self, made: Prepared, parameters: RunParameters) -> np.ndarray:
+        """All steps; the table of their rows."""
+        steps, data = self.steps, made[2:]
+        self._state[:], self._count[:] = self._fresh, parameters.counts
+        for place, which in self._places:
+            place[:] = data[which]
+        if self._settings is not parameters.settings:
+            self._settings, self._inputs[:3] = parameters.settings, parameters.settings
+        table = empty_rows((parameters.rows, steps.row_size))
+        steps.start(parameters.grid, table, keep=True)
+        try:
+            while not steps.ended:
+                steps.make_chunk()
+        except KeyboardInterrupt:
+            steps.interrupt()
+        return table[: steps.number_of_rows]
+
+
+class ReadyRun:
+    """(q₀, v₀) → the path, with the arrays (parameters) of one system. Safe under threads: each call has arrays of its own.
+
+    words: of its record. watched: by what it is seen that its functions still name the same; None where only a new look at
+    them can tell.
+    """
+
+    def __init__(self, code: RunCode, bound: tuple[StepProgram, Words], reading: CacheKey, scheme: Scheme):
+        self.code, (self._any_program, self.words), self._scheme = code, bound, scheme
+        self._leaves, self._watched = reading.leaves, reading.watched
+        self.n, self._lead = code.begin.q.shape[0], self._any_program.starting_nodes
+        self._lasting = all(isinstance(x, jax.Array) for x in self._leaves)  # NumPy's may change in place
+        self._free: list[RunArrays] = []
+
+    @property
+    def lasts(self) -> bool:
+        """Whether the functions still name the same; False where only a new look at them can tell."""
+        return self._watched is not None and unchanged(self._watched)
+
+    def parameters(self, options: RunOptions) -> RunParameters:
+        """Those of every run with these options."""
+        grid, program = options.grid, self._any_program
+        count = counts(**parameters_of(program, options, self._lead, grid), known=1)
+        settings = float(grid.t0), float(grid.h), float(options.tolerance)
+        return RunParameters(grid, settings, count, math.ceil(grid.steps / grid.every) + 1)
+
+    def path(
+        self, q: Vector, v: Vector, parameters: RunParameters, options: RunOptions, record: Callable[[], Provenance]
+    ) -> tuple[Path, bool] | None:
+        """The path, and whether there is nothing to say of it; None where the data are not proven to pass every check, or
+        belong in units of their own. record: gives that of the call, when the path is looked at. It keeps q and v."""
+        arrays = self._arrays()
+        try:
+            made = self._begin(q, v, parameters, options.starter, arrays.motion)
+            if made is None:
+                return None
+            table, steps = arrays.run(made, parameters), arrays.steps
+            code, (state, count) = self.code.native.code, steps.state.values()
+        finally:
+            if self._lasting:
+                self._free.append(arrays)
+
+        def ended() -> Path:
+            program = self._program if steps_code else self._any_program
+            run = Run(made._replace(program=program), self.code.begin, parameters.grid, options.step_options, True, record())
+            finish = run.ended if steps_code else run.path
+            return finish(unpacked(np, code, self.code.begin, state, count), columns_of(code, table))
+
+        steps_code = count.item(CODE)
+        if steps_code:
+            return ended(), False
+        k, *counted = count[WARNED_OF].tolist()
+        return Path.later(lambda: vars(ended())), is_resolved(k // code.layout.stages - self._lead, *counted)
+
+    def start(self, q: Vector, v: Vector, options: RunOptions) -> Prepared | None:
+        """What `path` starts from; None where that is. The last digits of (a, λ), from which the first iteration begins, are
+        those of machine code: a run whose rows go elsewhere starts from the same, to have the same bits."""
+        arrays = self._arrays()
+        try:
+            made = self._begin(q, v, self.parameters(options), options.starter, arrays.motion)
+            return None if made is None else made._replace(program=self._program)
+        finally:
+            if self._lasting:
+                self._free.append(arrays)
+
+    def _begin(
+        self, q: Vector, v: Vector, parameters: RunParameters, starter: Starter, motion: InitialMotion
+    ) -> Prepared | None:
+        t0, h, _ = parameters.settings
+        if not motion.solve(q, v, t0) <= FAR:
+            return None
+        program = self._program if self._lead else self._any_program
+        return begin_steps(program, Recipe(self._scheme, starter, None), Motion(q, v, motion.a, motion.multipliers), t0, h)
+
+    def _arrays(self) -> RunArrays:
+        try:
+            return self._free.pop()
+        except IndexError:
+            return RunArrays(self.code, self._leaves)
+
+    @functools.cached_property
+    def _program(self) -> StepProgram:
+        """The program with these arrays."""
+        arrays, static = eqx.partition(self._any_program, eqx.is_array)
+        return eqx.combine(jax.tree.unflatten(jax.tree.structure(arrays), self._leaves), static)
+
+
+class CacheKey(NamedTuple):
+    """What a system and the options of a run hold: key, the objects that can change, and the arrays.
+
+    The arrays of the system come first, then the scheme's. watched: by what it is seen that all this is still so; None where
+    it must be read again. runs: those found for it, by the number of coordinates: the key is long.
+    """
+
+    key: Any  # its first part is that of the system alone
+    objects: tuple
+    leaves: list
+    watched: tuple[Watched, ...] | None
+    runs: dict[int, ReadyRun]
+
+
+_KNOWN: Remembered[tuple[RunCode | None]] = Remembered(REMEMBERED)
+_READ: Remembered[tuple[tuple, CacheKey]] = Remembered(
+    REMEMBERED
+)  # by the objects, which it holds: none has another's place
+
+
+def find_run(system: Any, given: Given, options: RunOptions) -> tuple[ReadyRun, Vector, Vector] | None:
+    """The run, with (q₀, v₀) of its own; None where it must begin in the ordinary way, which finds every error and every
+    other form: under tracing, for other problems than a System, with a reducer and without machine code."""
+    if not (isinstance(system, System) and options.native and _has_numbers(given, options)):
+        return None
+    reading = _read(system, options)
+    if reading is None:
+        return None
+    q, v = as_state(given.q0, given.v0, system.coordinates, as_numbers)
+    run = reading.runs.get(len(q)) or _run_for(system, options, reading, q, v)
+    return None if run is None else (run, np.array(q), np.array(v))
+
+
+def _has_numbers(given: Given, options: RunOptions) -> bool:
+    other = (given.nodes, given.jets, given.multipliers, options.reduce)
+    return (
+        outside()
+        and not (isinstance(options.h, Tracer) or isinstance(options.t0, Tracer))
+        and all(x is None for x in other)
+        and isinstance(options.scheme, Scheme | None)
+        and not any(x is None or holds_tracer(x) for x in (given.q0, given.v0))
+    )
+
+
+def _scheme(options: RunOptions) -> Scheme:
+    return options.scheme if isinstance(options.scheme, Scheme) else DEFAULT
+
+
+def _read(system: System, options: RunOptions) -> CacheKey | None:
+    """None where it cannot be compared, or is traced. The same objects, which do not change, are not read again as long as
+    their functions name the same."""
+    feedback = options.feedback
+    given = (system, options.scheme, options.branch, options.stop, options.domain, feedback)
+    at = tuple(map(id, given))
+    entry = _READ.get(at)
+    if entry is not None and unchanged(entry[1].watched):
+        return entry[1]
+    walk, leaves = Walk(), []
+    parts = split(walk, system, leaves)
+    rules = (options.branch, options.stop, options.domain, feedback and feedback.rule)
+    key = parts, split(walk, _scheme(options), leaves), walk.of(rules)
+    if not walk.lasting or any(isinstance(x, Tracer) for x in leaves):
+        return None
+    found = CacheKey(key, tuple(walk.objects), leaves, watch(walk), {})
+    if found.watched is not None:
+        _READ.put(at, (given, found))
+    return found
+
+
+def _run_for(system: System, options: RunOptions, reading: CacheKey, q: Vector, v: Vector) -> ReadyRun | None:
+    """The run with these arrays; None where there is no machine code, or these data do not show."""
+    key = reading.key, len(q)
+    entry = _KNOWN.get(key) or _compile_run(system, options, reading, q, v)
+    if entry is not None:
+        _KNOWN.put(key, entry)
+    if entry is None or entry[0] is None:
+        return None
+    code = entry[0]
+    bound = code.bound.get(reading.objects)
+    if bound is None:
+        program = program_for(system, code.sizes, _scheme(options), options.deflate)
+        bound = code.bound.put(reading.objects, (program, options.words(system.texts(), type(system))))
+    run = reading.runs[len(q)] = ReadyRun(code, bound, reading, _scheme(options))
+    return run
+
+
+def _compile_run(
+    system: System, options: RunOptions, reading: CacheKey, q: Vector, v: Vector
+) -> tuple[RunCode | None] | None:
+    """(the code,), or (None,) where there is no machine code of it; None where these data do not show."""
+    grid, n, scheme = options.grid, len(q), _scheme(options)
+    sizes = check_shapes(system, q, v, grid.t0)
+    root = root_of(reading.key[0], system, n, sum(sizes))
+    if root is None:
+        return (None,)
+    check_maps(scheme, n)
+    check_branch(options.branch, system.constraints, n)
+    motion, t0, h = root.over(reading.leaves[: root.leaves]), float(options.t0), float(options.h)
+    if not motion.solve(q, v, t0) <= FAR:
+        return None
+    program, step_options = program_for(system, sizes, scheme, options.deflate), options.step_options
+    recipe = Recipe(scheme, options.starter, options.branch)
+    made = begin_steps(program, recipe, Motion(q, v, motion.a, motion.multipliers), t0, h)
+    check_callbacks(made, grid, step_options, None)
+    begin = initial_state(made, grid.t0, grid.h, None)
+    try:
+        native = compiled(program, step_options, begin, grid.t0, grid.h)
+    except Unsupported:
+        return (None,)
+    if not native.code.settled or [id(x) for x in native.leaves] != [id(x) for x in reading.leaves]:
+        return (None,)
+    return (RunCode(sizes, root, native, begin, Remembered(COPIES)),)
