@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dalembert.algebra import Newton, newton
-from dalembert.algebra.newton import newton_by_values, root
+from dalembert.algebra.roots import newton_by_values, root
 
 
 def one(z):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dalembert.algebra.pivots import choose_pivots
+from dalembert.algebra.dense import choose_pivots
 from dalembert.native import Places, Summand, Windowed, symbolic_plan
 from dalembert.native.assembly.frontal import FrontalFactorization
 

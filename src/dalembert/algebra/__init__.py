@@ -1,9 +1,8 @@
 """Newton's method, the numerical rank, banded systems and their inertia. Knows no mechanics."""
 
-from dalembert.algebra.inertia import Inertia, inertia
-from dalembert.algebra.jumps import agree, depends, may_jump
-from dalembert.algebra.newton import Newton, Solve, newton, root
-from dalembert.algebra.rank import Rank, numerical_rank
+from dalembert.algebra.banded import Inertia, inertia
+from dalembert.algebra.dense import Rank, numerical_rank
+from dalembert.algebra.roots import Newton, Solve, agree, depends, may_jump, newton, root
 
 __all__ = [
     "Inertia",

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra.blas import one_blas_thread
+from dalembert.algebra.banded import one_blas_thread
 from dalembert.boundary.data.drawn import onto_constraints_by_polynomials, slopes_of_intervals
 from dalembert.boundary.data.ends import Nodes, TimeGrid, polynomial_pieces
 from dalembert.boundary.data.free_time import Free

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.algebra.least_norm import least_norm
+from dalembert.algebra.dense import least_norm
 from dalembert.claims.subject import Claim, Finding, Promise, Subject, reversed_motion
 from dalembert.discretize import Scheme
 from dalembert.discretize.nodes import Interval, legendre_plus

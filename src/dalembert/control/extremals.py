@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.algebra.least_norm import inverse
+from dalembert.algebra.dense import inverse
 from dalembert.boundary.data.drawn import slopes_of_intervals
 from dalembert.boundary.data.end_sets import check_rank
 from dalembert.boundary.data.ends import read_times

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra.blas import one_blas_thread
+from dalembert.algebra.banded import one_blas_thread
 from dalembert.boundary.data.ends import Through, TimeGrid, at_times, read_through, read_times
 from dalembert.boundary.data.free_time import Free, fitted
 from dalembert.boundary.prepare import Request

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra.least_norm import least_norm
+from dalembert.algebra.dense import least_norm
 from dalembert.control.problem import OptimalControl, actuation, count_equations
 from dalembert.numbers import as_function, as_numbers, as_vector, whole_number
 from dalembert.systems.equations import euler_lagrange

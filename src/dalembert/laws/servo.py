@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float
 
 from dalembert.algebra import agree
 from dalembert.algebra.jacobian import value_and_jacobian
-from dalembert.algebra.jumps import depends
+from dalembert.algebra.roots import depends
 from dalembert.laws.law import Law, Value, force_of
 from dalembert.numbers import EPSILON
 from dalembert.systems.constraints import Constraint

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra.least_norm import inverse
+from dalembert.algebra.dense import inverse
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.nodes import Interval, incoming, legendre_minus, legendre_plus
 from dalembert.measure.nodes import (

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, newton
-from dalembert.algebra.newton import implicit
+from dalembert.algebra.roots import implicit
 from dalembert.discretize import Scheme
 from dalembert.discretize.higher import forward_differences, node_defects
 from dalembert.discretize.windows import Hermite, Interpolated, WindowMap, as_windows

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, newton
-from dalembert.algebra.newton import implicit
+from dalembert.algebra.roots import implicit
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.discrete import Reading, discrete_impulses
 from dalembert.discretize.nodes import Interval, discrete_force, incoming, legendre_plus, outgoing

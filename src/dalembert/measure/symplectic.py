@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from dalembert.algebra import numerical_rank
-from dalembert.algebra.newton import implicit
 from dalembert.algebra.ode import integrate
+from dalembert.algebra.roots import implicit
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.windows import WindowMap
 from dalembert.measure.higher import HigherFlow, higher_flow

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.algebra.least_norm import inverse
+from dalembert.algebra.dense import inverse
 from dalembert.discretize import Beta, DiscreteSystem, Scheme
 from dalembert.discretize.nodes import Interval, incoming, outgoing
 from dalembert.measure.nodes import check_neighbours, check_single, own_scheme

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra.least_norm import inverse
+from dalembert.algebra.dense import inverse
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.nodes import Interval, incoming, outgoing
 from dalembert.numbers import as_function, described

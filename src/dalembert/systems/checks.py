@@ -12,7 +12,7 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from dalembert.algebra import numerical_rank
-from dalembert.algebra.newton import newton_by_values
+from dalembert.algebra.roots import newton_by_values
 from dalembert.numbers import as_number, as_state, check_x64, is_traced
 from dalembert.systems.compiled.function import LARGEST, SystemFunction
 from dalembert.systems.consistency import InconsistentDataError, RankDeficientError, Runs, check_parameters, violation_of

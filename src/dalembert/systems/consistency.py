@@ -19,8 +19,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import numerical_rank
+from dalembert.algebra.dense import least_norm
 from dalembert.algebra.jacobian import value_and_jacobian
-from dalembert.algebra.least_norm import least_norm
 from dalembert.numbers import as_number, as_state, check_x64, is_traced
 from dalembert.systems.equations import acceleration, first_derivative, momentum, value
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, with_inertia

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import agree
-from dalembert.algebra.quadrature import GAUSS_NODES, GAUSS_WEIGHTS
+from dalembert.algebra.ode import GAUSS_NODES, GAUSS_WEIGHTS
 from dalembert.numbers import EPSILON, as_function, as_numbers
 from dalembert.systems.constraints import Constraint, Law, Matrix, Rows, Vector
 from dalembert.systems.equations import Time, euler_lagrange, reactions, reduced

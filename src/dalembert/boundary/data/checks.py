@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from dalembert.algebra import numerical_rank
-from dalembert.algebra.least_norm import least_norm
+from dalembert.algebra.dense import least_norm
 from dalembert.boundary.data.ends import EndData, FilledSlots
 from dalembert.boundary.data.sizes import Densities, Sizes
 from dalembert.discretize.higher import holonomic_derivatives

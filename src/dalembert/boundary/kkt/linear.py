@@ -15,9 +15,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from dalembert.algebra import inertia
-from dalembert.algebra.banded import BandedLU, condition
-from dalembert.algebra.inertia import equilibrate
-from dalembert.algebra.pivots import Pivots, choose_pivots
+from dalembert.algebra.banded import BandedLU, condition, equilibrate
+from dalembert.algebra.dense import Pivots, choose_pivots
 from dalembert.boundary.kkt.assembly import CompiledAssembly
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.native import BoundFactorization

@@ -9,7 +9,7 @@ import functools
 import importlib
 from collections.abc import Sequence
 
-from dalembert.algebra.newton import SINGULAR_PIVOT
+from dalembert.algebra.roots import SINGULAR_PIVOT
 from dalembert.native.graph.graph import size_of_system
 from dalembert.native.llvm.builder import Code, real
 

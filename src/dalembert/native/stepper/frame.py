@@ -465,7 +465,7 @@ class ScalarFrame(Frame):
         self._go_on(good, "pivot", likely=True)
 
     def note_divergence(self, near: str) -> None:
-        self.code.store(self.code.negated(near), self.diverging, "i1")  # as in algebra/newton.py
+        self.code.store(self.code.negated(near), self.diverging, "i1")  # as in algebra/roots.py
 
     def require_convergence(self, small: str) -> None:
         self._go_on(small, "again")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dalembert.algebra.newton import DIVERGING
+from dalembert.algebra.roots import DIVERGING
 from dalembert.native.graph.graph import paired
 from dalembert.native.llvm.builder import Code, module
 from dalembert.native.llvm.dense import EXACT, NOT_FINITE, SOLVED

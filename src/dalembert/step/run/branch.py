@@ -12,7 +12,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, agree, newton, root
-from dalembert.algebra.quadrature import GAUSS_NODES, GAUSS_WEIGHTS
+from dalembert.algebra.ode import GAUSS_NODES, GAUSS_WEIGHTS
 from dalembert.numbers import EPSILON, as_choice, as_function, as_positive, described, whole_number
 from dalembert.step.programs.base import StepProgram
 from dalembert.systems.pickling import reduced

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra.least_norm import inverse, least_norm
+from dalembert.algebra.dense import inverse, least_norm
 from dalembert.numbers import as_array, as_function, as_positive
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import output_shape, traced
