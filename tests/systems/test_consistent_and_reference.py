@@ -156,8 +156,8 @@ def test_a_system_that_is_known_is_checked_as_a_new_one(monkeypatch):
     sphere = da.System(swing, da.Holonomic(lambda q: q @ q - 1.0))
     down, turned, t = [0.0, 0.6, -0.8], [0.5, 0.0, 0.0], [0.0, 0.3, 1.0]
     reference = importlib.import_module("dalembert.systems.continuous")  # the function has its name
-    looked, checked = [], reference.checked_data
-    monkeypatch.setattr(reference, "checked_data", lambda *x: looked.append(1) or checked(*x))
+    looked, checked = [], reference.check_data
+    monkeypatch.setattr(reference, "check_data", lambda *x: looked.append(1) or checked(*x))
     with monkeypatch.context() as unproven:
         unproven.setattr(reference, "proven_start", lambda *x: None)
         first = da.reference(sphere, down, turned, t)

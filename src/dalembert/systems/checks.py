@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -27,8 +26,7 @@ def _at_rest(system: System, q, v, t, z) -> InitialValues:
     return evaluate_start(system, q, v, t, z, jnp.zeros_like(q))
 
 
-_values = seldom(_at_rest)
-_native_values = SystemFunction(_at_rest)
+_values, _native_values = seldom(_at_rest), SystemFunction(_at_rest)
 
 
 class InitialTerms(NamedTuple):
@@ -59,11 +57,16 @@ def initial_terms(system: System, q, v, t, m: int) -> InitialTerms | None:
     """Newton's iteration for (a, λ) on one compiled call; None where a function of the system closes over a traced value."""
     n = q.shape[0]
     start = first_guess(n, m)
-    found = _in_machine_code(system, q, v, t, start) or _by_xla(system, q, v, t, start)
-    if found is None:
-        return None
-    at, given = found
-
+    native = _native_values.bound(system, q, v, t, start) if n + m <= LARGEST else None
+    given: Any = None if native is None else native(q, v, t, start)
+    if native is not None and all(np.all(np.isfinite(x)) for x in jax.tree.leaves(given)):
+        at = lambda z: native(q, v, t, z)[:2]  # noqa: E731
+    else:  # XLA has to look: something is not finite, or cannot be translated
+        again, found = _values.bound(system, q, v, t, start)  # one program, even where every call is traced anew
+        if is_traced(found):
+            return None
+        given = jax.tree.map(np.asarray, found)
+        at = lambda z: jax.tree.map(np.asarray, again(system, q, v, t, z)[:2])  # noqa: E731
     z, report = newton_by_values(at, start, EXACT, lambda x: units_of(x, n), given[:2])
     linear, (residual, matrix) = True, report.last
     if not report.solved:
@@ -78,31 +81,6 @@ def initial_terms(system: System, q, v, t, m: int) -> InitialTerms | None:
     return InitialTerms(z, report.solved, linear, report.residual, *parts, given)
 
 
-def _finite(trees: Any) -> bool:
-    return all(np.all(np.isfinite(x)) for x in jax.tree.leaves(trees))
-
-
-At = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
-
-
-def _in_machine_code(system: System, q, v, t, start: np.ndarray) -> tuple[At, Any] | None:
-    """(F, F') at any z, and everything at the start; None where XLA has to look: something is not finite, or cannot be
-    translated."""
-    native = _native_values.bound(system, q, v, t, start) if len(start) <= LARGEST else None
-    if native is None:
-        return None
-    given = native(q, v, t, start)
-    return (lambda z: native(q, v, t, z)[:2], given) if _finite(given) else None
-
-
-def _by_xla(system: System, q, v, t, start: np.ndarray) -> tuple[At, Any] | None:
-    """The same; None where a function of the system closes over a traced value."""
-    again, given = _values.bound(system, q, v, t, start)  # one program, even where every call is traced anew
-    if is_traced(given):
-        return None
-    return lambda z: jax.tree.map(np.asarray, again(system, q, v, t, z)[:2]), jax.tree.map(np.asarray, given)
-
-
 def in_units(found: InitialTerms) -> InitialTerms:
     """The matrices whose ranks are looked at, in units of the unknowns that the inertia and the reactions give."""
     if not np.all(np.isfinite(found.matrix)):
@@ -114,14 +92,14 @@ def in_units(found: InitialTerms) -> InitialTerms:
 
 
 class Start(NamedTuple):
-    """The beginning of a motion. matrix: the derivative of the equations by (a, λ); None where values are traced. sizes: how
-    many equations each constraint has."""
+    """The beginning of a motion. units: of (a, λ); None where values are traced. sizes: how many equations each constraint
+    has."""
 
-    q: Array
-    v: Array
+    q: Any  # of NumPy, where they are proven
+    v: Any
     a: Any  # of NumPy, except where values are traced
     multipliers: Any
-    matrix: np.ndarray | None
+    units: np.ndarray | None
     sizes: list[int]
 
 
@@ -149,24 +127,27 @@ def check_initial_data(system: System, q0, v0, t0: float | Array = 0.0, time: fl
     check_x64()
     proven = proven_start(system, q0, v0, t0)
     if proven is None:
-        return checked_data(system, q0, v0, t0, time)
+        return check_data(system, q0, v0, t0, time)
     return jnp.asarray(proven.q), jnp.asarray(proven.v)
 
 
-def checked_data(system: System, q0, v0, t0: float | Array, time: float | Array | None) -> tuple[Array, Array]:
+def check_data(system: System, q0, v0, t0: float | Array, time: float | Array | None) -> tuple[Array, Array]:
     """As `check_initial_data`, for data that `proven_start` has not proven: it is asked once in a call."""
     found, _ = _check_all(system, q0, v0, t0, time)
     return found.q, found.v
 
 
-def checked_start(system: System, q0, v0, t0: float | Array, time: float | Array | None) -> Start:
-    """As `check_initial_data`, with the accelerations and multipliers that the checks have found."""
+def solve_start(system: System, q0, v0, t0: float | Array, time: float | Array | None) -> Start:
+    """The beginning of a motion from data that are checked: proven in machine code, or looked at by name."""
+    proven = proven_start(system, q0, v0, t0)
+    if proven is not None:
+        return Start(*proven[:-1])
     given, found = _check_all(system, q0, v0, t0, time)
     q, v, t, sizes = given
     if found is None:
         return Start(q, v, *motion_at(system, q, v, t)[:2], None, sizes)
     n = q.shape[0]
-    return Start(q, v, found.z[:n], found.z[n:], found.matrix, sizes)
+    return Start(q, v, found.z[:n], found.z[n:], units_of(found.matrix, n), sizes)
 
 
 class InitialData(NamedTuple):

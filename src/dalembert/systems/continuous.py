@@ -30,7 +30,7 @@ from dalembert.numbers import (
     whole_number,
 )
 from dalembert.systems.batch import check_batch, number_of_runs
-from dalembert.systems.checks import checked_data
+from dalembert.systems.checks import check_data
 from dalembert.systems.compiled.flow import drift, in_program, reduced_flow
 from dalembert.systems.compiled.function import LARGEST
 from dalembert.systems.consistency import STEPS
@@ -146,7 +146,7 @@ def reference(
     steps = MOST if max_steps is None else whole_number(max_steps, "max_steps")
     natively, traced = chosen == "native", backend == "native"
     start = proven_start(system, q0, v0, times[0]) if natively and isinstance(times, np.ndarray) else None
-    q, v = checked_data(system, q0, v0, times[0], time_scale(times)) if start is None else (start.q, start.v)
+    q, v = check_data(system, q0, v0, times[0], time_scale(times)) if start is None else (start.q, start.v)
     if traced and is_traced(system, q, v, times, tolerance) and small(system, q, v, times):
         return native_first(_in_program, _integrate, system, q, v, times, tolerance, solver=None, max_steps=steps)
     options = {"natively": natively, "solver": solver, "max_steps": steps, "start": start, "projected": True}
@@ -379,7 +379,7 @@ class _Many:
         for i in np.flatnonzero(~proven).tolist():
             q, v = self.states[i]
             try:
-                checked_data(self.one(i), q, v, times[0], time_scale(times))
+                check_data(self.one(i), q, v, times[0], time_scale(times))
             except ValueError as error:
                 raise type(error)(f"{error} (run {i} of {len(proven)})") from None
 

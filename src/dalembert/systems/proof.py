@@ -71,7 +71,7 @@ class InitialRoot(NamedTuple):
 class InitialMotion:
     """(a, λ) at (q, v, t), call after call in the same arrays: for one thread at a time.
 
-    a, multipliers: of the last call, views of these arrays.
+    a, multipliers, units: of the last call, views of these arrays.
     """
 
     def __init__(self, root: InitialRoot, leaves: Sequence[Any]):
@@ -87,6 +87,7 @@ class InitialMotion:
         self.a, self.multipliers = self._z[:n], self._z[n:]
         self._call, self._result, self._report = root.code.over(given, EXACT.tolerance, EXACT.max_iterations)
         self._matrix = self._result[k : k + k * k].reshape(k, k)
+        self.units = self._result[k + k * k : 2 * k + k * k]
 
     def refill(self, leaves: Float[np.ndarray, "G"]) -> None:
         """Other arrays of the system, flat."""
@@ -182,11 +183,14 @@ Vector = Float[np.ndarray, "n"]
 
 
 class ProvenStart(NamedTuple):
-    """Data that pass every check. m: equations of all constraints. read: the system."""
+    """Data that pass every check. units: of (a, λ). sizes: how many equations each constraint has. read: the system."""
 
     q: Vector
     v: Vector
-    m: int
+    a: Vector
+    multipliers: Float[np.ndarray, "m"]
+    units: Float[np.ndarray, "n_plus_m"]
+    sizes: list[int]
     read: SystemRead
 
 
@@ -212,16 +216,16 @@ class SystemRead:
         return self.once(("root", n), lambda system: self._root(system, n))
 
     def _root(self, system: System, n: int) -> _Root | None:
-        m = sum(check_shapes(system, np.zeros(n), np.zeros(n), 0.0))
-        root = root_of(self.key, system, n, m)
-        return None if root is None else _Root(root, m, [])
+        sizes = check_shapes(system, np.zeros(n), np.zeros(n), 0.0)
+        root = root_of(self.key, system, n, sum(sizes))
+        return None if root is None else _Root(root, sizes, [])
 
 
 class _Root(NamedTuple):
     """free: arrays to solve in that no thread uses."""
 
     code: InitialRoot
-    m: int
+    sizes: list[int]
     free: list[InitialMotion]
 
 
@@ -248,8 +252,9 @@ def proven_start(system: System, q0: Any, v0: Any, t0: Any) -> ProvenStart | Non
     except IndexError:  # other threads have them, or there are none yet
         motion = root.code.over(read.leaves)
     proven = np.isfinite(motion.solve(q, v, float(t0)))
+    found = motion.a.copy(), motion.multipliers.copy(), motion.units.copy()
     root.free.append(motion)
-    return ProvenStart(q, v, root.m, read) if proven else None
+    return ProvenStart(q, v, *found, root.sizes, read) if proven else None
 
 
 def proven_runs(read: SystemRead, states: np.ndarray, t0: float, given: np.ndarray | None) -> Bool[np.ndarray, "B"]:

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from dalembert.step.programs.base import DerivedProgram, StepProgram
 from dalembert.step.run.state import Prepared
-from dalembert.systems.sizes import power_of_two, units_of
+from dalembert.systems.sizes import power_of_two
 from dalembert.tracing import Jitted
 
 FAR = 2.0**20  # the ratio of units from which on they count: below, an ordinary step has digits enough
@@ -50,15 +50,14 @@ def in_units(prepared: Prepared, units: Units) -> Prepared:
     return prepared._replace(program=scaled, expected=expected)
 
 
-def units_for(prepared: Prepared, matrix: Float[np.ndarray, "k k"], t0, h) -> Units | None:
-    """The units of a step whose continuous equations have this matrix of (a, λ); None where they are near enough to 1.
+def units_for(prepared: Prepared, own: Float[np.ndarray, "k"], t0, h) -> Units | None:
+    """The units of a step whose continuous equations have these of (a, λ); None where they are near enough to 1.
 
     Multipliers are as many as the step has, so that their units are read off the step's own matrix.
     """
     n = prepared.q.shape[0]
-    if not np.all(np.isfinite(matrix)):
+    if not np.all(np.isfinite(own)):
         return None
-    own = units_of(matrix, n)
     apart = own[:n].max() / own[:n].min()
     across = np.concatenate([own[n:] / own[:n].max(), own[:n].min() / own[n:]])
     if apart <= FAR and (len(own) == n or np.max(across) <= FAR):

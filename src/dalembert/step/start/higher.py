@@ -99,7 +99,7 @@ def begin_higher(problem: VariationalProblem, data: Given, grid: Grid, scheme) -
     made = Prepared(program, begun.nodes, begun.b[0], s, begun.z)
     if not traced:
         matrix = first_matrix(program, begun.b[0], s, begun.z, t0 + (known - 1) * h, h)
-        units = units_for(made, matrix, t0 + (known - 1) * h, h)
+        units = units_for(made, units_of(matrix, made.q.shape[0]), t0 + (known - 1) * h, h)
         made = made if units is None else in_units(made, units)
     return made
 

@@ -29,7 +29,7 @@ from dalembert.step.run.state import Given, Grid, Prepared, Recipe, StepOptions,
 from dalembert.step.start.higher import begin_higher
 from dalembert.systems import System, VariationalProblem, acceleration, is_traced, reference
 from dalembert.systems.batch import number_of_runs
-from dalembert.systems.checks import checked_start
+from dalembert.systems.checks import solve_start
 from dalembert.systems.consistency import STEPS, InconsistentDataError, RankDeficientError, check_parameters, project
 from dalembert.systems.constraints import Constraint
 from dalembert.systems.equations import value
@@ -104,16 +104,16 @@ def prepare_system(system: System, given: Given, grid: Grid, recipe: Recipe) -> 
     """Check the data and choose the program: its form, its state, and its first nodes."""
     (scheme, _, branch), t0, h = recipe, grid.t0, grid.h
     known = not isinstance(h, Tracer)
-    found = checked_start(system, given.q0, given.v0, t0, STEPS * abs(float(h)) if known else None)
-    q, v, a, multipliers, matrix, sizes = found
+    found = solve_start(system, given.q0, given.v0, t0, STEPS * abs(float(h)) if known else None)
+    q, v, a, multipliers, own, sizes = found
     check_maps(scheme, q.shape[0])
     check_branch(branch, system.constraints, q.shape[0])
     deflate = branch is None or (isinstance(branch, Avoid) and branch.factor is None)
     program = program_for(system, sizes, scheme, deflate)
-    if matrix is not None:  # every small operation of JAX is compiled when it is first met
+    if own is not None:  # every small operation of JAX is compiled when it is first met
         q, v, a, multipliers = map(np.asarray, (q, v, a, multipliers))
     made = begin_steps(program, recipe, Motion(q, v, a, multipliers), t0, h)
-    units = None if matrix is None or not known else units_for(made, matrix, t0, h)
+    units = None if own is None or not known else units_for(made, own, t0, h)
     return made if units is None else in_units(made, units)
 
 

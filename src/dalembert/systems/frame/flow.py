@@ -246,7 +246,7 @@ class _Written:
 def along_constraints(start: ProvenStart, times: np.ndarray, accuracy: Accuracy) -> tuple[Solved, Callable[[], np.ndarray]]:
     """Rows (q, v) at the times, which increase or decrease, and the outputs (λ, drift) when they are asked for."""
     n, y = len(start.q), np.concatenate([start.q, start.v])
-    frame: FrameFlow | None = start.read.once(("frame", n), lambda one: frame_flow(one, n, start.m))
+    frame: FrameFlow | None = start.read.once(("frame", n), lambda one: frame_flow(one, n, sum(start.sizes)))
     found = None if frame is None else frame.run(start.q, start.v, times, accuracy)
     if found is None:
         flow = _reduced(start)
@@ -264,7 +264,7 @@ def along_constraints(start: ProvenStart, times: np.ndarray, accuracy: Accuracy)
 
 def _reduced(start: ProvenStart) -> SystemFlow:
     n = len(start.q)
-    return start.read.once(("flow", n), lambda one: reduced_flow(one, n, start.m, projected=True))
+    return start.read.once(("flow", n), lambda one: reduced_flow(one, n, sum(start.sizes), projected=True))
 
 
 def _solved(found: Travelled) -> tuple[Solved, Callable[[], np.ndarray]]:
