@@ -20,7 +20,13 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from dalembert.numbers.traced import outside
+try:
+    from jax.extend.core import get_opaque_trace_state
+except ImportError:  # where it stands in the lowest version that is allowed
+    from jax.core import get_opaque_trace_state
+
+with jax.ensure_compile_time_eval():
+    _OUTSIDE = get_opaque_trace_state()
 
 EPSILON = float(np.finfo(float).eps)  # between 1 and the next number
 MOST = 2**53  # above it whole numbers, and with them the times t0 + k h, are not exact in float64
@@ -226,6 +232,28 @@ def decreasing_steps(h: Sequence[float]) -> Float[np.ndarray, "K"]:
     return values
 
 
+def outside() -> bool:
+    """Whether operations give values here, by a look that costs less than an operation: True outside of jit, vmap, grad."""
+    return get_opaque_trace_state() == _OUTSIDE
+
+
+def is_traced(*trees) -> bool:
+    """Whether values are being traced, inside jit, vmap or grad: they have shapes but no numbers yet.
+
+    Under vmap and grad only arguments that depend on the traced ones are tracers; under jit every operation is traced,
+    even on constants.
+
+    Args:
+        *trees: pytrees whose leaves are examined.
+
+    Returns:
+        Whether one of the leaves, or the surrounding program, is being traced.
+    """
+    # The first operation that is carried out compiles a program, and a cold start waits for it.
+    probe = () if outside() else (jnp.add(0.0, 0.0),)
+    return any(isinstance(leaf, Tracer) for leaf in (*probe, *jax.tree.leaves(trees)))
+
+
 def as_double(x):
     """A number or array in doubles: NumPy's, which costs least, except where it is traced."""
     return jnp.asarray(x, dtype=float) if isinstance(x, Tracer) else np.asarray(x, dtype=float)
@@ -309,3 +337,14 @@ def _check_finite(array: np.ndarray, name: str) -> None:
 def first_line(error: Exception) -> str:
     """What an error says, without the pages that follow."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def place_of(name: str, names: Sequence[str], owner: str) -> int:
+    """Where a name stands among those of the coordinates; KeyError with what there is. owner: whose they are."""
+    if name in names:
+        return list(names).index(name)
+    if names:
+        raise KeyError(f"{name!r}: the coordinates of the {owner} are {', '.join(map(repr, names))}")
+    raise KeyError(
+        f'{name!r}: the {owner} has no names of coordinates; build the system with coordinates=("x", …), or take {owner}.q'
+    )
