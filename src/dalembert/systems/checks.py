@@ -159,7 +159,7 @@ class InitialData(NamedTuple):
     sizes: list[int]
 
 
-def examined(system: System, q0, v0, t0, time) -> tuple[InitialData, InitialTerms | None]:
+def examine_start(system: System, q0, v0, t0, time) -> tuple[InitialData, InitialTerms | None]:
     """The data, consistent with the constraints, and what is known of the system there, whatever its ranks: nothing, under
     tracing."""
     check_x64()
@@ -178,8 +178,8 @@ def examined(system: System, q0, v0, t0, time) -> tuple[InitialData, InitialTerm
 
 
 def _check_all(system: System, q0, v0, t0, time) -> tuple[InitialData, InitialTerms | None]:
-    """As `examined`, with (a, λ) determined."""
-    given, found = examined(system, q0, v0, t0, time)
+    """As `examine_start`, with (a, λ) determined."""
+    given, found = examine_start(system, q0, v0, t0, time)
     if found is None:
         return given, None
     scaled = in_units(found)
@@ -300,11 +300,11 @@ def _check_regular(system: System, found: InitialTerms) -> None:
     raise RankDeficientError(
         "lagrangian: the mass matrix ∂²L/∂v² is degenerate on the motions that the constraints leave free: the matrix of "
         f"(a, λ) has rank {rank.rank} of {found.matrix.shape[0]} at q0, v0; undetermined acceleration along "
-        f"{' and '.join(str(_signed(d).round(6) + 0.0) for d in directions)}"
+        f"{' and '.join(str(_with_positive_sign(d).round(6) + 0.0) for d in directions)}"
     )
 
 
-def _signed(direction: np.ndarray) -> np.ndarray:
+def _with_positive_sign(direction: np.ndarray) -> np.ndarray:
     """The direction with a positive largest entry, so that messages do not depend on the factorization."""
     return direction * np.sign(direction[np.argmax(np.abs(direction).round(9))])
 

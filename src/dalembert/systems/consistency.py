@@ -205,11 +205,11 @@ def _sizes(q, v, a, inertia, time: float | None) -> tuple[np.ndarray, np.ndarray
     weight = np.where(inertia.max(axis=1, keepdims=True, initial=0.0) > 0.0, inertia, 1.0)
     weighted_norm = lambda x: np.sqrt((weight * x**2).sum(axis=1, keepdims=True))  # noqa: E731
     moves = weighted_norm(reach) > STILL * weighted_norm(q)
-    positions = _filled(np.where(moves, reach, np.abs(q)), weight)
-    return positions, _filled(np.abs(v), weight) if time is None else positions / time
+    positions = _fill_sizes(np.where(moves, reach, np.abs(q)), weight)
+    return positions, _fill_sizes(np.abs(v), weight) if time is None else positions / time
 
 
-def _filled(sizes: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def _fill_sizes(sizes: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return np.stack([with_inertia(s, w) for s, w in zip(sizes, weight, strict=True)])
 
 

@@ -226,7 +226,7 @@ def _in_program(system: System, q, v, times, tolerance, *, solver, max_steps: in
 def check_times(t, tolerance) -> Times:
     """The times of a reference solution as an array, of NumPy where they are numbers, and its tolerance checked."""
     as_tolerance(tolerance)
-    return _monotone(t, "t", "at least two times in order, the first the initial one")
+    return _check_monotone(t, "t", "at least two times in order, the first the initial one")
 
 
 def time_scale(times):
@@ -280,7 +280,7 @@ def _typical_sizes(n: int, y, rates, time) -> Float[Array, "2n"]:
     return jnp.repeat(jnp.where((sizes > 0.0) & (sizes < 1.0), sizes, 1.0), n)
 
 
-def _monotone(value: Any, name: str, right: str) -> Times:
+def _check_monotone(value: Any, name: str, right: str) -> Times:
     """Two or more times that increase, or decrease."""
     traced = holds_tracer(value)
     times = as_array(value, name) if traced else as_numbers(value, name)

@@ -22,7 +22,7 @@ _MADE = weakref.WeakKeyDictionary()  # function: the factory and the arguments t
 def reduced(self) -> tuple[Any, ...]:
     """`__reduce__` of an object with functions among its fields."""
     name = type(self).__name__
-    return _restored, (type(self), {key: _carried(value, f"{name}.{key}") for key, value in vars(self).items()})
+    return _restored, (type(self), {key: _carry(value, f"{name}.{key}") for key, value in vars(self).items()})
 
 
 def made(factory: Callable[..., Callable]) -> Callable[..., Callable]:
@@ -46,37 +46,37 @@ class Carried:
     def __reduce__(self):
         if isinstance(self.function, types.FunctionType) and self.function in _MADE:
             factory, arguments = _MADE[self.function]
-            return _made_again, (factory, _carried(arguments, self.place))
-        if _is_found(self.function):
+            return _made_again, (factory, _carry(arguments, self.place))
+        if _has_name(self.function):
             return pkgutil.resolve_name, (f"{self.function.__module__}:{self.function.__qualname__}",)
-        return _opened, (_disguised(self.function, self.place),)
+        return _opened, (_disguise(self.function, self.place),)
 
 
 def _restored(kind: type, fields: dict[str, Any]):
     module = object.__new__(kind)
-    vars(module).update({name: _released(value) for name, value in fields.items()})
+    vars(module).update({name: _release(value) for name, value in fields.items()})
     return module
 
 
-def _carried(value: Any, place: str) -> Any:
+def _carry(value: Any, place: str) -> Any:
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return tuple(_carried(x, place) for x in value)
+        return tuple(_carry(x, place) for x in value)
     plain = isinstance(value, types.FunctionType)
-    if plain and _is_found(value):
+    if plain and _has_name(value):
         return value
     # What a decorator such as jax.jit returns; a method goes with its object.
     decorated = callable(value) and hasattr(value, "__wrapped__") and not isinstance(value, type | types.MethodType)
     return Carried(value, place) if plain or decorated else value
 
 
-def _released(value: Any) -> Any:
+def _release(value: Any) -> Any:
     """copy.copy hands the fields over as they are."""
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return tuple(map(_released, value))
+        return tuple(map(_release, value))
     return value.function if isinstance(value, Carried) else value
 
 
-def _is_found(function: Callable) -> bool:
+def _has_name(function: Callable) -> bool:
     """Whether its name in its module is the function itself. In a script only plain functions: cloudpickle carries these by
     value, and knows nothing of the others, such as functions under jax.jit."""
     name = getattr(function, "__module__", None)
@@ -92,7 +92,7 @@ def _made_again(factory: Callable, arguments: tuple) -> Callable:
     return factory(*arguments)
 
 
-def _disguised(function: Callable, place: str) -> Callable[[], Callable]:
+def _disguise(function: Callable, place: str) -> Callable[[], Callable]:
     """A function that returns the function, and whose name is what there is to say.
 
     Nothing tells `__reduce__` which pickler asks. Plain pickle looks for the name, does not find it, and reports it;

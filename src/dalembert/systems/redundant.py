@@ -13,7 +13,7 @@ from jaxtyping import Float
 from dalembert.algebra import numerical_rank
 from dalembert.numbers import is_traced
 from dalembert.path import Path, check_path
-from dalembert.systems.checks import examined
+from dalembert.systems.checks import examine_start
 from dalembert.systems.consistency import InconsistentDataError, RankDeficientError, Restriction, restrictions
 from dalembert.systems.equations import reactions
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, allowed, units_of, with_inertia
@@ -219,7 +219,7 @@ def independent(system: System, q0, v0, t0: float = 0.0) -> Independent:
         True
     """
     check_system(system)
-    given, found = examined(system, q0, v0, t0, None)
+    given, found = examine_start(system, q0, v0, t0, None)
     sizes = given.sizes
     if found is None:
         raise TypeError("independent: works on numbers and not under jit, vmap or grad; choose first, then trace the run")
@@ -230,15 +230,15 @@ def independent(system: System, q0, v0, t0: float = 0.0) -> Independent:
     if not np.all(np.isfinite(matrix)):
         raise ValueError("system: the derivatives of the Lagrangian, of a force or of a constraint are not finite at q0, v0")
     units = units_of(matrix, n)[:n]
-    chosen = _chosen(matrix[n:, :n] * units, orders[low])
+    chosen = _choose(matrix[n:, :n] * units, orders[low])
     _check_forces(-matrix[:n, n:].T * units, chosen)
     dependent = set(low) - set(low[chosen])
     kept = tuple(i for i in range(len(orders)) if i not in dependent)
     names = _names(system, sizes)
-    return Independent(_restricted(system, sizes, kept), system, kept, tuple(names[i] for i in sorted(dependent)), units)
+    return Independent(_restrict(system, sizes, kept), system, kept, tuple(names[i] for i in sorted(dependent)), units)
 
 
-def _chosen(rows: np.ndarray, orders: np.ndarray) -> np.ndarray:
+def _choose(rows: np.ndarray, orders: np.ndarray) -> np.ndarray:
     """Indices of independent rows that span all of them, of low order first: again and again the first one written of which
     nearly as much is new as of any. Not the one of which most is new: then the user could not say what to keep."""
     left, chosen = unit_rows(rows)[0], []
@@ -268,7 +268,7 @@ def _names(system: System, sizes: list[int]) -> list[str]:
     return [f"constraints[{i}] ({type(c).__name__})" + (f" row {j}" if m > 1 else "") for i, c, m in pairs for j in range(m)]
 
 
-def _restricted(system: System, sizes: list[int], kept: tuple[int, ...]) -> System:
+def _restrict(system: System, sizes: list[int], kept: tuple[int, ...]) -> System:
     """The system with these equations alone."""
     parts, at = [], 0
     for i, (c, m) in enumerate(zip(system.constraints, sizes, strict=True)):

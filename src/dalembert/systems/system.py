@@ -135,7 +135,7 @@ def as_arrays(tree: Any, name: str) -> Any:
     """
     mapped = dict(tree) if isinstance(tree, Mapping) else tree
     leaf = lambda path, x: as_parameter(x, f"{name}{jax.tree_util.keystr(path)}")  # noqa: E731
-    if not _ends(mapped):  # JAX would recurse, and leaves Python's count of recursions wrong for ever after
+    if not _is_finite(mapped):  # JAX would recurse, and leaves Python's count of recursions wrong for ever after
         raise TypeError(f"{name}: found a list or a mapping that contains itself; give real numbers and arrays")
     return jax.tree_util.tree_map_with_path(leaf, mapped, is_leaf=_is_leaf)
 
@@ -164,10 +164,10 @@ def _is_leaf(x: Any) -> bool:
 DEEPEST = 100  # lists and mappings in each other
 
 
-def _ends(tree: Any, depth: int = 0) -> bool:
+def _is_finite(tree: Any, depth: int = 0) -> bool:
     """Whether no list or mapping contains itself, as far as that shows in its depth."""
     inner = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list | tuple) else ()
-    return depth < DEEPEST and all(_ends(x, depth + 1) for x in inner if isinstance(x, Mapping | list | tuple))
+    return depth < DEEPEST and all(_is_finite(x, depth + 1) for x in inner if isinstance(x, Mapping | list | tuple))
 
 
 def _kinds(tree: Any) -> str:

@@ -115,7 +115,7 @@ def _itself(x: Any, walk: Walk) -> Any:
 
 
 @key_of.register(types.GeneratorType)
-def _unknown(x: Any, walk: Walk) -> Any:
+def _unknown_key(x: Any, walk: Walk) -> Any:
     return walk.unknown()
 
 
@@ -252,12 +252,12 @@ def _instance(x: Any, walk: Walk) -> Any:
     """An object: its class, and all its attributes, by value; of an array or a number also that."""
     kind = type(x)
     walk.hands_on = walk.hands_on or (callable(x) and is_library(kind.__module__) and not isinstance(x, eqx.Module))
-    if not _frozen(kind):
+    if not _is_frozen(kind):
         walk.objects.append(Same(x))
     parts = [] if (base := _base(kind)) is object else [walk.value(_as(base, x))]
     slots = [name for each in kind.__mro__ for name in _names(each.__dict__.get("__slots__", ()))]
     state = getattr(x, "__dict__", None)
-    if base is object and kind.__basicsize__ > _explained(kind, slots):  # state of C code, which does not show
+    if base is object and kind.__basicsize__ > _plain_size(kind, slots):  # state of C code, which does not show
         shown = callable(x) and is_library(getattr(x, "__module__", None))
         return Same(x) if shown else walk.unknown()
     parts += [(name, walk.value(value)) for name, value in (state or {}).items()]
@@ -265,7 +265,7 @@ def _instance(x: Any, walk: Walk) -> Any:
     return (walk.of(kind), *parts)
 
 
-def _frozen(kind: type) -> bool:
+def _is_frozen(kind: type) -> bool:
     """Whether the attributes of objects of a class cannot be set."""
     parameters = getattr(kind, "__dataclass_params__", None)
     return issubclass(kind, eqx.Module | tuple) or (parameters is not None and parameters.frozen)
@@ -289,7 +289,7 @@ def _as(base: type, x: Any) -> Any:
     return getattr(base, "__getnewargs__")(x)  # noqa: B009  numbers and texts: what they would be made from again
 
 
-def _explained(kind: type, slots: list[str]) -> int:
+def _plain_size(kind: type, slots: list[str]) -> int:
     """The size of an object that has nothing but its slots, a dictionary and a list of weak references."""
     words = len(slots) + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
     return object.__basicsize__ + 8 * words

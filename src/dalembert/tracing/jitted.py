@@ -91,11 +91,11 @@ class Jitted(Generic[P, R]):
         self._seldom = seldom
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:
-        return self._found((arguments, named))[1]
+        return self._find((arguments, named))[1]
 
     def bound(self, *arguments: Any) -> tuple[Callable[..., Any], Any]:
         """(again, result): `again` is this program for other arrays in the same places, and looks at nothing else anew."""
-        entry, result = self._found((arguments, {}))
+        entry, result = self._find((arguments, {}))
 
         def again(*others: Any) -> Any:
             given = others, {}
@@ -103,7 +103,7 @@ class Jitted(Generic[P, R]):
 
         return again, result
 
-    def _found(self, given: Any) -> tuple[_Entry, Any]:
+    def _find(self, given: Any) -> tuple[_Entry, Any]:
         """The program for these arguments, and its result."""
         arrays, walk = [], Walk()
         key = self, split(walk, given, arrays)
@@ -137,7 +137,7 @@ class Jitted(Generic[P, R]):
         """The program for new arguments, and its result: one that is there already, if only the fingerprint is new."""
         if [id(x) for x in taken_apart(given)[1]] != [id(x) for x in arrays]:
             raise TypeError(f"{self.name}: an argument holds arrays in an order that is not that of its tree")
-        run: Any = self._jitted()
+        run: Any = self._jit()
         context, text = _number(walk, key), None
         known = not is_traced(arrays)
         evaluated = None
@@ -157,7 +157,7 @@ class Jitted(Generic[P, R]):
             TEXTS.put(text, entry)
         return entry, out.filled(found)
 
-    def _jitted(self) -> Callable:
+    def _jit(self) -> Callable:
         def traced(arrays: list) -> list:
             arguments, named = taken_apart(self._call.given)[0].filled(arrays)
             function: Callable[..., Any] = self.function
@@ -202,9 +202,9 @@ class OnShapes(Generic[P, R]):
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:
         walk, given = Walk(), (arguments, named)
         key = walk.of(self.function), split(walk, given, [])
-        return _PASSED.of(key if walk.lasting else None, lambda: self._traced(given))
+        return _PASSED.of(key if walk.lasting else None, lambda: self._trace(given))
 
-    def _traced(self, given: tuple) -> R:
+    def _trace(self, given: tuple) -> R:
         found, function = [], cast(Callable[..., R], self.function)
 
         def look(given: tuple):

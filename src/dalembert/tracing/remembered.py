@@ -114,11 +114,11 @@ def watch(walk: Walk) -> tuple[Watched, ...] | None:
     functions = [same.object for same in walk.objects]
     if not (walk.lasting and walk.fixed and all(type(f) is types.FunctionType for f in functions)):
         return None
-    found = [_watched(f) for f in functions]
+    found = [_watch_function(f) for f in functions]
     return None if any(x is None for x in found) else tuple(x for x in found if x is not None)
 
 
-def _watched(f: Any) -> Watched | None:
+def _watch_function(f: Any) -> Watched | None:
     known = reads(f.__code__)
     own = not is_library(f.__globals__.get("__name__"))
     if f.__dict__ or f.__kwdefaults__ or (own and known.imports):

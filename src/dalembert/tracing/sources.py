@@ -24,7 +24,7 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 def source(function: Any, above: tuple = ()) -> str:
     """The text of a function, then a line for each value that it reads."""
     values = _values(function)
-    return "\n".join([_text(function), *(f"# {name} = {_shown(value, (*above, function))}" for name, value in values)])
+    return "\n".join([_text(function), *(f"# {name} = {_show(value, (*above, function))}" for name, value in values)])
 
 
 def _text(function: Any) -> str:
@@ -83,7 +83,7 @@ def _of_chains(name: str, value: Any, chains: tuple[tuple[str, ...], ...]) -> It
             yield from _of_chains(f"{name}.{chain[0]}", getattr(value, chain[0]), (chain[1:],))
 
 
-def _shown(value: Any, above: tuple) -> str:
+def _show(value: Any, above: tuple) -> str:
     if callable(value) and not isinstance(value, type):
         inner = inspect.unwrap(value)
         return "a function above" if any(inner is f or value is f for f in above) else source(value, above)

@@ -40,12 +40,12 @@ class SystemFunction:
             return None
         parts, shapes = parts_of(system), tuple(np.shape(x) for x in arguments)
         key = None if parts.key is None else (parts.key, shapes)
-        code, tree = self._known.of(key, lambda: self._compiled(parts.rebuilt, shapes, parts.leaves))
+        code, tree = self._known.of(key, lambda: self._compile(parts.rebuilt, shapes, parts.leaves))
         if code is None:
             return None
         return lambda *values: jax.tree.unflatten(tree, code(*values, *parts.leaves))
 
-    def _compiled(self, rebuilt: Callable, shapes: tuple, leaves: list) -> _Program:
+    def _compile(self, rebuilt: Callable, shapes: tuple, leaves: list) -> _Program:
         function, trees = self.function, []  # what is traced is looked at whole: without the programs that self knows
 
         def flat(*values):

@@ -102,11 +102,11 @@ def leaf_forms(system: System, x: Float[np.ndarray, "n+1"], scale: Float[np.ndar
         rank = forms(x[None]).shape[1]
         if min(len(solved_for(forms(at[None])[0])) for at in (x, nearby)) < rank:
             return None
-        values = _closed(forms, nearby[None], scale)[0]
+        values = _closed_forms(forms, nearby[None], scale)[0]
         count = rank - int(np.sum(values > CURVED))
         if count in (0, rank):
             return forms if count else None
-        forms = functools.partial(_derived, forms, scale, count)
+        forms = functools.partial(_derived_system, forms, scale, count)
 
 
 @seldom
@@ -129,7 +129,7 @@ def solved_for(forms: np.ndarray, among: np.ndarray | slice = slice(-1)) -> list
     return sorted(int(places[i]) for i in factors[2][: int(np.sum(values > 1e-10 * values[:1].sum()))])
 
 
-def _closed(forms: Forms, points: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _closed_forms(forms: Forms, points: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Singular values of dω on the kernel of all ω, relative to its terms, (K, ·), and their forms (K, r, n+1), the last of
     which are closed there."""
     columns = solved_for(forms(points[:1])[0])
@@ -151,5 +151,5 @@ def _closed(forms: Forms, points: np.ndarray, scale: np.ndarray) -> tuple[np.nda
     return values, rows @ omega
 
 
-def _derived(forms: Forms, scale: np.ndarray, count: int, points: np.ndarray) -> np.ndarray:
-    return _closed(forms, points, scale)[1][:, -count:]
+def _derived_system(forms: Forms, scale: np.ndarray, count: int, points: np.ndarray) -> np.ndarray:
+    return _closed_forms(forms, points, scale)[1][:, -count:]

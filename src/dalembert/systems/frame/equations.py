@@ -124,15 +124,15 @@ class AllowedDirections:
             self._turn(entries)
         pivot, direction = entries.pop(chosen), self.free[chosen]
         for c, x in entries.items():
-            self.free[c] = self._moved(self.free[c], g.apply("neg", g.apply("div", x, pivot)), direction)
+            self.free[c] = self._add_multiple(self.free[c], g.apply("neg", g.apply("div", x, pivot)), direction)
         (wrong,) = self.at([self.phi[row]], self.offset)
         if wrong != g.zero:
-            self.offset = self._moved(self.offset, g.apply("neg", g.apply("div", wrong, pivot)), direction)
+            self.offset = self._add_multiple(self.offset, g.apply("neg", g.apply("div", wrong, pivot)), direction)
         self.held.append(Forbidden(row, direction, pivot))
         self._watch(pivot)
         del self.free[chosen]
 
-    def _moved(self, x: Nodes, factor: int, direction: Nodes) -> Nodes:
+    def _add_multiple(self, x: Nodes, factor: int, direction: Nodes) -> Nodes:
         g = self.g
         return self.simpler([g.apply("add", a, g.apply("mul", factor, b)) for a, b in zip(x, direction, strict=True)])
 
@@ -233,8 +233,8 @@ class OrthonormalEquations:
         orthonormal = [g.apply("div", g.one, root(*x)) for x in zip(self.directions, scale, strict=True)]
         self.scale, self.unit = scale, orthonormal if self.free is None else scale
         self.speeds = [g.apply("mul", x, h) for x, h in zip(w, self.unit, strict=True)]
-        self.v = self._combined([a.v for a in self.directions], self.d.offset)
-        self.u = self._combined([a.pieces for a in self.directions], self.fixed)
+        self.v = self._combine([a.v for a in self.directions], self.d.offset)
+        self.u = self._combine([a.pieces for a in self.directions], self.fixed)
         self.momenta = self._metric(self.u)
         self.force = self.d.at(self.force_given, self.v)
         self._slopes = jacobian(g, [self.energy.potential], self.q)[0].tolist()
@@ -243,9 +243,9 @@ class OrthonormalEquations:
         turned = np.array(jacobian(g, metric.ravel().tolist(), self.q)).reshape(*metric.shape, -1)
         self._turned = {j: turned[..., j] for j in range(turned.shape[-1]) if np.any(turned[..., j] != g.zero)}
         self._metric_rate = np.array(self.rate(metric.ravel().tolist())).reshape(metric.shape)
-        self.slopes = self._solved(self.free) if self.free else [self._slope(i) for i in range(len(self.directions))]
+        self.slopes = self._solve_slopes(self.free) if self.free else [self._slope(i) for i in range(len(self.directions))]
 
-    def _combined(self, columns: list[Nodes], start: Nodes) -> Nodes:
+    def _combine(self, columns: list[Nodes], start: Nodes) -> Nodes:
         g = self.g
         parts = [[g.apply("mul", x, s) for x in column] for column, s in zip(columns, self.speeds, strict=True)]
         return [g.total([x for x in terms if x != g.zero]) for terms in zip(*parts, start, strict=True)]
@@ -270,7 +270,7 @@ class OrthonormalEquations:
         whole = g.total([x for x in terms if x != g.zero])
         return g.apply("neg", g.apply("mul", g.apply("mul", self.scale[a], self.unit[a]), whole))
 
-    def _solved(self, free: AllowedDirections) -> Nodes:
+    def _solve_slopes(self, free: AllowedDirections) -> Nodes:
         """ẇ from Σ_b u(θ_a)·C u(ψ_b) ẇ_b = …; where the pivots of the sample do not serve, it does not hold."""
         g, k = self.g, len(self.directions)
         rates = [self.rate(one.metric) for one in self.directions]
@@ -332,7 +332,7 @@ class OrthonormalEquations:
             found[one.row] = g.apply("div", whole, one.pivot)
         return [found[i] for i in range(len(found))]
 
-    def entered(self) -> tuple[Nodes, Nodes, int]:
+    def initial_velocities(self) -> tuple[Nodes, Nodes, int]:
         """Of (q, v, t): w, the scales with which no component of ψ exceeds 1 at first, and the smallest part of a direction
         that is left beside the others."""
         g = self.g

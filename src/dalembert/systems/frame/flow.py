@@ -25,7 +25,7 @@ from dalembert.native.trace.proof import ANALYTIC, CONTINUOUS
 from dalembert.native.trace.tracer import Tracer
 from dalembert.systems.compiled.flow import SystemFlow, reduced_flow
 from dalembert.systems.equations import all_reactions, force, value
-from dalembert.systems.frame.equations import AllowedDirections, OrthonormalEquations, energy
+from dalembert.systems.frame.equations import AllowedDirections, Nodes, OrthonormalEquations, energy
 from dalembert.systems.proof import ProvenStart
 from dalembert.systems.system import Rebuilt, System, parts_of
 from dalembert.tracing import Remembered
@@ -67,7 +67,7 @@ class FrameFlow:
             arrays = self._free[clock].pop()
         except IndexError:
             arrays = _Arrays(self._code, self._leaves, clock)
-        y = arrays.entered(q, v, times[0], accuracy.tolerance)
+        y = arrays.enter(q, v, times[0], accuracy.tolerance)
         found = None if y is None else self._code.flow.run(y, times, arrays.flow, accuracy)
         self._free[clock].append(arrays)
         return found
@@ -86,7 +86,7 @@ class _Arrays:
         self._q, self._t, self._v = self._given[:n], self._given[n + k : n + k + 1], self._given[at : at + n]
         self._w, self._extra, self._judged = self._result[:k], self._result[k:-2], self._result[-2:]
 
-    def entered(self, q: np.ndarray, v: np.ndarray, t: float, tolerance: float) -> np.ndarray | None:
+    def enter(self, q: np.ndarray, v: np.ndarray, t: float, tolerance: float) -> np.ndarray | None:
         """(q, w); None where directions are parallel, or where steps might not see a pivot go through zero."""
         self._q[:], self._v[:], self._t[0] = q, v, t
         self._code.enter.run(self._given, self._result)
@@ -104,19 +104,19 @@ def frame_flow(system: System, n: int, m: int) -> FrameFlow | None:
     parts = parts_of(system)
     if parts.key is None:
         return None
-    code = _COMPILED.of((parts.key, n, m), lambda: _made(parts.rebuilt, parts.leaves, n, m))
+    code = _COMPILED.of((parts.key, n, m), lambda: _try_compile(parts.rebuilt, parts.leaves, n, m))
     return None if code is None else FrameFlow(code, parts.leaves)
 
 
-def _made(rebuilt: Callable[..., System], leaves: list, n: int, m: int) -> _Code | None:
+def _try_compile(rebuilt: Callable[..., System], leaves: list, n: int, m: int) -> _Code | None:
     try:
-        return _compiled(rebuilt, [np.asarray(x, float) for x in leaves], n, m)
+        return _compile(rebuilt, [np.asarray(x, float) for x in leaves], n, m)
     except Unsupported:
         return None
 
 
 @refusing
-def _compiled(rebuilt: Callable[..., System], leaves: list, n: int, m: int) -> _Code:
+def _compile(rebuilt: Callable[..., System], leaves: list, n: int, m: int) -> _Code:
     written = _Written(rebuilt, leaves, n, m)
     if written.work > max(SHORT * written.n, (2 * written.n - written.k) ** 2 / 2):
         raise Unsupported("frame", "the equation of (q, v) is shorter")
@@ -134,9 +134,9 @@ class _Written:
         self.extra, self.last = f"x{2 + len(leaves)}", f"x{3 + len(leaves)}"
         y, t, v = g.vector("x0", n + self.k), g.variable("x1", 0), g.vector(self.last, n)
         q, w = y[:n].tolist(), y[n:].tolist()
-        lagrangian, phi, forces, reactions = self._traced(rebuilt, y[:n], t, v)
+        lagrangian, phi, forces, reactions = self._trace_functions(rebuilt, y[:n], t, v)
         self._depend = Dependence(g)
-        found = lambda rows: AllowedDirections(g, rows, v.tolist(), self.last, self.moves, self._sampled)  # noqa: E731
+        found = lambda rows: AllowedDirections(g, rows, v.tolist(), self.last, self.moves, self._sample)  # noqa: E731
         d, free = found(phi), found(self._works(reactions, v)) if reactions else None
         kinetic = energy(g, lagrangian, v.tolist(), self.last)
         self._continuous([*phi, *reactions, *kinetic.pieces, *kinetic.metric.ravel().tolist()])
@@ -149,7 +149,7 @@ class _Written:
     def moves(self, i: int) -> bool:
         return self._depend.on(i, "x0", "x1")
 
-    def _traced(self, rebuilt: Rebuilt, q: np.ndarray, t: int, v: np.ndarray) -> tuple[int, list[int], list[int], list[int]]:
+    def _trace_functions(self, rebuilt: Rebuilt, q: np.ndarray, t: int, v: np.ndarray) -> tuple[int, Nodes, Nodes, Nodes]:
         """L, φ, f, and where they are not φ_v the reactions."""
 
         def functions(q, t, v, *given):
@@ -181,7 +181,7 @@ class _Written:
             if self.moves(i) and op != "var" and op not in ANALYTIC | CONTINUOUS:
                 raise Unsupported(op, "the velocities that are allowed, or masses, may jump")
 
-    def _sampled(self, nodes: list[int]) -> np.ndarray:
+    def _sample(self, nodes: list[int]) -> np.ndarray:
         """At states that are the same for every system."""
         noise: Any = np.random.default_rng(0)
         known = {f"x{2 + i}": x.ravel() for i, x in enumerate(self.leaves)}
@@ -237,7 +237,7 @@ class _Written:
 
     def entering(self) -> GraphFunction:
         """(q, v, t) → w, the numbers of the run, how near pivots are to zero, and what is left of directions at least."""
-        g, (w, scales, least) = self.g, self.equations.entered()
+        g, (w, scales, least) = self.g, self.equations.initial_velocities()
         squares = [g.apply("mul", g.constant(VANISHING), one.square) for one in self.equations.directions]
         pivots = [g.apply("div", g.one, x) for x in self.pivots]
         return self.function([*w, *scales, *squares, *pivots, self.equations.near(), least], entering=True)
@@ -249,30 +249,30 @@ def along_constraints(start: ProvenStart, times: np.ndarray, accuracy: Accuracy)
     frame: FrameFlow | None = start.read.once(("frame", n), lambda one: frame_flow(one, n, sum(start.sizes)))
     found = None if frame is None else frame.run(start.q, start.v, times, accuracy)
     if found is None:
-        flow = _reduced(start)
+        flow = _reduced_motion(start)
         solved = flow.solve(y, times, accuracy)
         return solved, lambda: flow.outputs(solved, times)
     rows, outputs, end = found.outputs[:, : 2 * n], found.outputs[:, 2 * n :], found.end[2 * n :]
     rows[0] = y  # its velocities went through w
     done = found._replace(rows=rows, outputs=outputs, end=end)
     if found.reached or found.steps >= accuracy.steps:
-        return _solved(done)
+        return _solution_of(done)
     left = np.concatenate([[found.t], times[found.saved :]])
-    rest = _reduced(start).run(found.end[: 2 * n], left, accuracy._replace(steps=accuracy.steps - found.steps))
-    return _solved(_joined(done, rest))
+    rest = _reduced_motion(start).run(found.end[: 2 * n], left, accuracy._replace(steps=accuracy.steps - found.steps))
+    return _solution_of(_join(done, rest))
 
 
-def _reduced(start: ProvenStart) -> SystemFlow:
+def _reduced_motion(start: ProvenStart) -> SystemFlow:
     n = len(start.q)
     return start.read.once(("flow", n), lambda one: reduced_flow(one, n, sum(start.sizes), projected=True))
 
 
-def _solved(found: Travelled) -> tuple[Solved, Callable[[], np.ndarray]]:
+def _solution_of(found: Travelled) -> tuple[Solved, Callable[[], np.ndarray]]:
     rows = np.where(np.arange(len(found.rows))[:, None] < found.saved, found.rows, np.inf)
     return Solved(rows, found.saved, found.reached, found.steps), lambda: found.outputs
 
 
-def _joined(one: Travelled, other: Travelled) -> Travelled:
+def _join(one: Travelled, other: Travelled) -> Travelled:
     """One after the other, which begins where the first ended."""
     both = lambda a, b: np.concatenate([a[: one.saved], b[1:]])  # noqa: E731
     rows, outputs = both(one.rows, other.rows), both(one.outputs, other.outputs)

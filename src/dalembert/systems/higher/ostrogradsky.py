@@ -218,7 +218,7 @@ def _integrate(problem, derivatives, multipliers, times, tolerance, max_steps: i
     z, info = jax.vmap(lambda y, s: highest_derivative(problem, y, s, guess))(found.y, times)
     jets, momenta = jnp.concatenate([found.y[:, :k], z[:, None, :n]], axis=1), found.y[:, k:]
     solved = jnp.all(~(info.singular | info.not_finite | info.not_converged))
-    return _made(problem, times, jets, momenta, z[:, n:], jnp.zeros((len(times), 0)), found.reached & solved)
+    return _assemble(problem, times, jets, momenta, z[:, n:], jnp.zeros((len(times), 0)), found.reached & solved)
 
 
 @Jitted
@@ -236,7 +236,7 @@ def _integrate_derivatives(problem, derivatives, multipliers, times, tolerance, 
     jets, free = found.y
     momenta = jax.vmap(lambda *x: ostrogradsky_momenta(problem, *x))(jets, free, times)
     held = jax.vmap(lambda *x: next_derivatives(problem, *x)[2])(jets, free, times)
-    return _made(problem, times, jets[:, : k + 1], momenta, free[:, 0], held, found.reached)
+    return _assemble(problem, times, jets[:, : k + 1], momenta, free[:, 0], held, found.reached)
 
 
 def _natively(problem, derivatives, multipliers, times, tolerance, max_steps: int) -> Ostrogradsky:
@@ -250,10 +250,10 @@ def _natively(problem, derivatives, multipliers, times, tolerance, max_steps: in
     y, told = np.where(reached, found.rows, np.inf), found.outputs  # by NumPy: XLA would compile every slice
     jets, free = y[:, : rows * n].reshape(-1, rows, n)[:, : k + 1], y[:, rows * n : rows * n + m * bool(r)]
     momenta, held = told[:, : k * n].reshape(-1, k, n), told[:, k * n :]
-    return _summed(problem, times, jets, momenta, free, held, jnp.asarray(found.reached))
+    return _assemble_rarely(problem, times, jets, momenta, free, held, jnp.asarray(found.reached))
 
 
-def _made(problem, times, jets, momenta, multipliers, held, succeeded) -> Ostrogradsky:
+def _assemble(problem, times, jets, momenta, multipliers, held, succeeded) -> Ostrogradsky:
     """With the energy and the drift."""
     lagrangian = jax.vmap(lambda jet, x, s: augmented(problem, tuple(jet), x, s))(jets, multipliers, times)
     energy = jnp.sum(momenta * jets[:, 1:], axis=(1, 2)) - lagrangian
@@ -261,4 +261,4 @@ def _made(problem, times, jets, momenta, multipliers, held, succeeded) -> Ostrog
     return Ostrogradsky(times, jets, momenta, multipliers, held, energy, off, succeeded & jnp.all(jnp.isfinite(jets)))
 
 
-_summed = seldom(_made)
+_assemble_rarely = seldom(_assemble)

@@ -53,11 +53,11 @@ class Manifold(abc.ABC):
 
     def tangent(self, q: Vector, x: Vector) -> Vector:
         """P(q) x: the part of x in the tangent space."""
-        return _projected([self.connection(q)], [x], 0)
+        return _project([self.connection(q)], [x], 0)
 
     def covariant(self, q: Vector, u: Vector, w: Vector, rate: Vector) -> Vector:
         """Dw/dt for a field w along a curve with velocity u, from dw/dt = rate."""
-        return _applied([self.connection(q)], [q, u], [w, rate], 0)
+        return _apply([self.connection(q)], [q, u], [w, rate], 0)
 
     def rate(self, q: Vector, u: Vector, w: Vector, covariant: Vector) -> Vector:
         """dw/dt = Dw/dt - PΓ(u, w) + (dP/dt)w, the inverse of `covariant`: parallel transport for 0, geodesics for w = u."""
@@ -88,7 +88,7 @@ class Manifold(abc.ABC):
             function = functools.partial(_total, function)
         fields = [list(jet[1:])]  # fields[j][i]: i-th time derivative of Dʲq̇
         for j in range(1, k):
-            fields.append([_applied(along, jet, fields[-1], i) for i in range(k - j)])
+            fields.append([_apply(along, jet, fields[-1], i) for i in range(k - j)])
         return [field[0] for field in fields]
 
 
@@ -105,7 +105,7 @@ def _total(function: Callable, *jet: Vector):
     return jax.jvp(function, jet[:-1], jet[1:])[1]
 
 
-def _applied(along: Sequence[LeviCivita], jet: Sequence[Vector], w: Sequence[Vector], order: int) -> Vector:
+def _apply(along: Sequence[LeviCivita], jet: Sequence[Vector], w: Sequence[Vector], order: int) -> Vector:
     """The time derivative of that order of P(ẇ + Γ(q̇, w)), from those of P and Γ, of q and of w."""
     inside = []
     for i in range(order + 1):
@@ -116,21 +116,21 @@ def _applied(along: Sequence[LeviCivita], jet: Sequence[Vector], w: Sequence[Vec
                     number = comb(i, a) * comb(i - a, b)
                     total = total + number * jnp.einsum("ijl,j,l->i", along[a].christoffel, jet[b + 1], w[i - a - b])
         inside.append(total)
-    return _projected(along, inside, order)
+    return _project(along, inside, order)
 
 
-def _projected(along: Sequence[LeviCivita], x: Sequence[Vector], order: int) -> Vector:
+def _project(along: Sequence[LeviCivita], x: Sequence[Vector], order: int) -> Vector:
     """The time derivative of that order of P x. P is not formed: vectors compile in half the time."""
     result = x[order]
     for a in range(order + 1):
         for b in range(order + 1 - a):
             number, lift, rows = comb(order, a) * comb(order - a, b), along[a].lift, along[b].normals
             if lift is not None and rows is not None:
-                result = result - number * _lifted(lift, rows, x[order - a - b])
+                result = result - number * _lift(lift, rows, x[order - a - b])
     return result
 
 
-def _lifted(lift: Float[Array, "n m"], rows: Float[Array, "m n"], x: Vector) -> Vector:
+def _lift(lift: Float[Array, "n m"], rows: Float[Array, "m n"], x: Vector) -> Vector:
     return lift[:, 0] * (rows[0] @ x) if rows.shape[0] == 1 else lift @ (rows @ x)
 
 

@@ -39,7 +39,7 @@ def _power(eqn: Any) -> Callable:
     return power
 
 
-def _rounded(eqn: Any) -> Callable:
+def _round(eqn: Any) -> Callable:
     if int(eqn.params["rounding_method"]) == 1:
         return np.rint
     half = np.nextafter(0.5, 0.0)
@@ -61,7 +61,7 @@ def converted(x, dtype):
     return x.astype(dtype)
 
 
-def _converted(eqn: Any) -> Callable:
+def _convert(eqn: Any) -> Callable:
     dtype = np.dtype(eqn.params["new_dtype"])
     return lambda x: x if x.dtype == dtype else converted(x, dtype)
 
@@ -107,9 +107,9 @@ ELEMENTWISE: dict[str, Callable[[Any], Callable | None]] = {
     **{name: functools.partial(lambda function, eqn: function, function) for name, function in _PLAIN.items()},
     **{name: _special(of) for name, of in {"erf": "erf", "erfc": "erfc", "lgamma": "gammaln"}.items()},
     "integer_pow": _power,
-    "round": _rounded,
+    "round": _round,
     "select_n": _select,
-    "convert_element_type": _converted,
+    "convert_element_type": _convert,
     "reduce_precision": _precision,
     # Of Equinox, in its loops and checks: XLA would compile a program for each of them, about a hundred in a failed step.
     "select_if_vmap": lambda eqn: lambda which, yes, no: np.where(which, yes, no),
@@ -134,13 +134,13 @@ def _lu(eqn: Any) -> Callable:
             return [result, pivots, np.broadcast_to(np.arange(a.shape[-2], dtype=np.int32), shapes[2])]
         for i in np.ndindex(*a.shape[:-2]):
             result[i], pivots[i], _ = lapack.dgetrf(a[i])
-            order[i] = _permuted(pivots[i], a.shape[-2])
+            order[i] = _permute(pivots[i], a.shape[-2])
         return [result, pivots, order]
 
     return factor
 
 
-def _permuted(pivots, n: int) -> np.ndarray:
+def _permute(pivots, n: int) -> np.ndarray:
     order = np.arange(n)
     for k, other in enumerate(pivots):
         order[[k, other]] = order[[other, k]]
@@ -149,7 +149,7 @@ def _permuted(pivots, n: int) -> np.ndarray:
 
 def _permutation(eqn: Any) -> Callable:
     n = eqn.params["permutation_size"]
-    return lambda pivots: np.apply_along_axis(_permuted, -1, pivots, n).astype(np.int32)
+    return lambda pivots: np.apply_along_axis(_permute, -1, pivots, n).astype(np.int32)
 
 
 def _triangular_solve(eqn: Any) -> Callable:
@@ -186,7 +186,7 @@ def _cholesky(eqn: Any) -> Callable:
     return factor
 
 
-def _defined(function: Callable) -> Callable:
+def _where_finite(function: Callable) -> Callable:
     """function(a), and NaN in all results of a matrix that is not finite, which NumPy refuses."""
 
     def apply(a):
@@ -204,13 +204,13 @@ def _svd(eqn: Any) -> Callable | None:
     if p.get("subset_by_index") is not None:
         return None
     if not p["compute_uv"]:
-        return _defined(lambda a: [np.linalg.svd(a, compute_uv=False)])
+        return _where_finite(lambda a: [np.linalg.svd(a, compute_uv=False)])
 
     def decompose(a):
         u, s, v = np.linalg.svd(a, full_matrices=p["full_matrices"])
         return [s, u, v]
 
-    return _defined(decompose)
+    return _where_finite(decompose)
 
 
 def _eigh(eqn: Any) -> Callable | None:
@@ -222,14 +222,14 @@ def _eigh(eqn: Any) -> Callable | None:
         values, vectors = np.linalg.eigh(a, "L" if p["lower"] else "U")
         return [vectors, values]
 
-    return _defined(decompose)
+    return _where_finite(decompose)
 
 
 def _qr(eqn: Any) -> Callable | None:
     p = eqn.params
     if p["pivoting"]:
         return None
-    decompose = _defined(lambda a: np.linalg.qr(a, "complete" if p["full_matrices"] else "reduced"))
+    decompose = _where_finite(lambda a: np.linalg.qr(a, "complete" if p["full_matrices"] else "reduced"))
 
     def factor(a):
         q, r = decompose(a)
