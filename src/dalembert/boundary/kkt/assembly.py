@@ -25,9 +25,10 @@ from dalembert.native import (
     symbolic_plan,
     vanishing,
 )
-from dalembert.tracing import Jitted, remembered
+from dalembert.tracing import Jitted, Remembered, remembered
 
 Pattern = tuple[tuple[int, ...], tuple[int, ...]]
+Compiled = Callable[[np.ndarray, np.ndarray], Accumulation]
 
 
 class Term(NamedTuple):
@@ -95,16 +96,15 @@ class CompiledAssembly:
             arrays = [np.asarray(x, float) for x in parts]
             self.rows.append(np.concatenate([x.reshape(term.number, -1) for x in arrays], axis=1))
             self.kinds.append((tree, tuple(x.shape[1:] for x in arrays), self.shared_tree, self.shared_shapes))
-        unplaced = [t._replace(start=0, number=0) for t in terms]
-        self.patterns = tuple(_structure(t, kind, self.size) for t, kind in zip(unplaced, self.kinds, strict=True))
-        self.unplaced = tuple(unplaced)
-        self.first = self._bound(_compiled_gradient)
-        self.entries: dict[bool, list[Callable]] = {}
+        unplaced = tuple(t._replace(start=0, number=0) for t in terms)
+        self.code = _sum_code(unplaced, tuple(self.kinds), self.size)
+        self.patterns = self.code.patterns
+        self.first = self._bound(self.code.gradients)
+        self.entries: dict[bool, list[Accumulation]] = {}
         self.ranges = [np.array([t.start, t.number], dtype=np.int64) for t in terms]
 
-    def _bound(self, compiled: Callable) -> list[Accumulation]:
-        every = zip(self.unplaced, self.kinds, self.rows, strict=True)
-        return [compiled(term, kind, self.size)(rows, self.shared) for term, kind, rows in every]
+    def _bound(self, compiled: list[Compiled]) -> list[Accumulation]:
+        return [code(rows, self.shared) for code, rows in zip(compiled, self.rows, strict=True)]
 
     def evaluate(self, z: np.ndarray) -> tuple[float, np.ndarray]:
         """Σf and the gradient of L̃ at the path z (blocks, b)."""
@@ -119,7 +119,7 @@ class CompiledAssembly:
     def values(self, z: np.ndarray) -> list[np.ndarray]:
         """L̃ and f of every window of the terms at the path z (blocks, b), (count, 2) each."""
         z, found = np.ascontiguousarray(z), []
-        for term, run in zip(self.terms, self._bound(_compiled_values), strict=True):
+        for term, run in zip(self.terms, self._bound(self.code.values), strict=True):
             both = np.zeros((term.number, 2))
             run(term.number, (z.ctypes.data + 8 * term.start * self.size,), (both.ctypes.data,))
             found.append(both)
@@ -135,12 +135,7 @@ class CompiledAssembly:
         """
         z, whole = np.ascontiguousarray(z), without is None
         if whole not in self.entries:
-            self.entries[whole] = [
-                _compiled_entries(t, kind, self.size, _between(t, p, without), tuple(position.tolist()), lower)(
-                    rows, self.shared
-                )
-                for t, kind, p, rows in zip(self.unplaced, self.kinds, self.patterns, self.rows, strict=True)
-            ]
+            self.entries[whole] = self._bound(self.code.entries(position, lower, without))
         for term, run in zip(self.terms, self.entries[whole], strict=True):
             at, into = 8 * term.start * self.size, 8 * term.start * self.size * band.shape[-1]
             run(term.number, (z.ctypes.data + at, self.units.ctypes.data + at), (band.ctypes.data + into,))
@@ -148,7 +143,7 @@ class CompiledAssembly:
     @functools.cached_property
     def times(self) -> list[Accumulation]:
         """The products of `product`."""
-        return self._bound(_compiled_product)
+        return self._bound(self.code.products)
 
     def product(self, z: np.ndarray, x: np.ndarray) -> np.ndarray:
         """The second derivatives of L̃ at z times x, both (blocks, b); rows of fixed components are not zero."""
@@ -161,13 +156,7 @@ class CompiledAssembly:
     def frontal(self, pivots: tuple[tuple[int, ...], ...], multipliers: tuple[int, ...] = ()) -> BoundFactorization:
         """The factorizations of the second derivatives with these pivots. multipliers: components with nothing of weight on
         their diagonal, which may become differences, see `SymbolicPlan`."""
-        made = _compiled_frontal(self.unplaced, tuple(self.kinds), self.patterns, self.size, pivots, multipliers)
-        return made.bind(self.free, self.ranges, self.rows, self.shared)
-
-    @functools.cached_property
-    def key(self) -> tuple:
-        """Equal for sums that differ in their numbers alone."""
-        return self.unplaced, tuple(self.kinds), self.size
+        return self.code.frontal(pivots, multipliers).bind(self.free, self.ranges, self.rows, self.shared)
 
 
 def _twice(whole, f):
@@ -198,83 +187,103 @@ def _windowed(choose: Callable, reads: tuple[Places, ...], term: Term, kind) -> 
     return Windowed(Chosen(_derivatives(anywhere, kind), choose), reads, kind[1], kind[3])
 
 
-@remembered(256)
-def _structure(term: Term, kind, size: int) -> Pattern:
-    """Rows and columns of the second derivatives that are not identically zero."""
-    place = Places(term.flat_offsets(size), size)
-    windowed = _windowed(lambda formed, read, values, gradient, second: (second,), (place,), term, kind)
-    rows, columns = np.nonzero(~vanishing(windowed)[0])
-    return tuple(rows.tolist()), tuple(columns.tolist())
+class SumCode:
+    """The machine code of a sum, which all sums share that differ in their numbers alone."""
+
+    def __init__(self, terms: tuple[Term, ...], kinds: tuple, size: int):
+        self.terms, self.kinds, self.size = terms, kinds, size
+        self.places = [Places(t.flat_offsets(size), size) for t in terms]
+        self.patterns = tuple(map(self._pattern, range(len(terms))))
+        self._made: Remembered[Any] = Remembered(16)
+
+    def _windowed(self, k: int, choose: Callable, reads: int = 1) -> Windowed:
+        return _windowed(choose, (self.places[k],) * reads, self.terms[k], self.kinds[k])
+
+    def _pattern(self, k: int) -> Pattern:
+        """Rows and columns of the second derivatives that are not identically zero."""
+        windowed = self._windowed(k, lambda formed, read, values, gradient, second: (second,))
+        rows, columns = np.nonzero(~vanishing(windowed)[0])
+        return tuple(rows.tolist()), tuple(columns.tolist())
+
+    @functools.cached_property
+    def gradients(self) -> list[Compiled]:
+        def both(formed, read, values, gradient, second):
+            return values[1:], gradient
+
+        objective = Places((0,), 0)
+        return [compile_accumulation(self._windowed(k, both), (objective, at)) for k, at in enumerate(self.places)]
+
+    @functools.cached_property
+    def values(self) -> list[Compiled]:
+        def both(formed, read, values, gradient, second):
+            return (values,)
+
+        return [compile_accumulation(self._windowed(k, both), (Places((0, 1), 2),)) for k in range(len(self.terms))]
+
+    @functools.cached_property
+    def products(self) -> list[Compiled]:
+        return list(map(self._product, range(len(self.terms))))
+
+    def _product(self, k: int) -> Compiled:
+        term, kind, place = self.terms[k], self.kinds[k], self.places[k]
+
+        def along(formed, read, values, gradient, second):
+            return (formed.along(gradient, *read),)
+
+        def product(z, x, data, shared):
+            return (term.product(z, x, data, shared),)
+
+        try:
+            return compile_accumulation(self._windowed(k, along, 2), (place,))
+        except Unsupported:  # JAX knows the derivative, and traces the term another time
+            return compile_accumulation(Windowed(_flat(product, 2, kind), (place, place), kind[1], kind[3]), (place,))
+
+    def entries(self, position: np.ndarray, lower: int, without: np.ndarray | None) -> list[Compiled]:
+        """See `CompiledAssembly.add_entries`."""
+        key = position.tobytes(), lower, None if without is None else without.tobytes()
+        every = range(len(self.terms))
+        return self._made.of(key, lambda: [self._entries(k, position, lower, without) for k in every])
+
+    def _entries(self, k: int, position: np.ndarray, lower: int, without: np.ndarray | None) -> Compiled:
+        term, pattern, size, width = (
+            self.terms[k],
+            _between(self.terms[k], self.patterns[k], without),
+            self.size,
+            2 * lower + 1,
+        )
+        rows, columns = (np.asarray(p, dtype=int) for p in pattern)
+
+        def entries(formed, read, values, gradient, second):
+            units = read[1]
+            return (formed.times(formed.times(second[rows, columns], units[rows]), units[columns]),)
+
+        flat = []
+        for r, c in zip(*pattern, strict=True):
+            row = term.offsets[r] * size + position[term.components[r]]
+            column = term.offsets[c] * size + position[term.components[c]]
+            flat.append(int(row * width + lower + column - row))
+        return compile_accumulation(self._windowed(k, entries, 2), (Places(tuple(flat), size * width),))
+
+    def frontal(self, pivots: tuple[tuple[int, ...], ...], multipliers: tuple[int, ...]) -> FrontalFactorization:
+        """See `CompiledAssembly.frontal`."""
+        return self._made.of((pivots, multipliers), lambda: self._frontal(pivots, multipliers))
+
+    def _frontal(self, pivots: tuple[tuple[int, ...], ...], multipliers: tuple[int, ...]) -> FrontalFactorization:
+        summands = []
+        for k, (place, pattern) in enumerate(zip(self.places, self.patterns, strict=True)):
+            flat = place.offsets
+            kept = [(r, c) for r, c in zip(*pattern, strict=True) if flat[r] <= flat[c]]
+            rows, columns = (np.array([pair[i] for pair in kept], dtype=int) for i in (0, 1))
+
+            def entries(formed, read, values, gradient, second, rows=rows, columns=columns):
+                return (second[rows, columns],)
+
+            summands.append(Summand(self._windowed(k, entries), tuple((flat[r], flat[c]) for r, c in kept)))
+        every = [pair for s in summands for pair in s.entries]
+        return FrontalFactorization(summands, symbolic_plan(every, self.size, pivots, multipliers))
 
 
-@remembered(256)
-def _compiled_gradient(term: Term, kind, size: int) -> Callable:
-    place = Places(term.flat_offsets(size), size)
-
-    def both(formed, read, values, gradient, second):
-        return values[1:], gradient
-
-    return compile_accumulation(_windowed(both, (place,), term, kind), (Places((0,), 0), place))
-
-
-@remembered(64)
-def _compiled_values(term: Term, kind, size: int) -> Callable:
-    place = Places(term.flat_offsets(size), size)
-    windowed = _windowed(lambda formed, read, values, gradient, second: (values,), (place,), term, kind)
-    return compile_accumulation(windowed, (Places((0, 1), 2),))
-
-
-@remembered(256)
-def _compiled_entries(term: Term, kind, size: int, pattern: Pattern, position: tuple[int, ...], lower: int) -> Callable:
-    place = Places(term.flat_offsets(size), size)
-    rows, columns = (np.asarray(p, dtype=int) for p in pattern)
-    width = 2 * lower + 1
-
-    def entries(formed, read, values, gradient, second):
-        units = read[1]
-        return (formed.times(formed.times(second[rows, columns], units[rows]), units[columns]),)
-
-    flat = []
-    for r, c in zip(*pattern, strict=True):
-        row = term.offsets[r] * size + position[term.components[r]]
-        column = term.offsets[c] * size + position[term.components[c]]
-        flat.append(row * width + lower + column - row)
-    return compile_accumulation(_windowed(entries, (place, place), term, kind), (Places(tuple(flat), size * width),))
-
-
-@remembered(256)
-def _compiled_product(term: Term, kind, size: int) -> Callable:
-    place = Places(term.flat_offsets(size), size)
-
-    def along(formed, read, values, gradient, second):
-        return (formed.along(gradient, *read),)
-
-    def product(z, x, data, shared):
-        return (term.product(z, x, data, shared),)
-
-    try:
-        return compile_accumulation(_windowed(along, (place, place), term, kind), (place,))
-    except Unsupported:  # JAX knows the derivative, and traces the term another time
-        return compile_accumulation(Windowed(_flat(product, 2, kind), (place, place), kind[1], kind[3]), (place,))
-
-
-@remembered(64)
-def _compiled_frontal(
-    terms: tuple[Term, ...], kinds: tuple, patterns: tuple[Pattern, ...], size: int, pivots, multipliers
-) -> FrontalFactorization:
-    summands = []
-    for term, kind, pattern in zip(terms, kinds, patterns, strict=True):
-        flat = term.flat_offsets(size)
-        kept = [(r, c) for r, c in zip(*pattern, strict=True) if flat[r] <= flat[c]]
-        rows, columns = (np.array([pair[k] for pair in kept], dtype=int) for k in (0, 1))
-
-        def entries(formed, read, values, gradient, second, rows=rows, columns=columns):
-            return (second[rows, columns],)
-
-        windowed = _windowed(entries, (Places(flat, size),), term, kind)
-        summands.append(Summand(windowed, tuple((flat[r], flat[c]) for r, c in kept)))
-    every = [pair for s in summands for pair in s.entries]
-    return FrontalFactorization(summands, symbolic_plan(every, size, pivots, multipliers))
+_sum_code = remembered(64)(SumCode)
 
 
 def _between(term: Term, pattern: Pattern, components: np.ndarray | None) -> Pattern:

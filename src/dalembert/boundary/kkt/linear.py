@@ -20,7 +20,7 @@ from dalembert.algebra.dense import Pivots, choose_pivots
 from dalembert.boundary.kkt.assembly import CompiledAssembly
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.native import BoundFactorization
-from dalembert.tracing import Remembered, Walk
+from dalembert.tracing import Remembered
 
 SAMPLES = 6  # blocks from which pivots are chosen
 
@@ -32,14 +32,11 @@ def pivots_of(kkt: KKTSystem, z: np.ndarray) -> Pivots | None:
         return None
     if _OWN.get():
         return _pivots(kkt, z)
-    walk = Walk()
     sizes = kkt.blocks, np.frexp(kkt.units[kkt.blocks // 2])[1].tobytes(), math.frexp(kkt.curvature)[1]
-    key = walk.of(kkt.assembly.key), sizes
-    known = _PIVOTS.get(key) if walk.lasting else None
-    return (known or _PIVOTS.put(key, (_pivots(kkt, z),)))[0]
+    return _PIVOTS.of((kkt.assembly.code, sizes), lambda: _pivots(kkt, z))
 
 
-_PIVOTS: Remembered[tuple[Pivots | None]] = Remembered(256)
+_PIVOTS: Remembered[Pivots | None] = Remembered(256)
 _OWN = contextvars.ContextVar("own", default=False)
 
 
