@@ -81,11 +81,11 @@ class Feedback(eqx.Module):
         """The control at a time and a state; traceable by JAX."""
         n = self.q.shape[1]
         t, q, v = as_number(t, "t", "a finite time"), as_vector(q, "q", n), as_vector(v, "v", n)
-        return self._control(self._row(t), q, v)
+        return jnp.asarray(self._control(self._rows(t)[0], q, v))
 
     def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
         """Called by `closed_loop`: ū of t + ahead, corrected by the state at t."""
-        return np.asarray(self._control(self._row(t, ahead), q, v))
+        return np.asarray(self._control(self._rows(t, ahead)[0], q, v))
 
     def sampled(self, h: float, every: int = 1) -> SampledFeedback:
         """The law for `simulate(feedback=…)` with step h, sampled every so many steps and held in between.
@@ -110,7 +110,7 @@ class Feedback(eqx.Module):
         grid = max(held, float(np.diff(t).min()))
         count = math.ceil((t[-1] - t[0]) / grid * (1.0 - 1e-12))
         times = np.append(t[0] + grid * np.arange(count), np.inf)
-        rows = np.stack([self._row(time, 0.5 * held) for time in times])
+        rows = self._rows(times, 0.5 * held)
         table, start = np.concatenate([rows[:-1], np.diff(rows, axis=0)], axis=1), float(t[0])
         width, problem, control = rows.shape[1], self.problem, self._control
 
@@ -145,25 +145,27 @@ class Feedback(eqx.Module):
             raise ValueError(f"other: begins at (q, v) = {there}; this law ends at {here}")
         return dataclasses.replace(self, rest=other.u[0], after=other.K[0])
 
-    def _row(self, t, ahead: float = 0.0):
-        """(q̄, v̄, ū, lower, upper, K) at a time, ū that much later; after the last node its own control and gains."""
-        xp: Any = jnp if is_traced(self.t, self.K, t) else np
-        nodes, last = xp.asarray(self.t), len(self.t) - 1
+    def _rows(self, times, ahead: float = 0.0):
+        """(q̄, v̄, ū, lower, upper, K) at one time or more, ū that much later; after the last node `rest` and `after`."""
+        xp: Any = jnp if is_traced(self.t, self.K, times) else np
+        nodes, times, last = xp.asarray(self.t), xp.asarray(times).reshape(-1), len(self.t) - 1
 
-        def at(values, time, later=None):
-            i = xp.clip(xp.searchsorted(nodes, time, side="right") - 1, 0, last - 1)
-            w, values = xp.clip((time - nodes[i]) / (nodes[i + 1] - nodes[i]), 0.0, 1.0), xp.asarray(values)
-            found = ((1.0 - w) * values[i] + w * values[i + 1]).ravel()
-            return found if later is None else xp.where(time > nodes[-1], later.ravel(), found)
+        def at(values, t, later=None):
+            flat = xp.asarray(values).reshape(last + 1, -1)
+            i = xp.clip(xp.searchsorted(nodes, t, side="right") - 1, 0, last - 1)
+            w = xp.clip((t - nodes[i]) / (nodes[i + 1] - nodes[i]), 0.0, 1.0)[:, None]
+            found = (1.0 - w) * flat[i] + w * flat[i + 1]
+            return found if later is None else xp.where((t > nodes[-1])[:, None], later.ravel(), found)
 
-        limits = [at(xp.clip(x, -LARGEST, LARGEST), t) for x in (self.lower, self.upper)]
-        parts = at(self.q, t), at(self.v, t), at(self.u, t + ahead, self.rest), *limits, at(self.K, t, self.after)
-        return xp.concatenate(parts)
+        limits = [at(xp.clip(x, -LARGEST, LARGEST), times) for x in (self.lower, self.upper)]
+        u, gains = at(self.u, times + ahead, self.rest), at(self.K, times, self.after)
+        return xp.concatenate([at(self.q, times), at(self.v, times), u, *limits, gains], axis=1)
 
     def _control(self, row, q, v):
         n, r = self.q.shape[1], self.u.shape[1]
-        x, u, lower, upper, gains = jnp.split(row, np.cumsum([2 * n, r, r, r]))
-        return jnp.clip(u - gains.reshape(r, 2 * n) @ (jnp.concatenate([q, v]) - x), lower, upper)
+        xp: Any = jnp if is_traced(row, q, v) else np
+        x, u, lower, upper, gains = xp.split(row, np.cumsum([2 * n, r, r, r]))
+        return xp.clip(u - gains.reshape(r, 2 * n) @ (xp.concatenate([q, v]) - x), lower, upper)
 
 
 def law_along(problem: OptimalControl, solution: ControlSolution, gains: np.ndarray, hold: float) -> Feedback:
