@@ -15,12 +15,12 @@ from dalembert.numbers import MOST_THREADS, described, whole_number
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step.lanes import Lanes, Running
-from dalembert.step.options import RunOptions, abridged, lengths_of
+from dalembert.step.options import RunOptions, abridge, lengths_of
 from dalembert.step.programs.varying import Varying
 from dalembert.step.run.assemble import warn_of_resolution
 from dalembert.step.run.branch import Branch
 from dalembert.step.run.state import Given, SampledFeedback
-from dalembert.step.run.steps import reported
+from dalembert.step.run.steps import report_progress
 from dalembert.step.start.prepare import Starter, batch_size, check_any_system
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 from dalembert.systems.batch import check_batch
@@ -126,8 +126,8 @@ def ensemble(
         raise TypeError("ensemble: works on numbers and not under jit, vmap or grad; there take jax.vmap of simulate")
     size = batch_size(system, given, axes)
     lanes = Lanes(system, options, given, axes)
-    record = options.recorded(system.subject.under(options.scheme, given["parameters"]), **abridged(given))
-    with reported(progress, size * lanes.steps) as watch:
+    record = options.new_record(system.subject.under(options.scheme, given["parameters"]), **abridge(given))
+    with report_progress(progress, size * lanes.steps) as watch:
         runs = lanes.run(given, axes, Running(threads, watch))
     known = {"code": np.asarray(runs.code), "provenance": record}
     path = Path.later(lambda: {**fields_as_left(runs), "provenance": record}, **known)

@@ -113,7 +113,7 @@ def simulate_free_steps(
         raise ValueError(f"steps: found {steps}; the start gives {len(x)} nodes already, those of {len(x) - 1} steps")
     length = CHUNK * ceil(count / CHUNK)
     begun, rows = _run(problem, scheme, jnp.asarray(x), given, chosen.newton, jnp.asarray(count), length=length)
-    record = chosen.recorded(problem.subject.under(scheme), nodes=nodes, times=times, multipliers=multipliers)
+    record = chosen.new_record(problem.subject.under(scheme), nodes=nodes, times=times, multipliers=multipliers)
     path = _path(x, jax.tree.map(lambda y: np.asarray(y)[:count], rows), program, n, hermite)
     path = dataclasses.replace(path, provenance=record)
     failed = Outcome(int(path.code)).failed
@@ -272,7 +272,7 @@ def next_step(program: HigherProgram, q, s, z, options: Newton) -> Found:
     def advance(search: Search) -> Search:
         h, near = _next_trial(search, last)
         new, iterations = trial(h, near)
-        return _updated(search, new, same)._replace(iterations=search.iterations + iterations)
+        return _update(search, new, same)._replace(iterations=search.iterations + iterations)
 
     here = Trial(last, z.at[0].set(last - rest), jnp.asarray(jnp.nan))
     no, zero = jnp.asarray(False), jnp.asarray(0)
@@ -298,7 +298,7 @@ def _next_trial(search: Search, last) -> tuple[Float[Array, ""], Trial]:
     return h, _choose(search.bracketed, b, near)
 
 
-def _updated(search: Search, new: Trial, same) -> Search:
+def _update(search: Search, new: Trial, same) -> Search:
     """What a trial has shown. b is the newest one while a bracket is refined, and the first before, to see if it failed."""
     first, larger = search.trials == 0, search.trials % 2 == 1
     before = _choose(search.bracketed, search.b, _choose(larger, search.up, search.down))

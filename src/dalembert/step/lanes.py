@@ -18,11 +18,11 @@ from dalembert.path import Path
 from dalembert.step.options import RunOptions
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.scaled import Scaled, in_units
-from dalembert.step.programs.varying import TIME, varied
+from dalembert.step.programs.varying import TIME, vary_steps
 from dalembert.step.run.assemble import path_of
 from dalembert.step.run.driver import FIELDS, NEAR, outcome_back, turned_back, with_one_before
 from dalembert.step.run.loop import JaxSteps, row_of, rows_of, traced_run
-from dalembert.step.run.machine import Native, columns_of, compiled, empty_rows, packed, parameters_of, unpacked
+from dalembert.step.run.machine import Native, columns_of, compile_program, empty_rows, pack_run, parameters_of, unpack_run
 from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, StepOptions, Watch, initial_state
 from dalembert.step.run.steps import fingerprint_of
 from dalembert.step.start.prepare import batch_size, check_callbacks, initial_value, prepare_any
@@ -59,7 +59,7 @@ class Lanes:
         # With every check of a single run; the batch is compiled for any number of steps.
         one = _begin_one(_with(system, self._first["parameters"]), self._first, grid, options.recipe)
         self._units = one.program.units if isinstance(one.program, Scaled) else None
-        one = one if options.varying is None else varied(one, options.varying, grid.h, grid.t0, options.until)
+        one = one if options.varying is None else vary_steps(one, options.varying, grid.h, grid.t0, options.until)
         initial = initial_value(reduce[1]) if reduce else None
         self._step_options = options.step_options
         self._initial = check_callbacks(one, grid, self._step_options, initial)
@@ -70,7 +70,7 @@ class Lanes:
     def run(self, given: dict, axes: dict, running: Running) -> Path:
         """All of them; where Ctrl-C ended one it has the outcome INTERRUPTED."""
         grid, until, native = self.options.grid, self.options.until, self.options.native
-        prepared, carry = self._begun(given, axes)
+        prepared, carry = self._begin_all(given, axes)
         arguments = (prepared, self._step_options, carry, grid, running._replace(code=self._code, until=until))
         other = _jax if until is None else _without_end
         carry, fields = native_first(_native, other, *arguments) if native else other(*arguments)
@@ -82,7 +82,7 @@ class Lanes:
         other processes compile the same. A path of one run without values, but of full length with its times; and what
         determines the bits of all besides the record. size: of the batches that are to come."""
         alike = jax.tree.map(lambda x: np.broadcast_to(x, (size, *np.shape(x))), self._first)
-        prepared, carry = self._begun(alike, jax.tree.map(lambda x: 0, alike))
+        prepared, carry = self._begin_all(alike, jax.tree.map(lambda x: 0, alike))
         prepared, carry = jax.tree.map(lambda x: np.asarray(x)[:1], (prepared, carry))
         lane, state = jax.tree.map(lambda x: x[0], (prepared.program, carry))
         arguments = (lane, self._step_options, state, self.options.grid)
@@ -96,7 +96,7 @@ class Lanes:
         path = path_of(np, prepared, carry, rows, self.options.grid, self.options.step_options)
         return Path.of(**_of_many(vars(path), self.options.grid)), found
 
-    def _begun(self, given: dict, axes: dict) -> tuple[Prepared, RunState]:
+    def _begin_all(self, given: dict, axes: dict) -> tuple[Prepared, RunState]:
         grid, options, size = self.options.grid, self.options, batch_size(self._system, given, axes)
         if self._system.from_state:
             check_many(self._system, given, axes, grid.t0, STEPS * abs(float(grid.h)))
@@ -116,8 +116,8 @@ def _of_many(fields: dict[str, Any], grid: Grid) -> dict[str, Any]:
 
 
 def _own_code(program, step_options: StepOptions, carry: RunState, grid: Grid) -> tuple[Native, dict[str, str]]:
-    native = compiled(program, step_options, carry, grid.t0, grid.h, own=True)
-    inputs = packed(np, native, step_options, carry, grid)
+    native = compile_program(program, step_options, carry, grid.t0, grid.h, own=True)
+    inputs = pack_run(np, native, step_options, carry, grid)
     return native, fingerprint_of(True, native.code.key, np.concatenate(inputs))
 
 
@@ -158,7 +158,7 @@ def _begin(system, given: dict, axes: dict, start: tuple, initial) -> tuple[Prep
     def one(given: dict) -> tuple[Prepared, RunState]:
         prepared = _begin_one(_with(system, given["parameters"]), given, grid, recipe)
         prepared = prepared if units is None else in_units(prepared, units)  # those of the first run, for all
-        prepared = prepared if varying is None else varied(prepared, varying, grid.h, grid.t0, until)
+        prepared = prepared if varying is None else vary_steps(prepared, varying, grid.h, grid.t0, until)
         return prepared, initial_state(prepared, grid.t0, grid.h, initial)
 
     return eqx.filter_vmap(one, in_axes=(axes,))(given)
@@ -208,7 +208,7 @@ def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid
     carry = jax.tree.map(np.asarray, carry)
     arrays, static = eqx.partition(prepared.program, eqx.is_array)
     first = jax.tree.map(lambda x: jax.device_put(np.asarray(x)[0]), (arrays, carry))
-    native = running.code or compiled(eqx.combine(first[0], static), step_options, first[1], grid.t0, grid.h)
+    native = running.code or compile_program(eqx.combine(first[0], static), step_options, first[1], grid.t0, grid.h)
     native = native._replace(leaves=[np.asarray(x) for x in jax.tree.leaves(arrays)])
     lead, before = prepared.program.starting_nodes, jax.tree.map(np.asarray, row_of(prepared.program, carry))
     start, rows = rows_of(lead, grid.steps, grid.every)
@@ -235,14 +235,14 @@ def _run_lanes(
 ) -> tuple[RunState, np.ndarray, np.ndarray]:
     """The states at the end, how many rows each run has, and the rows, (B, rows, ·)."""
     (program, step_options, carry, grid), code, size = given, native.code, len(given[2].k)
-    state, inputs = (np.ascontiguousarray(x) for x in packed(np, native, step_options, carry, grid, size))
+    state, inputs = (np.ascontiguousarray(x) for x in pack_run(np, native, step_options, carry, grid, size))
     count = np.repeat(counts(**parameters_of(program, step_options, int(carry.k[0]), grid))[None], size, axis=0)
     count[:, COUNTED.offset("known")] = carry.known
     table, (watch, k) = empty_rows((size, rows, code.row_size)), (running.watch, COUNTED.offset("k"))
     begin = count[:, k].sum()
     between = None if watch is None else lambda: watch(int(count[:, k].sum() - begin) // code.layout.stages)
     code.run_many(state, count, inputs, table, running.threads, between)
-    return unpacked(np, code, carry, state, count), count[:, COUNTED.offset("rows")], table
+    return unpack_run(np, code, carry, state, count), count[:, COUNTED.offset("rows")], table
 
 
 def _end_at(

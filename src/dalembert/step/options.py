@@ -147,17 +147,17 @@ class RunOptions:
         starter = "" if self.h is None else self.starter
         return words_of(problem, scheme_text(kind, self.scheme), starter, self.branch, **given)
 
-    def recorded(self, subject: Depicted, /, **data: Any) -> Provenance:
+    def new_record(self, subject: Depicted, /, **data: Any) -> Provenance:
         """The record of a call whose words nobody keeps; data: see `record`."""
         return self.record(self.words(subject.problem.texts(), type(subject.problem)), subject, **data)
 
     def record(self, words: Words, subject: Depicted, /, **data: Any) -> Provenance:
         """The record of a call; data: its other arguments. The values are those of this moment."""
         free = self.h is None
-        own = {} if free else {"h": taken(self.h), "t0": taken(self.t0), "save_every": self.save_every}
+        own = {} if free else {"h": copy_of(self.h), "t0": copy_of(self.t0), "save_every": self.save_every}
         if self.varying is not None:
-            own |= {"h": taken(self.varying.numbers), "until": None if self.until is None else taken(self.until)}
-        given = {name: taken(x) for name, x in data.items() if x is not None}
+            own |= {"h": copy_of(self.varying.numbers), "until": None if self.until is None else copy_of(self.until)}
+        given = {name: copy_of(x) for name, x in data.items() if x is not None}
 
         def values() -> dict[str, Any]:
             every = self.feedback and self.feedback.every
@@ -260,14 +260,14 @@ def record_of(subject: Depicted, words: Words, values: Callable[[], dict[str, An
     return Provenance.later(texts, subject)
 
 
-def taken(value: Any) -> Any:
+def copy_of(value: Any) -> Any:
     """A copy of what can change."""
     if isinstance(value, str | int | float | jax.Array):
         return value
-    return {name: taken(x) for name, x in value.items()} if isinstance(value, dict) else np.array(value)
+    return {name: copy_of(x) for name, x in value.items()} if isinstance(value, dict) else np.array(value)
 
 
-def abridged(data: dict[str, Any]) -> dict[str, Any]:
+def abridge(data: dict[str, Any]) -> dict[str, Any]:
     """The data of many runs for a record: arrays of more than MOST_NUMBERS numbers by their shape. No parameters: None."""
     found = jax.tree.map(lambda x: x if np.size(x) <= MOST_NUMBERS else {"shape": list(np.shape(x))}, data)
     return {name: None if isinstance(value, dict) and not value else value for name, value in found.items()}
@@ -286,14 +286,14 @@ def scheme_text(kind: type, scheme: Scheme | WindowMap | None) -> str:
     """The maps of a run of this kind of problem."""
     if issubclass(kind, DiscreteSystem):
         return ""
-    return _DEFAULT[issubclass(kind, System)] if scheme is None else _described(scheme)
+    return _DEFAULT[issubclass(kind, System)] if scheme is None else _text_of(scheme)
 
 
 _DEFAULT = {True: repr(Scheme()), False: repr(Interpolated())}
 
 
 @functools.lru_cache(64)
-def _described(scheme: Scheme | WindowMap) -> str:
+def _text_of(scheme: Scheme | WindowMap) -> str:
     return repr(scheme)
 
 

@@ -17,12 +17,12 @@ from dalembert.numbers import as_flag, outside
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, StepError
 from dalembert.step.options import RunOptions, lengths_of
-from dalembert.step.programs.varying import Varying, varied
+from dalembert.step.programs.varying import Varying, vary_steps
 from dalembert.step.run.assemble import warn_of_resolution
 from dalembert.step.run.branch import Branch
 from dalembert.step.run.driver import ReadyRun, Run, RunParameters, Vector, find_run, with_one_before
 from dalembert.step.run.state import Given, SampledFeedback, initial_state
-from dalembert.step.run.steps import check_progress, reported, sink_of
+from dalembert.step.run.steps import check_progress, report_progress, sink_of
 from dalembert.step.start.prepare import Starter, check_callbacks, initial_value, prepare_any
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 from dalembert.systems.system import check_system
@@ -140,17 +140,16 @@ def simulate(
     if until is not None and store is None and progress is not False:
         raise ValueError("progress, until: the number of steps is not known beforehand; give steps=, or no progress")
     ready = find_run(system, given, options)
-    short = ready is not None and store is None and progress is False  # the short way tells nobody how far it is
-    found = repeat(*ready, system, given, options) if short else None
-    if found is not None:
-        return check_path(*found, throw)
+    short = store is None and progress is False  # the short way tells nobody how far it is
+    if ready is not None and short and (found := repeat(*ready, system, given, options)) is not None:
+        return check_path(found[0], found[1], throw)
     run = begin_run(system, given, options, ready)
     if store is not None:
         with contextlib.closing(sink_of(store)) as sink:  # its arrays have their full length from the beginning
             run = run if until is None else run.counted()
-            with reported(progress, run.grid.steps) as watch:
+            with report_progress(progress, run.grid.steps) as watch:
                 return check_path(run.into(sink, watch), False, throw)
-    with reported(progress, options.steps or 0) as watch:
+    with report_progress(progress, options.steps or 0) as watch:
         return check_path(*run.in_memory(watch), throw)
 
 
@@ -160,20 +159,20 @@ def begin_run(system, given: Given, options: RunOptions, ready: tuple[ReadyRun, 
     made = ready and ready[0].start(*ready[1:], options)
     prepared = prepare_any(system, given, grid, options.recipe) if made is None else made
     if options.varying is not None:
-        prepared = varied(prepared, options.varying, grid.h, grid.t0, options.until)
+        prepared = vary_steps(prepared, options.varying, grid.h, grid.t0, options.until)
     step_options = options.step_options
     initial = check_callbacks(prepared, grid, step_options, initial_value(reduce[1]) if reduce else None)
     if options.until is not None:
         step_options, initial = with_one_before(step_options, initial)
     carry = initial_state(prepared, grid.t0, grid.h, initial)
     traced = is_traced(prepared.program, carry, grid.t0, grid.h, prepared.expected)
-    record = None if traced else options.recorded(system.subject.under(options.scheme), **given._asdict())
+    record = None if traced else options.new_record(system.subject.under(options.scheme), **given._asdict())
     if traced and options.until is not None:
         raise TypeError("until: under jit, vmap and grad arrays have a fixed length; give steps=")
     return Run(prepared, carry, grid, step_options, options.native, record, options.until)
 
 
-def repeat(run: ReadyRun, q, v, system: System, given: Given, options: RunOptions) -> tuple[Path, bool] | None:
+def repeat(run: ReadyRun, q, v, system: Any, given: Given, options: RunOptions) -> tuple[Path, bool] | None:
     """As `ReadyRun.path`, with the record of the call; None also where steps vary, whose density is found anew."""
     if options.varying is not None:
         return None

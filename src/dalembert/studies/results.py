@@ -20,7 +20,7 @@ import numpy as np
 from dalembert.interrupts import Interrupted
 from dalembert.path import Study, tree_of_values
 from dalembert.step.run.state import Watch
-from dalembert.step.run.steps import Progress, reported
+from dalembert.step.run.steps import Progress, report_progress
 from dalembert.store.checksum import FileError
 from dalembert.store.folder import Lock, check_name, drop_partial, made
 from dalembert.store.regions import COMMITTED, RUN, VALUES, StudyStore, first_value, record_of
@@ -53,7 +53,7 @@ def _compute(
     pending = [i for i in range(job.blocks.number) if i not in done]
     count, total = 0, job.work * sum(map(job.blocks.runs, pending))
     try:
-        with reported(progress, total, job.unit) as watch:
+        with report_progress(progress, total, job.unit) as watch:
             for i, value in workers(job, task, pending, watch):
                 take(i, value)
                 count += job.blocks.runs(i) * job.work
@@ -69,7 +69,7 @@ def gather_study(job: SweepJob, workers: Workers, progress: Progress) -> Study:
     import xarray as xr
 
     if not job.shared:
-        with reported(progress, job.work * job.blocks.runs(0), job.unit) as watch:
+        with report_progress(progress, job.work * job.blocks.runs(0), job.unit) as watch:
             return job.study(0, watch)
     template, sizes = _opening(job, workers).template, tuple(job.swept.shape.values())
     axes = tuple(job.swept.shape)

@@ -48,7 +48,7 @@ class RunsJob(SweepJob):
     def record(self) -> Provenance:
         # Of swept initial data their shape, as that of each run stands among the coordinates.
         swept = {name: {"shape": list(x.shape)} for name, x in self.swept.given.items() if name in DATA}
-        return self.options.recorded(self.subject, **self.swept.fixed | swept)
+        return self.options.new_record(self.subject, **self.swept.fixed | swept)
 
     @property
     def fingerprint(self) -> dict[str, str]:
@@ -70,8 +70,8 @@ class RunsJob(SweepJob):
         labels, shape = self._axes_of(i)
 
         def study_of(runs: Path) -> Study:
-            recorded = Path.of(**fields_as_left(runs) | {"provenance": self.record})
-            return Study(study_to_xarray(recorded, self.times, self.swept.names, labels, shape), self.subject)
+            new_record = Path.of(**fields_as_left(runs) | {"provenance": self.record})
+            return Study(study_to_xarray(new_record, self.times, self.swept.names, labels, shape), self.subject)
 
         runs = None
         try:

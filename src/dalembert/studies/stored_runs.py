@@ -31,7 +31,7 @@ from dalembert.step.programs.varying import Varying
 from dalembert.step.run.branch import Branch
 from dalembert.step.run.driver import find_run
 from dalembert.step.run.state import Given, SampledFeedback
-from dalembert.step.run.steps import Opening, Sink, State, check_progress, register, reported
+from dalembert.step.run.steps import Opening, Sink, State, check_progress, register, report_progress
 from dalembert.step.simulate import begin_run, check_path
 from dalembert.step.start.prepare import Starter, check_any_system
 from dalembert.store.atomic import flush, flush_folder
@@ -310,14 +310,14 @@ def resume(
         stored = StoredRun(place)
         options, given = _restore_arguments(stored, {"scheme": scheme, "branch": branch, **functions}, density)
         check_any_system(system)
-        record = options.recorded(system.subject.under(options.scheme), **given._asdict())
+        record = options.new_record(system.subject.under(options.scheme), **given._asdict())
         check_record(stored.record, record)
         if int(stored.state["code"]) != Outcome.INTERRUPTED:
             check_source(stored.record, record)
         else:
             run = begin_run(system, given, options, find_run(system, given, options))
             run = run if options.until is None else run.counted()
-            with reported(progress, run.grid.steps) as watch:
+            with report_progress(progress, run.grid.steps) as watch:
                 drop_partial(place)
                 run.into(RunSink(place, Going(stored, lock, allow_rounding)), watch)
         path = StoredRun(place).path(ends=True)

@@ -32,7 +32,7 @@ class LastUpdate(abc.ABC):
         """The size of the residual before it."""
 
     @abc.abstractmethod
-    def tried(self) -> str:
+    def try_next(self) -> str:
         """Whether the next one is, and all that it changes may be taken."""
 
     @abc.abstractmethod
@@ -70,12 +70,12 @@ class Frame(abc.ABC):
         for name in ("h", "p", "captured") if self.stages.number == 1 else ("p", "captured"):
             self.emitter.bind(self.run_values, name, inputs[name])
         self.z, self.w = ([c.slot(name) for _ in range(self.layout.z)] for name in "zw")
-        self.compensation = {j: c.slot("compensation") for j in out.compensated(g)}
+        self.compensation = {j: c.slot("compensation") for j in out.compensated_unknowns(g)}
         self.origin = out.increments(g)
         self.increments = {j: c.slot("increment") for j in self.origin}
         self.size, self.sign, self.determinant = (c.slot(name) for name in ("size", "sign", "determinant"))
         self.iterations = c.slot("iterations", c.whole)
-        self.emitter.hoist(out.stepped, self.run_values, self.stages.changes, 0)
+        self.emitter.hoist(out.nodes_of_step, self.run_values, self.stages.changes, 0)
 
     def store(self, slots: Sequence[str], values: Sequence[str]) -> None:
         for slot, value in zip(slots, values, strict=True):
@@ -86,7 +86,7 @@ class Frame(abc.ABC):
         c = self.code
         self.code.store(value if where is None or c.width == 1 else c.select(where, value, c.load(slot)), slot)
 
-    def loaded(self, slots: Sequence[str]) -> list[str]:
+    def load_all(self, slots: Sequence[str]) -> list[str]:
         return [self.code.load(slot) for slot in slots]
 
     def add(self, name: str, amount: str) -> None:
@@ -156,7 +156,7 @@ class Frame(abc.ABC):
         """One more evaluation, in `iterations`."""
 
     @abc.abstractmethod
-    def trusted(self, check: str) -> str:
+    def trust(self, check: str) -> str:
         """The check of the pivots, or infinity where the iteration diverges: rows far from a root may have any size."""
 
     @abc.abstractmethod
@@ -193,7 +193,7 @@ class Frame(abc.ABC):
         """Where this holds the run ends after this step."""
 
     @abc.abstractmethod
-    def stopped(self) -> str | None:
+    def stop_flag(self) -> str | None:
         """Whether it does so; None if it never does."""
 
     @abc.abstractmethod
@@ -205,7 +205,7 @@ class Frame(abc.ABC):
         """Write back what is kept between calls, and return."""
 
 
-def refined(c: Code, width: int, past: Sequence[str]) -> str:
+def refine(c: Code, width: int, past: Sequence[str]) -> str:
     """The prediction from all solutions that are kept, newest first: vectors of any width.
 
     What the newest enters last is the shortest way from it to the next step.
@@ -360,7 +360,7 @@ class ScalarFrame(Frame):
         self.store(self.w, self._in_memory("history")[: layout.z])
         self.diverging = c.slot("diverging", "i1")
         self.stages.enter(self.count("k"))
-        self.stages.prepare(self.emitter, outputs.stepped, self.run_values, self.h)
+        self.stages.prepare(self.emitter, outputs.nodes_of_step, self.run_values, self.h)
         self.failures: set[Outcome] = set()
 
     @property
@@ -378,7 +378,7 @@ class ScalarFrame(Frame):
         self.code.store(value, self.counts[name], "i64")
 
     def read(self, name: str) -> list[str]:
-        return self.loaded(self.registers[name]) if name in self.registers else self._in_memory(name)
+        return self.load_all(self.registers[name]) if name in self.registers else self._in_memory(name)
 
     def _in_memory(self, name: str) -> list[str]:
         return [self.code.load(self.code.at(self.part[name], i)) for i in range(self.length[name])]
@@ -404,7 +404,7 @@ class ScalarFrame(Frame):
         return self.code.at(self.part["sign"], self.code.let(f"zext i1 {back} to i64") if back else 0)
 
     def latest(self) -> list[str]:
-        return self.loaded(self.w)
+        return self.load_all(self.w)
 
     def extrapolate(self, weights: Sequence[str]) -> None:
         """The older terms are summed over whole vectors; the latest solution is still in registers."""
@@ -425,12 +425,12 @@ class ScalarFrame(Frame):
         """In vectors, too: of each the latest is put together from registers."""
         c, n = self.code, self.layout.z
         for start, width in c.chunks(n):
-            kind, w = "double" if width == 1 else f"<{width} x double>", self.loaded(self.w[start : start + width])
+            kind, w = "double" if width == 1 else f"<{width} x double>", self.load_all(self.w[start : start + width])
             past = [c.load(c.at(self.part["history"], j * n + start), kind) for j in range(1, kept(1))]
             whole = w[0] if width == 1 else "poison"
             for i, x in enumerate(w if width > 1 else []):
                 whole = c.let(f"insertelement {kind} {whole}, double {x}, i64 {i}")
-            found = refined(c, width, [whole, *past])
+            found = refine(c, width, [whole, *past])
             for i in range(width):
                 z = found if width == 1 else c.let(f"extractelement {kind} {found}, i64 {i}")
                 c.store(z, self.z[start + i])
@@ -458,7 +458,7 @@ class ScalarFrame(Frame):
     def count_iteration(self) -> None:
         self.code.store(self.code.let(f"add i64 {self.code.load(self.iterations, 'i64')}, 1"), self.iterations, "i64")
 
-    def trusted(self, check: str) -> str:
+    def trust(self, check: str) -> str:
         return self.code.select(self.code.load(self.diverging, "i1"), real(float("inf")), check)
 
     def require_solution(self, good: str) -> None:
@@ -481,7 +481,7 @@ class ScalarFrame(Frame):
         c.label(here[1])
         c.fork(c.both(close, more), here[2], "again")
         c.label(here[2])
-        c.fork(last.tried(), here[3], "again", True)
+        c.fork(last.try_next(), here[3], "again", True)
         c.label(here[3])
         self.count_iteration()
         last.take(None)
@@ -511,10 +511,10 @@ class ScalarFrame(Frame):
         code = self.code.let(f"select i1 {condition}, i64 {int(Outcome.STOPPED)}, i64 0")
         self.set_count("code", code)
 
-    def stopped(self) -> str | None:
-        return self.ended() if self.outputs.stop else None
+    def stop_flag(self) -> str | None:
+        return self.has_outcome() if self.outputs.stop else None
 
-    def ended(self) -> str:
+    def has_outcome(self) -> str:
         """Whether the run has an outcome."""
         return self.code.let(f"icmp ne i64 {self.count('code')}, 0")
 
@@ -532,7 +532,7 @@ class ScalarFrame(Frame):
         k = self.count("k")
         stage = stages.of(k)
         inside = c.let(f"icmp ne i64 {stage}, 0")
-        c.fork(c.let(f"and i1 {self.ended()}, {inside}"), "back", "leaving", False)
+        c.fork(c.let(f"and i1 {self.has_outcome()}, {inside}"), "back", "leaving", False)
         c.label("back")
         for name in SINCE:
             self.write(name, self.read(f"begin_{name}"))
@@ -544,7 +544,7 @@ class ScalarFrame(Frame):
     def leave(self) -> None:
         c = self.code
         for name, slots in self.registers.items():
-            self._to_memory(name, self.loaded(slots))
+            self._to_memory(name, self.load_all(slots))
         for name, address in self.counts_in_memory.items():
             c.store(self.count(name), address, "i64")
         c.line("ret void")

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Iterator, Sequence
 
 from dalembert.native.stepper.arrays import COUNTED, SINCE, Layout, kept
-from dalembert.native.stepper.frame import Frame, LastUpdate, refined
+from dalembert.native.stepper.frame import Frame, LastUpdate, refine
 from dalembert.native.stepper.linear_systems import GraphOutputs, Plan
 from dalembert.native.stepper.step import Translated
 from dalembert.outcome import Outcome
@@ -51,7 +51,7 @@ class LaneFrame(Frame):
         inputs = {name: [self.code.gather(in_inputs, start + i, "double", there) for i in range(length)]
                   for name, (start, length) in layout.inputs.items()}  # fmt: skip
         since = [f"begin_{name}" for name in (*SINCE, "w")] if self.stages.number > 1 else []
-        self.part = {name: self._copied(name, there) for name in (*STATE, *since)}
+        self.part = {name: self._copy(name, there) for name in (*STATE, *since)}
         self._copy_solutions(there, affine)
         self.going, self.out, self.chord = (c.slot(name, c.truth) for name in ("going", "out", "chord"))
         self.lap = c.slot("lap", "i64")
@@ -93,7 +93,7 @@ class LaneFrame(Frame):
         self.alive = c.slot("alive", c.truth)
         c.store(mask, self.alive, c.truth)
 
-    def _copied(self, name: str, mask: str) -> list[str]:
+    def _copy(self, name: str, mask: str) -> list[str]:
         """Slots with a part of the carry."""
         start, length = self.layout.carry[name]
         slots = [self.code.slot(name) for _ in range(length)]
@@ -140,7 +140,7 @@ class LaneFrame(Frame):
         self.code.store(value, (self.shared | self.own)[name], self.kind(name))
 
     def read(self, name: str) -> list[str]:
-        return self.loaded(self.part[name])
+        return self.load_all(self.part[name])
 
     def write(self, name: str, values: Sequence[str]) -> None:
         self.store(self.part[name], values)
@@ -170,7 +170,7 @@ class LaneFrame(Frame):
 
     def extrapolate_refined(self) -> None:
         for past, column in self._begin_prediction():
-            self.code.store(refined(self.code, self.code.width, past), self.z[column])
+            self.code.store(refine(self.code, self.code.width, past), self.z[column])
 
     def _begin_prediction(self) -> Iterator[tuple[list[str], int]]:
         """(solutions, newest first; index) of what is iterated; the others start from their latest solution."""
@@ -212,7 +212,7 @@ class LaneFrame(Frame):
         counted = c.counted(c.load(self.going, c.truth))
         c.store(c.let(f"add {c.whole} {c.load(self.iterations, c.whole)}, {counted}"), self.iterations, c.whole)
 
-    def trusted(self, check: str) -> str:
+    def trust(self, check: str) -> str:
         return check  # a lane that diverges has left
 
     def require_solution(self, good: str) -> None:
@@ -232,10 +232,10 @@ class LaneFrame(Frame):
         done, limit = c.load(self.iterations, c.whole), c.broadcast(self.fixed["limit"], "i64")
         fewer = c.either(c.let(f"icmp slt {c.whole} {done}, {limit}"), c.negated(c.load(self.going, c.truth)))
         tiny = c.either(tiny, c.both(small, c.negated(fewer)))
-        tried = c.both(c.both(self.good, c.negated(tiny)), c.both(close, fewer))
-        c.fork(c.some(tried), chord, ended)
+        try_next = c.both(c.both(self.good, c.negated(tiny)), c.both(close, fewer))
+        c.fork(c.some(try_next), chord, ended)
         c.label(chord)
-        taken = c.both(tried, last.tried())
+        taken = c.both(try_next, last.try_next())
         last.take(taken)
         c.store(taken, self.chord, c.truth)
         counted = c.counted(c.both(taken, c.load(self.going, c.truth)))
@@ -269,7 +269,7 @@ class LaneFrame(Frame):
     def stop(self, condition: str) -> None:
         self.good = self.code.both(self.good, self.code.negated(condition))
 
-    def stopped(self) -> str | None:
+    def stop_flag(self) -> str | None:
         return None
 
     def commit(self) -> None:

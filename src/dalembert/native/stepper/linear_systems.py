@@ -114,20 +114,20 @@ class GraphOutputs:
         """Whether the last update is found with the Jacobian of the one before."""
         return bool(self.following_size)
 
-    def compensated(self, g: Graph) -> list[int]:
+    def compensated_unknowns(self, g: Graph) -> list[int]:
         """The unknowns of which is kept what rounding cuts off."""
-        return self._summed(g, "w_compensation")
+        return self._sum(g, "w_compensation")
 
     def increments(self, g: Graph) -> dict[int, int]:
         """The unknowns that start at a component of s, and which: their increments are summed, and not their values."""
-        return {j: g.nodes[self.guess[j]][2] for j in self._summed(g, "increment")}
+        return {j: g.nodes[self.guess[j]][2] for j in self._sum(g, "increment")}
 
-    def _summed(self, g: Graph, name: str) -> list[int]:
+    def _sum(self, g: Graph, name: str) -> list[int]:
         nodes = (g.nodes[i] for i in reached(g, [*self.new_s, *self.new_s_compensation]))
         return sorted(node[2] for node in nodes if node[:2] == ("var", name))
 
     @property
-    def stepped(self) -> list[int]:
+    def nodes_of_step(self) -> list[int]:
         """What is computed in every step, apart from conditions and laws."""
         return [*self.f, *self.jacobian, *self.update, *self.check, *self.affine_update, *self.affine_check, *self.size,
                 *self.following, *self.new_q, *self.new_s, *self.scale, *self.multipliers, *self.force,

@@ -160,7 +160,7 @@ def translate(step: StepFunctions, sample: Sample | None = None, limit: int = 40
     f, jacobian = trace(_with_jacobian(step.residual), z, q, s, t, h, held_force)
     (scale,) = trace(step.scale, w, q, s, h)
     increment, new_s = trace(step.advance, w, q, s, t, h)
-    new_s, new_s_compensation = _compensated(graph, new_s, s, s_rest, w_rest)
+    new_s, new_s_compensation = _compensate(graph, new_s, s, s_rest, w_rest)
     total = [_less(graph, int(a), int(b)) for a, b in zip(increment, q_rest, strict=True)]
     new_q = np.array([graph.raw("add", int(a), b) for a, b in zip(q, total, strict=True)], np.int64)
     new_q_compensation = [
@@ -230,7 +230,7 @@ def _less(g: Graph, increment: int, rest: int) -> int:
     return g.apply("add", g.apply("sub", terms[0], rest), terms[1])
 
 
-def _compensated(g: Graph, new_s: np.ndarray, s: np.ndarray, s_rest: np.ndarray, w_rest: np.ndarray) -> tuple[Any, Any]:
+def _compensate(g: Graph, new_s: np.ndarray, s: np.ndarray, s_rest: np.ndarray, w_rest: np.ndarray) -> tuple[Any, Any]:
     """(new s, its compensation): where s becomes an unknown w_j, or itself and something, it is summed with what rounding
     cut off before.
 

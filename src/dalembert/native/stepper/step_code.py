@@ -123,7 +123,7 @@ class StepCode:
         f, c = self.frame, self.code
         f.begin_iteration()
         c.label("iterate")
-        inner, z = dict(values), f.loaded(f.z)
+        inner, z = dict(values), f.load_all(f.z)
         f.emitter.bind(inner, "z", z)
         f.count_iteration()
         if f.plan is not None:
@@ -136,7 +136,7 @@ class StepCode:
         """By the written-out elimination. The affine unknowns stay as predicted until the others are solved."""
         f, c, out, iterated = self.frame, self.code, self.outputs, sorted(plan.nonlinear.columns)
         *update, check = self.emit([*out.update, *out.check], inner)
-        self._check(plan, update, f.trusted(check))
+        self._check(plan, update, f.trust(check))
         last = Chord(f, plan, inner, values, z=z, first=dict(zip(iterated, update, strict=True)))
         w = last.w
         f.store(f.w, w)
@@ -153,7 +153,7 @@ class StepCode:
             f.repeat(z, w)
         if out.ends_with_chord:
             f.conclude(last)
-            w = f.loaded(f.w)
+            w = f.load_all(f.w)
         else:
             last.keep()
         known = dict(values)
@@ -181,7 +181,7 @@ class StepCode:
     def _accept(self, values: Values) -> None:
         """The new state, if nothing ends the run; domain and stop are read where a step with stages ends."""
         f, c, out, found = self.frame, self.code, self.outputs, None
-        f.emitter.bind(values, "w", f.loaded(f.w))
+        f.emitter.bind(values, "w", f.load_all(f.w))
         for name, slots in (("w_compensation", f.compensation), ("increment", f.increments)):
             values |= {f.step.graph.variable(name, j): c.load(slot) for j, slot in slots.items()}
         if out.overlap:
@@ -254,16 +254,16 @@ class StepCode:
     def _save(self, values: Values, q: Sequence[str]) -> None:
         """A row where one is due, or where the run stops."""
         f, c = self.frame, self.code
-        k, target, stopped = f.count("k"), f.count("target"), f.stopped()
+        k, target, stop = f.count("k"), f.count("target"), f.stop_flag()
         due = c.let(f"icmp sge i64 {k}, {target}")
-        c.fork(c.let(f"or i1 {due}, {stopped}") if stopped else due, "save", "saved")
+        c.fork(c.let(f"or i1 {due}, {stop}") if stop else due, "save", "saved")
         c.label("save")
         self._write_row(values, q, k)
         later = c.let(f"add i64 {target}, {f.count('every')}")
         f.set_count("target", c.call("i64", "llvm.smin.i64", ("i64", later), ("i64", f.count("last"))))
         c.label("saved")
-        if stopped:
-            c.fork(stopped, "leave", "step", False)
+        if stop:
+            c.fork(stop, "leave", "step", False)
         else:
             c.go("step")
 
@@ -282,7 +282,7 @@ class StepCode:
         f.go_back()
         k = f.count("k")
         unsaved = c.let(f"icmp sgt i64 {k}, {f.count('saved')}")
-        c.fork(c.let(f"and i1 {unsaved}, {f.ended()}"), "last_row", "end", False)
+        c.fork(c.let(f"and i1 {unsaved}, {f.has_outcome()}"), "last_row", "end", False)
         c.label("last_row")
         values = dict(f.run_values)
         f.emitter.bind(values, "w", f.read("history")[: f.layout.z])
@@ -378,7 +378,7 @@ class Chord(LastUpdate):
     def report(self) -> str:
         return self.frame.emitter.emit(self.frame.outputs.size, dict(self.inner), fast=True)[0]
 
-    def tried(self) -> str:
+    def try_next(self) -> str:
         self.second, self.again = next_update(self.frame, self.plan, self.inner, self.values, self.w)
         return is_finished(self.frame, self.values, self.w, self.first, self.second)
 
@@ -439,7 +439,7 @@ def determinant_sign(c: Code, pivots: Sequence[str], odd: int) -> str:
     return c.select(negative, c.constant(-1.0), c.constant(1.0))
 
 
-def leaped(c: Code, before: str, after: str) -> str:
+def is_leap(c: Code, before: str, after: str) -> str:
     """Whether a determinant changed its size more than LEAP-fold; 0 stands for one that is not known."""
     grew = c.compare("olt", before, after)
     low, high = c.select(grew, before, after), c.select(grew, after, before)
@@ -467,7 +467,7 @@ def count_turn(f: Frame, values: Values) -> None:
 def count_leap(f: Frame) -> None:
     """Of whole steps only: determinants of stages of different lengths are not to be compared."""
     (old,), new = f.read("determinant"), f.code.load(f.determinant)
-    f.add("leaps", f.code.counted(leaped(f.code, old, new)))
+    f.add("leaps", f.code.counted(is_leap(f.code, old, new)))
     f.write("determinant", [new])
 
 
@@ -499,10 +499,10 @@ class Pivoted:
         self._keep_increments(self.z)
         c.go("accept")
         c.label("solved")
-        self._solved()
+        self._judge_solution()
         self._again()
 
-    def _solved(self) -> None:
+    def _judge_solution(self) -> None:
         """w = z - update; it is accepted if the update is small, and the one that follows on it where F may jump."""
         f, c = self.frame, self.code
         update = f.read("right")
@@ -545,7 +545,7 @@ class Pivoted:
     def _again(self) -> None:
         f, c = self.frame, self.code
         c.label("again")
-        f.store(f.z, f.loaded(f.w))
+        f.store(f.z, f.load_all(f.w))
         more = c.let(f"icmp slt i64 {c.load(f.iterations, 'i64')}, {f.count('limit')}")
         c.fork(more, "iterate", "not_converged", True)
         c.label("not_converged")

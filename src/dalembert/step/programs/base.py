@@ -182,7 +182,7 @@ class DerivedProgram(StepProgram):
         return self.base.velocity(s)
 
 
-def joined(parts: list[Any]) -> Any:
+def join(parts: list[Any]) -> Any:
     """The parts one after the other; of NumPy's where all are, which costs least."""
     xp = np if all(isinstance(x, np.ndarray) for x in parts) else jnp
     return xp.concatenate(parts)

@@ -77,12 +77,12 @@ class HigherProgram(StepProgram):
     def unpack(self, z, n: int) -> Unknowns:
         return Unknowns(z[:n], z[n : n + self.m], z[n + self.m :])
 
-    def solved(self, z, q, s, t, h):
+    def equations(self, z, q, s, t, h):
         short = equal_window(self.scheme, self.order, h, t - (self.k - 1) * h) if self.order < self.k else None
         return window_equations(self.system, self.window(t, h), self.state(q, s, h), self.unpack(z, q.shape[0]), short)
 
     def residual(self, z, q, s, t, h, held_force):
-        return self.solved(z, q, s, t, h)[0]
+        return self.equations(z, q, s, t, h)[0]
 
     def guess(self, q, s, t, h):
         return jnp.concatenate([self.differences(q, s)[-1], jnp.zeros(self.m + self.mh)])
@@ -104,7 +104,7 @@ class HigherProgram(StepProgram):
 
     def advance(self, z, q, s, t, h):
         b = self.new_differences(z, q, s, h)
-        return h * b[0], jnp.concatenate([*b, self.solved(z, q, s, t, h)[1].momenta.ravel()])
+        return h * b[0], jnp.concatenate([*b, self.equations(z, q, s, t, h)[1].momenta.ravel()])
 
     def output_state(self, z, q, s, h):
         b = self.new_differences(z, q, s, h)

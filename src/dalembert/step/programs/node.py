@@ -14,7 +14,7 @@ from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.discrete import Reading, discrete_equations
 from dalembert.discretize.discrete import node_reactions as discrete_reactions
 from dalembert.discretize.nodes import Interval, Kick, Node, kick_equations, node_equations, node_reactions
-from dalembert.step.programs.base import DerivedProgram, Outputs, StepProgram, Vector, joined, velocity_scale
+from dalembert.step.programs.base import DerivedProgram, Outputs, StepProgram, Vector, join, velocity_scale
 from dalembert.systems import System
 from dalembert.systems.equations import all_reactions, kkt_residual, reactions
 from dalembert.systems.lyapunov import deflatable, lyapunov_factor
@@ -100,7 +100,7 @@ class NodeProgram(MechanicalProgram):
 
     def initial_guess(self, s, h, a, multipliers):
         """z from the continuous (a, λ) at the start."""
-        return joined([s + h * a, multipliers])
+        return join([s + h * a, multipliers])
 
     def scale(self, z, q, s, h):
         n = q.shape[0]
@@ -167,7 +167,7 @@ class KickDriftKick(MechanicalProgram):
         for order, m in self.kinds:
             parts += [multipliers[at : at + m]] * (2 if order == 0 else 1)
             at += m
-        return joined(parts)
+        return join(parts)
 
     def scale(self, z, q, s, h):
         n = q.shape[0]

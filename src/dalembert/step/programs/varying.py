@@ -54,7 +54,7 @@ class Density(eqx.Module):
         if self.function is not None:
             return jnp.asarray(system.call(self.function, q, v, t=t), dtype=float)
         a = acceleration_of(system, q, v, t)
-        return jnp.sqrt(squared(system, q, v, t, v) + self.span**2 * squared(system, q, v, t, a))
+        return jnp.sqrt(kinetic_square(system, q, v, t, v) + self.span**2 * kinetic_square(system, q, v, t, a))
 
     def value_and_rate(self, system: System, q: Vector, v: Vector, t) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """σ, and d/dt log σ along the motion: NaN where σ is not positive."""
@@ -70,12 +70,12 @@ def acceleration_of(system: System, q: Vector, v: Vector, t) -> Vector:
     return motion_from(system, q, v, t, jnp.asarray(first_guess(n, m)), jnp.zeros(n))[:n]
 
 
-def squared(system: System, q: Vector, v: Vector, t, w: Vector) -> Float[Array, ""]:
+def kinetic_square(system: System, q: Vector, v: Vector, t, w: Vector) -> Float[Array, ""]:
     """wᵀMw, M = ∂²L/∂v² at (q, v, t)."""
     return w @ jax.jvp(lambda x: momentum(system, q, x, t), (v,), (w,))[1]
 
 
-def opened(system: System, q: Vector, v: Vector, t, w: Vector) -> Float[Array, ""]:
+def kinetic_cosine(system: System, q: Vector, v: Vector, t, w: Vector) -> Float[Array, ""]:
     """The cosine of the angle between v and w in the kinetic metric at (q, v, t); 0 where one of them is 0."""
     mv, mw = (jax.jvp(lambda x: momentum(system, q, x, t), (v,), (x,))[1] for x in (v, w))
     sizes = jnp.abs((v @ mv) * (w @ mw))
@@ -95,7 +95,7 @@ def span_of(system: System, q: Vector, v: Vector, t, otherwise) -> Float[Array, 
 
     a = lambda *x: acceleration_of(system, *x)  # noqa: E731
     derivatives = v, a(q, v, now), along(a)(q, v, now), along(along(a))(q, v, now)
-    v2, a2, j2, s2 = (jnp.abs(squared(system, q, v, now, w)) for w in derivatives)
+    v2, a2, j2, s2 = (jnp.abs(kinetic_square(system, q, v, now, w)) for w in derivatives)
     log = jax.lax.fori_loop(0, 60, lambda _, x: 0.5 * jnp.log((v2 + jnp.exp(x) * a2) / (j2 + jnp.exp(x) * s2)), 0.0 * one)
     found = jnp.exp(0.5 * log)
     return jnp.where(jnp.isfinite(found) & (found > 0), found, otherwise)
@@ -142,7 +142,8 @@ class VaryingSteps(DerivedProgram):
         return self.part_at(s, h).h
 
     def inner(self, z, s, t, h):
-        return z, *self.part_at(s, h)
+        now = self.part_at(s, h)
+        return z, now.s, now.t, now.h
 
     def advance(self, z, q, s, t, h):
         now, stage, density = self.part_at(s, h), s[-4], s[-3]
@@ -174,7 +175,7 @@ class VaryingSteps(DerivedProgram):
         q = 0.5 * (q0 + q1) + 0.125 * h * (v0 - v1)
         v = 1.5 / h * (q1 - q0) - 0.25 * (v0 + v1)
         off = lambda: ~agree(s0[-3] * self.unit, self.density.value(self.system, q, v, s0[-2] + 0.5 * h))  # noqa: E731
-        turned = opened(self.system, q1, v1, s1[-2], v0) < STRAIGHT
+        turned = kinetic_cosine(self.system, q1, v1, s1[-2], v0) < STRAIGHT
         long = turned | (jnp.abs(s1[-3] - s0[-3]) > EVEN * s0[-3])
         return (s1[-OWN] > 0.5) | lax.cond(long, off, lambda: jnp.zeros((), dtype=bool))
 
@@ -257,7 +258,7 @@ class Varying(eqx.Module):
         return {"first": self.first} | ({} if self.span is None else {"span": self.span})
 
 
-def varied(prepared: Prepared, varying: Varying, h: Any, t0: Any, until: Any = None) -> Prepared:
+def vary_steps(prepared: Prepared, varying: Varying, h: Any, t0: Any, until: Any = None) -> Prepared:
     """The same start with steps of varying length. h: of the first; until: the time at or after which the run ends, or None.
 
     h is ε: the first step has the density 1.

@@ -43,9 +43,9 @@ def path_of(
     t_first = t_first - (0.5 * h if mid else 0.0)
     # From numbers the arrays are left NumPy's until somebody asks for them.
     return (Path.of if xp is np else Path)(
-        t=_joined(xp, t0 + xp.asarray(known, dtype=float) * h, of_rows.pop("t")),
+        t=_join_times(xp, t0 + xp.asarray(known, dtype=float) * h, of_rows.pop("t")),
         q=xp.concatenate([prepared.nodes[..., np.array(known, int), :], of_rows.pop("q")], axis=-2),
-        t_velocity=_joined(xp, t_first, of_rows.pop("t_velocity")),
+        t_velocity=_join_times(xp, t_first, of_rows.pop("t_velocity")),
         v=xp.concatenate([first_v, of_rows.pop("v")], axis=-2),
         **of_rows,
         **facts_of(xp, program, carry, grid, step_options),
@@ -116,7 +116,7 @@ class Levels(NamedTuple):
         }  # fmt: skip
 
 
-def _joined(xp, first, rows):
+def _join_times(xp, first, rows):
     """Times before the first row, the same for all runs, and those of the rows."""
     first = first if rows.ndim == 1 else xp.broadcast_to(first, (*rows.shape[:-1], first.shape[0]))
     return xp.concatenate([first, rows], axis=-1)

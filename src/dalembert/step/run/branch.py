@@ -257,15 +257,15 @@ def _measure(program: StepProgram, branch: Nearest | Least, z: Unknowns, start: 
         return _after(program, branch.function, z, call)
     if branch.to == "prediction":
         return _distance(program, branch, z, start, call)
-    return jnp.linalg.norm(_counted(branch, program.advance(z, call.q, call.s, call.t, call.h)[0]))
+    return jnp.linalg.norm(_components(branch, program.advance(z, call.q, call.s, call.t, call.h)[0]))
 
 
 def _distance(program: StepProgram, branch: Nearest, z: Unknowns, other: Unknowns, call: Call):
     one, two = (program.advance(x, call.q, call.s, call.t, call.h)[0] for x in (z, other))
-    return jnp.linalg.norm(_counted(branch, one - two))
+    return jnp.linalg.norm(_components(branch, one - two))
 
 
-def _counted(branch: Nearest, increment: Float[Array, "n"]) -> Float[Array, "k"]:
+def _components(branch: Nearest, increment: Float[Array, "n"]) -> Float[Array, "k"]:
     return increment if branch.coordinates is None else increment[jnp.array(branch.coordinates)]
 
 

@@ -52,7 +52,7 @@ def diagnosis(program: StepProgram, step_options: StepOptions, carry: RunState, 
         and bool(_stands(program, step_options, carry, t0, h))
     ):
         return Outcome.NO_POSITIVE_STEP
-    call, start = jax.tree.map(np.asarray, _unsolved(program, step_options, carry, t0, h))
+    call, start = jax.tree.map(np.asarray, _failed_step(program, step_options, carry, t0, h))
     found = closest(program, call, start)
     if outcome is Outcome.NOT_CONVERGED or found.flatness_at_start > _FLAT:  # false where it is NaN
         if found.residual > EXACT and found.gradient < 1e-4 * found.residual:
@@ -72,7 +72,7 @@ class _Reached(NamedTuple):
     h: Any
 
 
-def _reached(program: StepProgram, step_options: StepOptions, carry: RunState, t0, h) -> _Reached:
+def _state_of_failure(program: StepProgram, step_options: StepOptions, carry: RunState, t0, h) -> _Reached:
     t = t0 + carry.k * h
     held_force = force_of_law(program, step_options, carry, t)
     if len(program.weights) == 1:
@@ -87,7 +87,7 @@ def _reached(program: StepProgram, step_options: StepOptions, carry: RunState, t
 @seldom
 def _stands(program: VaryingSteps, step_options: StepOptions, carry: RunState, t0, h):
     """Whether a step of varying length has none, or its end no density."""
-    reached, stage, held_force, t, h = _reached(program, step_options, carry, t0, h)
+    reached, stage, held_force, t, h = _state_of_failure(program, step_options, carry, t0, h)
     start = prediction(program, stage, reached, t, h)
     z, _ = solve_step(program, step_options.branch, Call(reached.q, reached.s, t, h, held_force), start, step_options.newton)
     increment, s = program.advance(z, reached.q, reached.s, t, h)
@@ -96,9 +96,9 @@ def _stands(program: VaryingSteps, step_options: StepOptions, carry: RunState, t
 
 
 @seldom
-def _unsolved(program: StepProgram, step_options: StepOptions, carry: RunState, t0, h) -> tuple[Call, Any]:
+def _failed_step(program: StepProgram, step_options: StepOptions, carry: RunState, t0, h) -> tuple[Call, Any]:
     """The step, or the stage of it, that failed, and the prediction of its unknowns."""
-    reached, stage, held_force, t, h = _reached(program, step_options, carry, t0, h)
+    reached, stage, held_force, t, h = _state_of_failure(program, step_options, carry, t0, h)
     return Call(reached.q, reached.s, t, h, held_force), prediction(program, stage, reached, t, h)
 
 
@@ -163,7 +163,7 @@ def _equations(program: StepProgram, call: Call, z: Unknowns) -> Equations:
         key, others = (split(walk, program, []), z.shape, call.s.shape), [np.asarray(x, float) for x in (*call, *leaves)]
         code = _COMPILED.get(key) if walk.lasting else None
         if code is None:
-            code = _translated(refilled(tree, leaves), z, others)
+            code = _translate(refilled(tree, leaves), z, others)
             if walk.lasting:
                 _COMPILED.put(key, code)
         if code is not None:
@@ -172,7 +172,7 @@ def _equations(program: StepProgram, call: Call, z: Unknowns) -> Equations:
     return lambda x: jax.tree.map(np.asarray, again(program, call, x))
 
 
-def _translated(rebuilt: Callable, z: Unknowns, others: list) -> CompiledFunction | None:
+def _translate(rebuilt: Callable, z: Unknowns, others: list) -> CompiledFunction | None:
     size = len(Call._fields)
 
     def both(x, *given):

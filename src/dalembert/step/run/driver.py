@@ -37,12 +37,12 @@ from dalembert.step.run.machine import (
     MachineSteps,
     Native,
     columns_of,
-    compiled,
+    compile_program,
     empty_rows,
     machine_steps,
     native_traced_run,
     parameters_of,
-    unpacked,
+    unpack_run,
 )
 from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, StepOptions, Watch, initial_state
 from dalembert.step.run.steps import Opening, Rows, Sink, Steps, fingerprint, run_all
@@ -86,8 +86,8 @@ class Run(NamedTuple):
     def steps(self, keep: bool = False) -> Steps:
         """The steps by either back-end. keep: all rows in one table."""
         given = self.prepared.program, self.step_options, self.carry, self.grid
-        by_machine = lambda *x: machine_steps(*x, keep=keep)  # noqa: E731
-        return native_first(by_machine, JaxSteps, *given) if self.native else JaxSteps(*given)
+        by_machine, by_jax = (lambda *x: machine_steps(*x, keep=keep)), (lambda *x: JaxSteps(*x))
+        return native_first(by_machine, by_jax, *given) if self.native else by_jax(*given)
 
     def in_memory(self, watch: Watch = None) -> tuple[Path, bool]:
         """The path of all steps, traced or not, however the run ended, without provenance where it is traced; and whether
@@ -339,7 +339,7 @@ class ReadyRun:
             program = self._program if steps_code else self._any_program
             run = Run(made._replace(program=program), self.code.begin, parameters.grid, options.step_options, True, record())
             finish = run.ended if steps_code else run.path
-            return finish(unpacked(np, code, self.code.begin, state, count), columns_of(code, table))
+            return finish(unpack_run(np, code, self.code.begin, state, count), columns_of(code, table))
 
         steps_code = count.item(CODE)
         if steps_code:
@@ -455,9 +455,9 @@ def _run_for(system: System, options: RunOptions, reading: CacheKey, q: Vector, 
     entry = _KNOWN.get(key) or _compile_run(system, options, reading, q, v)
     if entry is not None:
         _KNOWN.put(key, entry)
-    if entry is None or entry[0] is None:
+    code = entry and entry[0]
+    if code is None:
         return None
-    code = entry[0]
     bound = code.bound.get(reading.objects)
     if bound is None:
         program = program_for(system, code.sizes, _scheme(options), options.deflate)
@@ -486,7 +486,7 @@ def _compile_run(
     check_callbacks(made, grid, step_options, None)
     begin = initial_state(made, grid.t0, grid.h, None)
     try:
-        native = compiled(program, step_options, begin, grid.t0, grid.h)
+        native = compile_program(program, step_options, begin, grid.t0, grid.h)
     except Unsupported:
         return (None,)
     if not native.code.settled or [id(x) for x in native.leaves] != [id(x) for x in reading.leaves]:

@@ -149,7 +149,8 @@ def solve_stages(
         choose = lambda a, b, c: jnp.where(state.code != 0, c, jnp.where(after.code == 0, a, b))  # noqa: E731
         return jax.tree.map(choose, (after, now), failed, before), None
 
-    nothing = SolvedStage(carry.history[0], carry.q, carry.s, *(jnp.asarray(x, dtype=float) for x in (t, h)), jnp.asarray(0))
+    now, length = (jnp.asarray(x, dtype=float) for x in (t, h))
+    nothing = SolvedStage(carry.history[0], carry.q, carry.s, now, length, jnp.asarray(0))
     begins = np.cumsum(gammas) - gammas
     given = jnp.arange(len(gammas)), jnp.asarray(gammas), jnp.asarray(begins)
     return lax.scan(one, (carry, nothing), given)[0]

@@ -57,7 +57,7 @@ class Native(NamedTuple):
 
     code: CompiledStep
     leaves: list
-    rebuild: Callable[[Any], StepProgram]
+    with_arrays: Callable[[Any], StepProgram]
 
 
 class MachineSteps(Steps):
@@ -90,7 +90,7 @@ class MachineSteps(Steps):
 
     @property
     def carry(self) -> RunState:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return unpacked(np, self._code, self._begin, self._state.copy(), self._count.copy())
+        return unpack_run(np, self._code, self._begin, self._state.copy(), self._count.copy())
 
     def advance(self) -> Rows:
         return self._rows(self.make_chunk())
@@ -162,8 +162,8 @@ def machine_steps(
     program: StepProgram, step_options: StepOptions, carry: RunState, grid: Grid, keep: bool = False
 ) -> MachineSteps:
     """The steps from a state on; Unsupported where the program cannot be translated. keep: of known number, in one table."""
-    native = compiled(program, step_options, carry, grid.t0, grid.h)
-    state, inputs = packed(np, native, step_options, carry, grid)
+    native = compile_program(program, step_options, carry, grid.t0, grid.h)
+    state, inputs = pack_run(np, native, step_options, carry, grid)
     count = counts(**parameters_of(program, step_options, int(carry.k), grid), **{x: int(getattr(carry, x)) for x in BOTH})
     steps = MachineSteps(native.code, (state, count, inputs), carry)
     rows = math.ceil(grid.steps / grid.every) + 1 if keep else max(2, TABLE // native.code.row_size)
@@ -173,40 +173,40 @@ def machine_steps(
 
 def native_traced_run(program: StepProgram, step_options: StepOptions, carry: RunState, grid: Grid):
     """As `traced_run`. Derivatives are those of `traced_run`, which is then what runs."""
-    native = compiled(program, step_options, carry, grid.t0, grid.h)
+    native = compile_program(program, step_options, carry, grid.t0, grid.h)
     register(native.code, lanes=False)  # Unsupported, if XLA's interface is another one, must be known here
 
     @jax.custom_jvp
     def run(leaves, carry, t0, h):
-        return _called(native._replace(leaves=leaves), program, step_options, carry, grid._replace(t0=t0, h=h))
+        return _run_by_xla(native._replace(leaves=leaves), program, step_options, carry, grid._replace(t0=t0, h=h))
 
     @run.defjvp
     def _(primals, tangents):
         def again(leaves, carry, t0, h):
-            return traced_run(native.rebuild(leaves), step_options, carry, grid._replace(t0=t0, h=h))
+            return traced_run(native.with_arrays(leaves), step_options, carry, grid._replace(t0=t0, h=h))
 
         return jax.jvp(again, primals, tangents)
 
     return run(native.leaves, carry, grid.t0, grid.h)
 
 
-def _called(native: Native, program: StepProgram, step_options: StepOptions, carry: RunState, grid: Grid):
+def _run_by_xla(native: Native, program: StepProgram, step_options: StepOptions, carry: RunState, grid: Grid):
     code, lead = native.code, program.starting_nodes
-    state, inputs = packed(jnp, native, step_options, carry, grid)
+    state, inputs = pack_run(jnp, native, step_options, carry, grid)
     # A run under tracing begins at its first node.
     count = (
         jnp.asarray(counts(**parameters_of(program, step_options, lead, grid))).at[COUNTED.offset("known")].set(carry.known)
     )
     start, rows = rows_of(lead, grid.steps, grid.every)
     state, count, table = _call(code, state, count, inputs, rows - start)
-    first = row_of(native.rebuild(native.leaves), carry)
-    first = joined(jnp, code.layout.packed_row, {name: [jnp.ravel(x).astype(float)] for name, x in first.items()})
+    first = row_of(native.with_arrays(native.leaves), carry)
+    first = join_parts(jnp, code.layout.packed_row, {name: [jnp.ravel(x).astype(float)] for name, x in first.items()})
     done = count[COUNTED.offset("rows")]
     if rows > start:  # after the end of a run the last state is repeated
         table = table[jnp.minimum(jnp.arange(rows - start), done - 1)]
     table = jnp.where(done > 0, table, first)
     columns = columns_of(code, table)
-    return unpacked(jnp, code, carry, state, count), columns
+    return unpack_run(jnp, code, carry, state, count), columns
 
 
 def _call(code: CompiledStep, state, count, inputs, rows: int):
@@ -249,7 +249,7 @@ def parameters_of(program: StepProgram, options: Any, k: int, grid: Grid) -> dic
     return {**{name: stages * number for name, number in nodes.items()}, "limit": options.max_iterations}
 
 
-def packed(xp, native: Native, step_options: StepOptions, carry: RunState, grid: Grid, size: int | None = None):
+def pack_run(xp, native: Native, step_options: StepOptions, carry: RunState, grid: Grid, size: int | None = None):
     """The carry and the inputs as the machine code reads them, by NumPy or jax.numpy; of `size` runs, if that is given."""
     layout, still = native.code.layout, 0 * carry.s
     state = {name: [getattr(carry, name)] for name in PARTS}
@@ -267,10 +267,10 @@ def packed(xp, native: Native, step_options: StepOptions, carry: RunState, grid:
 
     inputs = {name: [same(x)] for name, x in shared.items()} | {"p": [flat(x) for x in native.leaves]}
     state = {name: [flat(x) for x in parts] for name, parts in state.items()}
-    return joined(xp, layout.packed_carry, state), joined(xp, layout.packed_inputs, inputs)
+    return join_parts(xp, layout.packed_carry, state), join_parts(xp, layout.packed_inputs, inputs)
 
 
-def joined(xp, packing: Packing, named: dict[str, list]) -> Any:
+def join_parts(xp, packing: Packing, named: dict[str, list]) -> Any:
     """The packed array, by NumPy or jax.numpy, from the flat parts of every name."""
     array = xp.concatenate([part for parts in packing.in_order(named) for part in parts], axis=-1)
     if array.shape[-1] != packing.size:
@@ -284,7 +284,7 @@ def columns_of(code: CompiledStep, table) -> dict[str, Any]:
     return {**columns, "k": columns["k"].astype(int) // code.layout.stages}
 
 
-def unpacked(xp, code: CompiledStep, carry: RunState, state, count) -> RunState:
+def unpack_run(xp, code: CompiledStep, carry: RunState, state, count) -> RunState:
     """The carry after the run, from one that has its structure, and its multipliers and force, which only rows have; of many
     runs where the arrays have a leading axis."""
     part = code.layout.packed_carry.unpack(state)
@@ -298,14 +298,14 @@ def unpacked(xp, code: CompiledStep, carry: RunState, state, count) -> RunState:
     )
 
 
-def compiled(program: StepProgram, step_options: StepOptions, carry: RunState, t0, h, own: bool = False) -> Native:
+def compile_program(program: StepProgram, step_options: StepOptions, carry: RunState, t0, h, own: bool = False) -> Native:
     """Machine code for the program's structure; other values of its arrays, h, N and states share it. own: pivots are chosen
     at this state, and not at another one that was compiled before."""
     arrays, static = eqx.partition(program, eqx.is_array)
     leaves, tree = jax.tree.flatten(arrays)
     types = [x.dtype for x in leaves]  # machine code is given doubles
 
-    def rebuild(new) -> StepProgram:
+    def with_arrays(new) -> StepProgram:
         typed = [jnp.asarray(x, dtype) for x, dtype in zip(new, types, strict=True)]
         return eqx.combine(jax.tree.unflatten(tree, typed), static)
 
@@ -321,24 +321,24 @@ def compiled(program: StepProgram, step_options: StepOptions, carry: RunState, t
     key = split(walk, program, []), walk.of(rules), carry.q.shape, carry.s.shape, reduced
     found = _COMPILED.get(key) if walk.lasting and not own else None
     if found is None or not (found.settled or _is_tracer(carry.q)):
-        found = _compile(program, step_options, carry, leaves, rebuild, _sample(carry, leaves, t0, h))
+        found = _compile(program, step_options, carry, leaves, with_arrays, _sample(carry, leaves, t0, h))
         if walk.lasting and not own:
             _COMPILED.put(key, found)
-    return Native(found, leaves, rebuild)
+    return Native(found, leaves, with_arrays)
 
 
 def _sample(carry: RunState, leaves, t0, h) -> Sample:
     """The state at which pivots are chosen."""
-    p = [_known(x, 1.0) for x in leaves]
-    return Sample(_known(carry.q, 0.5), _known(carry.s, 1.0), float(_known(t0, 0.0)[0]), float(_known(h, 0.01)[0]),
-                  np.concatenate(p) if p else np.zeros(0))  # fmt: skip
+    p = [_numbers_of(x, 1.0) for x in leaves]
+    q, s, t, h = (_numbers_of(x, about) for x, about in ((carry.q, 0.5), (carry.s, 1.0), (t0, 0.0), (h, 0.01)))
+    return Sample(q, s, float(t[0]), float(h[0]), np.concatenate(p) if p else np.zeros(0))
 
 
-def _compile(program, step_options: StepOptions, carry: RunState, leaves, rebuild, sample: Sample) -> CompiledStep:
+def _compile(program, step_options: StepOptions, carry: RunState, leaves, with_arrays, sample: Sample) -> CompiledStep:
     for x in jax.tree.leaves(carry.reduced):
         check_type("reduce", x.dtype)
     try:
-        return compile_step(_functions(program, step_options, carry, leaves, rebuild), sample)
+        return compile_step(_functions(program, step_options, carry, leaves, with_arrays), sample)
     except Unsupported as reason:
         if reason.place is not None:
             reason.role = _role(program, step_options, reason.place.codes)
@@ -355,7 +355,7 @@ def _role(program, step_options: StepOptions, codes: tuple[CodeType, ...]) -> st
     return role_of(codes, program.system, others)
 
 
-def _known(value, about: float) -> np.ndarray:
+def _numbers_of(value, about: float) -> np.ndarray:
     """The numbers of an array, flat; others where they are not known yet: they only serve to choose pivots."""
     if not _is_tracer(value):
         return np.ravel(np.asarray(value, float))
@@ -366,12 +366,12 @@ def _is_tracer(value) -> bool:
     return isinstance(value, Tracer)
 
 
-def _functions(program, step_options: StepOptions, carry: RunState, leaves, rebuild) -> StepFunctions:
+def _functions(program, step_options: StepOptions, carry: RunState, leaves, with_arrays) -> StepFunctions:
     def method(name: str):
-        return lambda *x: getattr(rebuild(x[-1]), name)(*x[:-1])
+        return lambda *x: getattr(with_arrays(x[-1]), name)(*x[:-1])
 
     def callback(function, dtype=None):
-        return function and (lambda q, v, t, p: jnp.asarray(call_system(rebuild(p), function, q, v, t), dtype))
+        return function and (lambda q, v, t, p: jnp.asarray(call_system(with_arrays(p), function, q, v, t), dtype))
 
     reduce, feedback = step_options.reduce and flat(step_options.reduce, carry.reduced), step_options.feedback
     point = (program, carry.history[0], carry.q, carry.s, np.zeros(()), np.ones(()))
@@ -381,13 +381,13 @@ def _functions(program, step_options: StepOptions, carry: RunState, leaves, rebu
     varies = isinstance(program, VaryingSteps)
     return StepFunctions(
         n=carry.q.size, k=carry.s.size, shapes=tuple(x.shape for x in leaves),
-        residual=_residual(step_options, rebuild) or method("residual"),
+        residual=_residual(step_options, with_arrays) or method("residual"),
         guess=method("guess"), scale=method("scale"), advance=method("advance"),
         outputs=lambda *x: tuple(method("outputs")(*x)), velocity=method("velocity"),
         factor=method("factor") if has_factor else None, ends=ends,
         overlap=method("overlap") if watched else None,
-        stop=_stop(program, step_options, rebuild), domain=callback(step_options.domain),
-        law=feedback and (lambda q, v, t, p: jnp.asarray(feedback.force(rebuild(p), q, v, t), float)),
+        stop=_stop(program, step_options, with_arrays), domain=callback(step_options.domain),
+        law=feedback and (lambda q, v, t, p: jnp.asarray(feedback.force(with_arrays(p), q, v, t), float)),
         reduce=reduce and (lambda *x: reduce(*x[:-1])), reduced=lengths(carry.reduced),
         clock=method("clock") if varies else None, astray=method("astray") if varies else None,
         length=method("length") if varies else None,
@@ -395,26 +395,26 @@ def _functions(program, step_options: StepOptions, carry: RunState, leaves, rebu
     )  # fmt: skip
 
 
-def _stop(program, step_options: StepOptions, rebuild) -> Callable | None:
+def _stop(program, step_options: StepOptions, with_arrays) -> Callable | None:
     """Whether anything ends the run after a step."""
     if not stops(program, step_options):
         return None
 
     def stop(q, v, t, p):
-        found = [jnp.all(jnp.asarray(one(q, v, t), bool)) for one in stops(rebuild(p), step_options)]
+        found = [jnp.all(jnp.asarray(one(q, v, t), bool)) for one in stops(with_arrays(p), step_options)]
         return functools.reduce(jnp.logical_or, found)
 
     return stop
 
 
-def _residual(step_options: StepOptions, rebuild) -> Callable | None:
+def _residual(step_options: StepOptions, with_arrays) -> Callable | None:
     """The equations of a branch rule that changes them; None where the program's own are solved."""
     branch = step_options.branch
     if branch is None or (isinstance(branch, Avoid) and branch.factor is None):
         return None
     if not isinstance(branch, Avoid):
         raise Unsupported("branch", f"the rule {type(branch).__name__} needs the JAX back-end")
-    return lambda z, q, s, t, h, held_force, p: divided_by_factor(rebuild(p), branch, z, Call(q, s, t, h, held_force))
+    return lambda z, q, s, t, h, held_force, p: divided_by_factor(with_arrays(p), branch, z, Call(q, s, t, h, held_force))
 
 
 def lengths(value: Any) -> tuple[int, int]:

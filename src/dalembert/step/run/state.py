@@ -196,7 +196,7 @@ def _multipliers(program: StepProgram, z, q, s, t, h) -> tuple[int, ...]:
     return program.outputs(z, q, s, t, h, jnp.zeros_like(q)).multipliers.shape
 
 
-def promoted(function: Callable, initial: Any) -> Any:
+def promote(function: Callable, initial: Any) -> Any:
     """The initial value in the types that function(value) settles at: 0 is 0.0 where numbers with a fraction are added.
 
     function: a pytree → one of the same structure, of shapes and types.

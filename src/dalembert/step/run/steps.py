@@ -204,12 +204,12 @@ class Bar:
         now = time.monotonic()
         self._first = begun, before = self._first or (now, done)
         if self._show is None and now >= self._from:
-            self._show, self.close = _shown(self._unit, done, total)
+            self._show, self.close = _show(self._unit, done, total)
         if self._show is not None:
             self._show(completed=done, rate=f", {(done - before) / (now - begun):.3g}/s" if now > begun else "")
 
 
-def _shown(unit: str, done: int, total: int) -> tuple[Callable[..., None], Callable[[], None]]:
+def _show(unit: str, done: int, total: int) -> tuple[Callable[..., None], Callable[[], None]]:
     """How to update the line, and how to remove it."""
 
     def columns(rich: Any) -> tuple:
@@ -226,7 +226,7 @@ def check_progress(progress: Any) -> None:
 
 
 @contextlib.contextmanager
-def reported(progress: Progress, total: int, unit: str = "steps") -> Iterator[Watch]:
+def report_progress(progress: Progress, total: int, unit: str = "steps") -> Iterator[Watch]:
     """What is told now and then how many of `total` steps, or of another unit, are done; None where nobody asks."""
     check_progress(progress)
     told = Bar(unit=unit) if progress is True else progress or None

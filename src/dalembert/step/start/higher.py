@@ -25,7 +25,7 @@ from dalembert.discretize.higher import (
 )
 from dalembert.discretize.windows import Hermite, Interpolated, WindowMap, as_windows
 from dalembert.numbers import as_array
-from dalembert.step.programs.base import joined
+from dalembert.step.programs.base import join
 from dalembert.step.programs.higher import HigherProgram
 from dalembert.step.programs.scaled import in_units, units_for
 from dalembert.step.run.state import Given, Grid, Prepared
@@ -95,7 +95,7 @@ def begin_higher(problem: VariationalProblem, data: Given, grid: Grid, scheme) -
     begun = start(problem, chosen, given, free, t0, h)
     begun = begun if traced else jax.tree.map(np.asarray, begun)  # every small operation of JAX is compiled
     program = HigherProgram(problem, chosen, m, mh, known)
-    s = joined([begun.b[1:].ravel(), begun.momenta.ravel()])
+    s = join([begun.b[1:].ravel(), begun.momenta.ravel()])
     made = Prepared(program, begun.nodes, begun.b[0], s, begun.z)
     if not traced:
         matrix = first_matrix(program, begun.b[0], s, begun.z, t0 + (known - 1) * h, h)

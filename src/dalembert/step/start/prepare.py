@@ -25,7 +25,7 @@ from dalembert.numbers import (
 from dalembert.step.programs.node import Composed, DiscreteProgram, KickDriftKick, NodeProgram
 from dalembert.step.programs.scaled import in_units, units_for
 from dalembert.step.run.branch import Avoid, Nearest, call_system, divided
-from dalembert.step.run.state import Given, Grid, Prepared, Recipe, StepOptions, promoted
+from dalembert.step.run.state import Given, Grid, Prepared, Recipe, StepOptions, promote
 from dalembert.step.start.higher import begin_higher
 from dalembert.systems import System, VariationalProblem, acceleration, is_traced, reference
 from dalembert.systems.batch import number_of_runs
@@ -370,12 +370,12 @@ def check_callbacks(prepared: Prepared, grid: Grid, step_options: StepOptions, i
 
 
 def _first_reduced(prepared: Prepared, grid: Grid, function, before) -> Any:
-    def told(q, s, t, h) -> tuple:
+    def arguments_of(q, s, t, h) -> tuple:
         multipliers = program.outputs(program.guess(q, s, t, h), q, s, t, h, jnp.zeros_like(q)).multipliers
         return t, q, program.velocity(s), multipliers
 
     program = prepared.program
-    given = jax.eval_shape(told, prepared.q, prepared.s, grid.t0, grid.h)
+    given = jax.eval_shape(arguments_of, prepared.q, prepared.s, grid.t0, grid.h)
     try:
         jaxpr, after = jax.make_jaxpr(function, return_shape=True)(before, *given)
     except Exception as error:
@@ -389,7 +389,7 @@ def _first_reduced(prepared: Prepared, grid: Grid, function, before) -> Any:
     check_indices(jaxpr, "reduce")
     if any(jnp.issubdtype(x.dtype, jnp.complexfloating) for x in jax.tree.leaves(after)):
         raise TypeError("reduce: returns complex numbers; give the real and the imaginary part as two of them")
-    return promoted(lambda value: jax.eval_shape(function, value, *given), before)
+    return promote(lambda value: jax.eval_shape(function, value, *given), before)
 
 
 def initial_value(initial):
