@@ -66,13 +66,6 @@ def _settings(about: str) -> Any:
 
 
 Set = Annotated[list[words.Setting] | None, _settings(_ONE)]
-Values = Annotated[list[words.Setting] | None, _settings(_SEVERAL)]
-Zip = Annotated[
-    bool,
-    typer.Option("--zip", help="combine the first values of all names, then the second ones; by default every combination"),
-]
-Positions = Annotated[Any, _numbers("--q0")]
-Velocities = Annotated[Any, _numbers("--v0")]
 SchemeName = Annotated[
     str,
     typer.Option(
@@ -81,27 +74,7 @@ SchemeName = Annotated[
         callback=checked(words.check_scheme),
     ),
 ]
-StarterName = Annotated[str, typer.Option(help=", ".join(words.STARTERS), callback=checked(words.check_starter))]
-OrderNumber = Annotated[int, typer.Option("--order", help="2, or 4, 6, 8, 10 by composition of a self-adjoint scheme")]
-BranchName = Annotated[
-    str | None,
-    typer.Option(
-        help=f"{', '.join(words.BRANCHES)}; append :0,1 for the indices of the coordinates that count; or file.py:name",
-        callback=checked(words.check_branch),
-    ),
-]
-Step = Annotated[float | None, typer.Option("--h", help="time step; negative for a run backwards in time")]
 Steps = Annotated[int | None, typer.Option(help="number of steps")]
-Length = Annotated[float | None, typer.Option("--time", help="duration of the run, a multiple of h, instead of --steps")]
-Save = Annotated[
-    File | None,
-    typer.Option("--save", help="NetCDF file to write, such as run.nc; or a store, run.zarr, written while the run goes on"),
-]
-Figure = Annotated[File | None, typer.Option("--plot", help="figure to write: .png, .pdf or .svg")]
-Drawn = Annotated[
-    str | None,
-    typer.Option("--value", help="what --plot draws of a sweep: a coordinate at the end, steps_done, cost or action"),
-]
 Force = Annotated[bool, typer.Option("--force", help="replace files that exist")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON, as described on the page Command line of the documentation")]
 
@@ -110,8 +83,8 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON, as described on 
 class StartOptions:
     """Options: the data of a run."""
 
-    q0: Positions = None
-    v0: Velocities = None
+    q0: Annotated[Any, _numbers("--q0")] = None
+    v0: Annotated[Any, _numbers("--v0")] = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -123,9 +96,11 @@ class StartOptions:
 class GridOptions:
     """Options: the nodes of a run."""
 
-    h: Step = None
+    h: Annotated[float | None, typer.Option("--h", help="time step; negative for a run backwards in time")] = None
     steps: Steps = None
-    time: Length = None
+    time: Annotated[
+        float | None, typer.Option("--time", help="duration of the run, a multiple of h, instead of --steps")
+    ] = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -138,9 +113,17 @@ class SchemeOptions:
     """Options: how a run is discretized and begun, and which root it follows."""
 
     scheme: SchemeName = "default"
-    composed: OrderNumber = 2
-    starter: StarterName = "second_order"
-    branch: BranchName = None
+    composed: Annotated[int, typer.Option("--order", help="2, or 4, 6, 8, 10 by composition of a self-adjoint scheme")] = 2
+    starter: Annotated[str, typer.Option(help=", ".join(words.STARTERS), callback=checked(words.check_starter))] = (
+        "second_order"
+    )
+    branch: Annotated[
+        str | None,
+        typer.Option(
+            help=f"{', '.join(words.BRANCHES)}; append :0,1 for the indices of the coordinates that count; or file.py:name",
+            callback=checked(words.check_branch),
+        ),
+    ] = None
 
     def named(self) -> dict[str, Any]:
         """Scheme and branch."""
@@ -153,9 +136,17 @@ class SchemeOptions:
 class SweepOptions:
     """Options: parameters, of which each may have several values."""
 
-    values: Values = None
-    together: Zip = False
-    drawn: Drawn = None
+    values: Annotated[list[words.Setting] | None, _settings(_SEVERAL)] = None
+    together: Annotated[
+        bool,
+        typer.Option(
+            "--zip", help="combine the first values of all names, then the second ones; by default every combination"
+        ),
+    ] = False
+    drawn: Annotated[
+        str | None,
+        typer.Option("--value", help="what --plot draws of a sweep: a coordinate at the end, steps_done, cost or action"),
+    ] = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -167,8 +158,13 @@ class SweepOptions:
 class OutputOptions:
     """Options: where a command puts what it found, a NetCDF file or a store, and a picture of it."""
 
-    file: Save = None
-    picture: Figure = None
+    file: Annotated[
+        File | None,
+        typer.Option(
+            "--save", help="NetCDF file to write, such as run.nc; or a store, run.zarr, written while the run goes on"
+        ),
+    ] = None
+    picture: Annotated[File | None, typer.Option("--plot", help="figure to write: .png, .pdf or .svg")] = None
     force: Force = False
     as_json: Json = False
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dalembert.interrupts import unbroken
-from dalembert.store.atomic import flush, write
+from dalembert.store.atomic import write
 from dalembert.store.checksum import FileError, open_regular
 
 LITTLE, SUM = {"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}
@@ -58,7 +58,7 @@ class ChunkedArray:
 
     def __init__(self, place: File, shape: tuple[int, ...], chunk: tuple[int, ...], kind: np.dtype, found: dict[str, Any]):
         self.place, self.shape, self.chunk, self.kind = place, shape, chunk, kind
-        self.attributes, self.names = dict(found.get("attributes", {})), tuple(found.get("dimension_names") or ())
+        self.attributes = dict(found.get("attributes", {}))
         self.fill = found.get("fill_value")
         self._separator = found["chunk_key_encoding"]["configuration"]["separator"]
         self.rows = chunk[0] if chunk else 1
@@ -69,7 +69,9 @@ class ChunkedArray:
         """From its metadata; FileError where they are none of ours."""
         found = metadata(place)
         try:
-            shape, chunks = ([int(x) for x in part] for part in (found["shape"], _chunk_shape(found)))
+            shape, chunks = (
+                [int(x) for x in part] for part in (found["shape"], found["chunk_grid"]["configuration"]["chunk_shape"])
+            )
             made = cls(place, tuple(shape), tuple(chunks), KINDS[found["data_type"]], found)
             keys = found["chunk_key_encoding"]["name"]
         except (KeyError, TypeError, ValueError) as error:
@@ -96,10 +98,6 @@ class ChunkedArray:
         write(file, content, _sum(content), flushed=flushed or there)
         if not (flushed or there):
             self._unflushed.append(file)
-
-    def flush(self) -> None:
-        """All chunks that were written before are safe then."""
-        flush(*self.unflushed())
 
     def unflushed(self) -> list[File]:
         """Chunks that were written before, for whoever flushes them now."""
@@ -188,10 +186,6 @@ def metadata(place: File) -> dict[str, Any]:
     if not isinstance(found, dict) or found.get("zarr_format") != 3:
         raise FileError(place, "is not a Zarr store of version 3")
     return found
-
-
-def _chunk_shape(found: dict[str, Any]) -> Any:
-    return found["chunk_grid"]["configuration"]["chunk_shape"]
 
 
 def _sum(content: bytes) -> bytes:

@@ -6,6 +6,7 @@ the same.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import errno
@@ -15,7 +16,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path as File
 from typing import Any, NamedTuple, cast
 
@@ -37,7 +38,6 @@ from dalembert.step.start.prepare import Starter, check_any_system
 from dalembert.store.atomic import flush, flush_folder
 from dalembert.store.checksum import FileError
 from dalembert.store.chunked import ChunkedArray, create, metadata
-from dalembert.store.flusher import Flusher
 from dalembert.store.folder import Lock, check_name, drop_partial, made, taken
 from dalembert.store.paths import SCALARS, STATISTICS
 from dalembert.store.runs import (
@@ -56,6 +56,7 @@ from dalembert.systems import System, VariationalProblem, check_x64
 
 SECONDS = 2.0  # between two commits, at least
 SHARE = 0.03  # of the time that commits may take
+WORKERS, MOST_WAITING = 4, 32  # threads that flush, and files that may wait for them
 LOCK, STATE = "checkpoint/.lock", "state."
 
 
@@ -73,9 +74,10 @@ class RunSink(Sink):
     def __init__(self, place: File, going: Going | None = None):
         self.place, self._going, self._lock = place, going, going and going.lock
         self._fields: dict[str, Growing] = {}
-        self._kept: dict[str, np.ndarray] = {}
         self._next = 0.0
-        self._flusher = Flusher()
+        # What is flushed beside the run: little is left when it has to stop.
+        self._threads = ThreadPoolExecutor(WORKERS, "dalembert-flush")
+        self._waiting: collections.deque[Future[None]] = collections.deque()
 
     def begin(self, opening: Opening) -> tuple[int, State] | None:
         if self._going is None:
@@ -100,40 +102,41 @@ class RunSink(Sink):
                 assert values is not None
                 growing.put(self._lead[name] + first, values)
                 for file in growing.unflushed():
-                    self._flusher.begin(partial(flush, file))
-            self._flusher.keep_up()
+                    self._waiting.append(self._threads.submit(flush, file))
+            self._wait(MOST_WAITING)
 
     def due(self) -> bool:
         return time.monotonic() >= self._next
 
     def commit(self, path: Path, rows: int, state: State) -> None:
         began = time.monotonic()
-        self._kept = {f"{STATE}{name}": x for name, x in state.items()}
         # Whoever reads it before it has ended finds a run that has been broken off.
-        self._write(rows, rows, scalars_of(path) | {"code": np.asarray(int(Outcome.INTERRUPTED))})
+        self._write(rows, rows, scalars_of(path) | {"code": np.asarray(int(Outcome.INTERRUPTED))}, state)
         self._plan(time.monotonic() - began)
 
     def finish(self, path: Path, rows: int, taken: int, state: State) -> None:
-        self._kept = {f"{STATE}{name}": x for name, x in state.items()}
         scalars = scalars_of(path)
         for name in scalars.keys() & (SCALARS | STATISTICS).keys():
-            self._flusher.begin(partial(self._scalar, name, scalars[name]))
-        self._write(rows, taken, scalars)
+            self._waiting.append(self._threads.submit(self._scalar, name, scalars[name]))
+        self._write(rows, taken, scalars, state)
 
     def close(self) -> None:
-        self._flusher.close()
+        self._threads.shutdown(cancel_futures=True)
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
-    def _write(self, rows: int, taken: int, scalars: dict[str, np.ndarray]) -> None:
+    def _wait(self, most: int) -> None:
+        """Until no more files are left than that: where the disk is slower than the run. What went wrong is raised."""
+        while self._waiting and (self._waiting[0].done() or len(self._waiting) > most):
+            self._waiting.popleft().result()
+
+    def _write(self, rows: int, taken: int, scalars: dict[str, np.ndarray], state: State) -> None:
         """rows: that the state comes after; taken: all that may be read."""
         with self._explain_errors():
-            for growing in self._fields.values():
-                self._flusher.begin(growing.flush)
-            self._flusher.wait()
-            numbers = {"rows": np.asarray(rows), "taken": np.asarray(taken)}
-            write_checkpoint(self._checkpoint, numbers | scalars | self._kept)
+            self._waiting.extend(self._threads.submit(growing.flush) for growing in self._fields.values())
+            self._wait(0)
+            write_checkpoint(self._checkpoint, _checkpoint_arrays(rows, taken, scalars, state))
             self._scalar(COMMITTED, np.asarray(self._lead["t"] + taken))
 
     def _scalar(self, name: str, value: np.ndarray) -> None:
@@ -145,9 +148,7 @@ class RunSink(Sink):
     def _create(self, opening: Opening) -> None:
         """All that a reader needs, in a folder of a new name, which then gets its own."""
         path, rows, state, fingerprint = opening
-        kept = {f"{STATE}{name}": x for name, x in state.items()}
-        scalars = scalars_of(path) | {"code": np.asarray(int(Outcome.INTERRUPTED))}
-        first = {"rows": np.asarray(0), "taken": np.asarray(0)} | scalars | kept
+        first = _checkpoint_arrays(0, 0, scalars_of(path) | {"code": np.asarray(int(Outcome.INTERRUPTED))}, state)
         with self._explain_errors(), made(self.place) as new:
             create(new, specs_of(path, rows, first), attributes_of(path, rows, fingerprint))
             self._lock = Lock(new / LOCK, self.place)
@@ -158,7 +159,6 @@ class RunSink(Sink):
                 flush(*growing.unflushed())
             write_checkpoint(ChunkedArray.of(new / CHECKPOINT), first)
             ChunkedArray.of(new / COMMITTED).write(0, np.asarray(len(np.asarray(path.t))), flushed=True)
-        self._kept = kept
 
     @contextlib.contextmanager
     def _explain_errors(self) -> Any:
@@ -171,6 +171,11 @@ class RunSink(Sink):
                 f"store: cannot be written ({error.strerror or error}); all up to the last commit is there, resume goes on"
             )
             raise OSError(error.errno or errno.EIO, what, os.fspath(self.place)) from error
+
+
+def _checkpoint_arrays(rows: int, taken: int, scalars: dict[str, np.ndarray], state: State) -> dict[str, np.ndarray]:
+    numbers = {"rows": np.asarray(rows), "taken": np.asarray(taken)}
+    return numbers | scalars | {f"{STATE}{name}": x for name, x in state.items()}
 
 
 def _state(stored: StoredRun, opening: Opening) -> State:

@@ -43,8 +43,11 @@ class Swept(NamedTuple):
         """With all checks."""
         own = _check_fixed(fixed)
         given = {name: _numbers(system, name, x, own) for name, x in by_name(values).items()}
-        named = {name: _named_parts(system, name, x[0]) for name, x in given.items()}
-        return cls(given, own, *axes_of(given, named, combine))
+        parts = {}
+        for name, x in given.items():
+            inner = system.coordinates if name in DATA and x.ndim == 2 else None
+            parts[name] = label_of(name), parts_of(label_of(name), x.shape[1:], inner), name not in DATA
+        return cls(given, own, *axes_of(given, parts, combine))
 
     def data(self, places: Mapping[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Initial data and parameters of the runs at these places along each axis."""
@@ -132,20 +135,6 @@ def unknown(name: str, known: list[str], kind: str) -> str:
     return f"is no parameter and no {kind}; there are {', '.join(known)}" + (f". Did you mean {close[0]}?" if close else "")
 
 
-class Labelled(NamedTuple):
-    """How a swept name is to be labelled. parts: of its numbers, where it has several."""
-
-    label: str
-    parts: tuple[str, ...]
-    parameter: bool
-
-
-def _named_parts(system, name: str, each: np.ndarray) -> Labelled:
-    label = label_of(name)
-    inner = system.coordinates if name in DATA and each.ndim == 1 and system.coordinates else None
-    return Labelled(label, parts_of(label, each.shape, inner), name not in DATA)
-
-
 def parts_of(label: str, shape: tuple[int, ...], inner: tuple[str, ...] | None = None) -> tuple[str, ...]:
     """Of the numbers of a value of this shape; inner: their names."""
     places = inner or ["_".join(map(str, place)) for place in np.ndindex(shape)]
@@ -153,22 +142,21 @@ def parts_of(label: str, shape: tuple[int, ...], inner: tuple[str, ...] | None =
 
 
 def axes_of(
-    given: Mapping[str, np.ndarray], labelled: Mapping[str, Labelled], combine: str
+    given: Mapping[str, np.ndarray], parts: Mapping[str, tuple[str, tuple[str, ...], bool]], combine: str
 ) -> tuple[dict[str, SweptName], dict[str, int]]:
-    """How the names are labelled, and the axes with their lengths."""
+    """How the names are labelled, and the axes with their lengths. parts: by name, its label, those of its numbers where it
+    has several, and whether it is a parameter."""
     lengths = {name: len(x) for name, x in given.items()}
     if combine == "zip" and len(set(lengths.values())) > 1:
         raise ValueError(f"values: found {lengths}; with combine='zip' all have as many values as there are runs")
     names = {}
-    for name, (label, parts, parameter) in labelled.items():
+    for name, (label, own, parameter) in parts.items():
         axis = label if combine == "product" else "run"
-        names[name] = SweptName(name, label, axis, parts, tuple(given[name].shape[1:]), parameter)
+        names[name] = SweptName(name, label, axis, own, tuple(given[name].shape[1:]), parameter)
     taken = [label for one in names.values() for label in (one.label, *one.parts)]
     if len(set(taken)) < len(taken):
         raise ValueError(f"values: found names whose labels are the same, {', '.join(taken)}; rename one of the parameters")
-    if combine == "zip":
-        return names, {"run": next(iter(lengths.values()))}
-    return names, {names[name].axis: length for name, length in lengths.items()}
+    return names, {one.axis: lengths[name] for name, one in names.items()}
 
 
 def _labels(names: Mapping[str, SweptName], given: Mapping[str, np.ndarray], places: Mapping[str, range]) -> dict[str, Any]:
@@ -225,13 +213,13 @@ class SweptProblem(NamedTuple):
                     )
                 given[name] = parameter_values(known[name], x, here)
                 label = label_of(name, SOLUTION_NAMES)
-                labelled[name] = Labelled(label, parts_of(label, given[name].shape[1:]), True)
+                labelled[name] = label, parts_of(label, given[name].shape[1:]), True
                 continue
             if name.split(".")[0] not in ARGUMENTS:
                 raise ValueError(f"{here}: {unknown(name, [*known, *ARGUMENTS], 'argument that can be swept')}")
             given[name], places[name], parts = _read(name, x, arguments, problem.coordinates)
             label = label_of(name.replace(".", "_"), SOLUTION_NAMES)
-            labelled[name] = Labelled(label, tuple(f"{label}_{part}".replace("/", "_") for part in parts), False)
+            labelled[name] = label, tuple(f"{label}_{part}".replace("/", "_") for part in parts), False
         _check_apart(places)
         swept = Swept(given, {}, *axes_of(given, labelled, combine))
         return cls(problem, dict(arguments), swept, places)
