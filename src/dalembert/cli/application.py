@@ -52,15 +52,15 @@ def command(name: str | None = None, **options: Any) -> Callable[[Callable], Cal
         kinds: dict[str, Any] = {x.name: x.annotation for x in parameters.values() if dataclasses.is_dataclass(x.annotation)}
         groups = {name: inspect.signature(kind, eval_str=True).parameters for name, kind in kinds.items()}
 
-        def called(**words: Any) -> None:
+        def call(**words: Any) -> None:
             made = {name: kinds[name](**{field: words.pop(field) for field in groups[name]}) for name in groups}
             function(**words, **made)
 
         flat = [one for x in parameters.values() for one in (groups[x.name].values() if x.name in groups else [x])]
-        called.__signature__ = inspect.Signature([x.replace(kind=x.KEYWORD_ONLY) for x in flat])  # type: ignore[attr-defined]
-        called.__annotations__ = {x.name: x.annotation for x in flat}
-        called.__name__, called.__doc__ = function.__name__, function.__doc__
-        return app.command(name, **options)(called)
+        call.__signature__ = inspect.Signature([x.replace(kind=x.KEYWORD_ONLY) for x in flat])  # type: ignore[attr-defined]
+        call.__annotations__ = {x.name: x.annotation for x in flat}
+        call.__name__, call.__doc__ = function.__name__, function.__doc__
+        return app.command(name, **options)(call)
 
     return register
 
@@ -69,11 +69,11 @@ def accept_old(name: str, new: str, function: Callable, **options: Any) -> None:
     """Register a command under its old name: it warns, and calls the function of the new one with these options."""
 
     @functools.wraps(function)
-    def warned(*positional: Any, **named: Any) -> None:
+    def warn_and_call(*positional: Any, **named: Any) -> None:
         console(stderr=True).print(Text(f"dalembert {name} is deprecated; use dalembert {new}"))
         function(*positional, **{**named, **options})
 
-    app.command(name, hidden=True)(warned)
+    app.command(name, hidden=True)(warn_and_call)
 
 
 def _print_versions(wanted: bool) -> None:

@@ -136,11 +136,11 @@ def grid_of(entry: Entry, h: float | None, steps: int | None, time: float | None
     """h, and steps or until, as they were asked for, otherwise the entry's own, whose typical time need be no multiple of
     another h."""
     words.check_grid(None, steps, time)
-    step = as_step(needed(entry.h if h is None else h, "h", entry.name), "--h")
+    step = as_step(require(entry.h if h is None else h, "h", entry.name), "--h")
     own = Varying(step) if varying else step
     if steps is not None:
         return {"h": own, "steps": steps}
-    wanted = needed(entry.time if time is None else time, "steps or --time", entry.name)
+    wanted = require(entry.time if time is None else time, "steps or --time", entry.name)
     length = as_positive(wanted, "--time", "a positive, finite time")
     if varying:
         return {"h": own, "until": math.copysign(length, step)}
@@ -165,7 +165,7 @@ def ends_of(entry: BoundaryEntry, settings: Sequence[Setting], steps: int | None
     return CommandCall(problem, given | options, swept)
 
 
-def needed(value: Any, option: str, name: str) -> Any:
+def require(value: Any, option: str, name: str) -> Any:
     if value is None:
         raise ValueError(f"--{option} is needed: {name} brings none")
     return value

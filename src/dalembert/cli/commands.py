@@ -27,7 +27,7 @@ from dalembert.cli.options import (
     StartOptions,
     Steps,
     SweepOptions,
-    checked,
+    check_with,
     name_of,
 )
 
@@ -68,7 +68,7 @@ def run(
         str | None,
         typer.Option(
             help=f"{', '.join(words.BACKENDS)}; if not given, native on CPUs where the run allows it",
-            callback=checked(words.check_backend),
+            callback=check_with(words.check_backend),
         ),
     ] = None,
     save_every: Annotated[int, typer.Option(help="save every Nth state")] = 1,
@@ -86,7 +86,7 @@ def run(
     A run that fails keeps its path, and the exit code is 1; after Ctrl-C it is 130. Of a sweep it is 1 only if all runs
     fail. A run that is resumed has the same path, bit by bit; a sweep with --save study.zarr continues where it stopped."""
     output = output if store is None else dataclasses.replace(output, file=store)
-    of_runs = start.given | lengths.given | {
+    of_runs = start.by_option | lengths.by_option | {
         "--varying": varying, "--last": last, "--save-every": save_every != 1, "--starter": recipe.starter != "second_order",
     }  # fmt: skip
     with one_line_errors():
@@ -114,16 +114,23 @@ def run(
         if resumed and output.store is not None:
             words.check_left_out(of_runs | {"--steps": lengths.steps}, "is read from the store that is resumed")
             system = arguments.with_parameters(entry.system, settings)
-            path = resume(output.store, system, **recipe.named(), allow_rounding=rounding, throw=False, progress=Bar(SILENT))
+            path = resume(
+                output.store,
+                system,
+                **recipe.scheme_and_branch(),
+                allow_rounding=rounding,
+                throw=False,
+                progress=Bar(SILENT),
+            )
         else:
             problem = arguments.start_of(entry, settings, start.q0, start.v0)
             grid = arguments.grid_of(entry, lengths.h, lengths.steps, lengths.time, varying)
-            problem.options.update(**grid, **recipe.named(), starter=recipe.starter, backend=backend)
+            problem.options.update(**grid, **recipe.scheme_and_branch(), starter=recipe.starter, backend=backend)
             problem.options.update(save_every=None if last else save_every)
             if problem.swept:
                 _sweep(problem, name, several, output)
                 return
-            words.check_left_out(several.given | {"--last": last}, "is for several values of --set")
+            words.check_left_out(several.by_option | {"--last": last}, "is for several values of --set")
             with replacing(output.store) if output.store and output.force else contextlib.nullcontext():
                 path = simulate(
                     problem.subject, **problem.options, throw=False, store=output.store,
@@ -153,7 +160,7 @@ def solve(
         str | None,
         typer.Option(
             help=f"{', '.join(words.WINDOWS)}; for an optimal control problem {', '.join(words.SCHEMES)}",
-            callback=checked(words.check_windows),
+            callback=check_with(words.check_windows),
         ),
     ] = None,
     tolerance: Annotated[float, typer.Option(help="on the last update, relative to the size of the path")] = 1e-9,
@@ -183,7 +190,7 @@ def solve(
             _sweep(problem, name, several, output)
             return
         output.check(stores=False)
-        words.check_left_out(several.given, "is for several values of --set")
+        words.check_left_out(several.by_option, "is for several values of --set")
         solution = solve_problem(problem.subject, **problem.options, throw=False)
         if accuracy is not None and int(solution.code) == 0:
             solution = _refine_nodes(problem, name, solution, accuracy)
@@ -283,10 +290,10 @@ def check(
         entry = arguments.system_entry(name)
         system, data, _ = arguments.start_of(entry, parameter or (), start.q0, start.v0).single()
         found: Any = None
-        how = recipe.named()
+        how = recipe.scheme_and_branch()
         if measured:
             found = order(
-                system, **data, time=arguments.needed(time, "time", name), h=arguments.needed(h, "h", name),
+                system, **data, time=arguments.require(time, "time", name), h=arguments.require(h, "h", name),
                 coordinates=None if coordinates is None else [x.strip() for x in coordinates.split(",")],
                 **how, starter=cast(Any, recipe.starter),
             )  # fmt: skip
@@ -297,7 +304,7 @@ def check(
             possible = solvability(system, *data.values())
             if not as_json:
                 console(stderr=not possible.solvable).print(Text(str(possible)))
-            step = arguments.needed(entry.h if h is None else h[0], "h", name)
+            step = arguments.require(entry.h if h is None else h[0], "h", name)
             record = {"name": name, "solvable": possible.solvable, "why": str(possible), "holds": None, "claims": []}
             if possible.solvable:
                 found = verdict(system, how["scheme"], *data.values(), h=step, steps=steps, branch=how["branch"])
@@ -390,7 +397,7 @@ def page(
         entry = arguments.entry_of(name)
         if isinstance(entry, BoundaryEntry):
             why = f"{name} is a boundary problem, with ends and time of its own; give --steps or --set"
-            words.check_left_out(start.given | lengths.given, why)
+            words.check_left_out(start.by_option | lengths.by_option, why)
             windows = None if scheme == "default" else scheme
             problem = arguments.ends_of(entry, parameter or (), lengths.steps, windows).single()
             result: Any = solve_problem(problem.subject, **problem.options, throw=False)

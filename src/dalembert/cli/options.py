@@ -26,7 +26,7 @@ ZARR = ".zarr"
 DRAWN = (".png", ".pdf", ".svg")
 
 
-def checked(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def check_with(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """For an option: what is made of its words, or whether they are right, before anything heavy is loaded."""
 
     def callback(value: Any) -> Any:
@@ -47,13 +47,13 @@ def _names(*collections: tuple[str, ...]) -> Callable[[str], list[str]]:
 
 
 def _numbers(option: str) -> Any:
-    parse = checked(lambda text: words.numbers_of(text, option))
+    parse = check_with(lambda text: words.numbers_of(text, option))
     return typer.Option(option, help="numbers separated by commas, such as 0,1", parser=parse, metavar="NUMBERS")
 
 
 def name_of(check: Callable[[str], None], *collections: tuple[str, ...]) -> Any:
     about = "a name of the gallery, or file.py:name for a System, an Entry or a BoundaryEntry of your own"
-    return typer.Argument(help=about, autocompletion=_names(*collections), callback=checked(check))
+    return typer.Argument(help=about, autocompletion=_names(*collections), callback=check_with(check))
 
 
 _ONE = "parameter, such as m=2 or weights=1,2,3; may be repeated"
@@ -61,7 +61,7 @@ _SEVERAL = f"{_ONE}; several values, m=0.5:2:7 (from, to, how many) or m=1,2,4, 
 
 
 def _settings(about: str) -> Any:
-    parse, together = checked(words.setting_of), checked(words.check_apart)
+    parse, together = check_with(words.setting_of), check_with(words.check_apart)
     return typer.Option("--set", help=about, parser=parse, callback=together, metavar="NAME=VALUE")
 
 
@@ -71,7 +71,7 @@ SchemeName = Annotated[
     typer.Option(
         help=f"{', '.join(words.SCHEMES)}, or file.py:name",
         autocompletion=_names(words.SCHEMES),
-        callback=checked(words.check_scheme),
+        callback=check_with(words.check_scheme),
     ),
 ]
 Steps = Annotated[int | None, typer.Option(help="number of steps")]
@@ -87,7 +87,7 @@ class StartOptions:
     v0: Annotated[Any, _numbers("--v0")] = None
 
     @property
-    def given(self) -> dict[str, Any]:
+    def by_option(self) -> dict[str, Any]:
         """By option."""
         return {"--q0": self.q0, "--v0": self.v0}
 
@@ -103,8 +103,8 @@ class GridOptions:
     ] = None
 
     @property
-    def given(self) -> dict[str, Any]:
-        """What is of runs alone, by option."""
+    def by_option(self) -> dict[str, Any]:
+        """Those of runs alone."""
         return {"--h": self.h, "--time": self.time}
 
 
@@ -114,18 +114,18 @@ class SchemeOptions:
 
     scheme: SchemeName = "default"
     composed: Annotated[int, typer.Option("--order", help="2, or 4, 6, 8, 10 by composition of a self-adjoint scheme")] = 2
-    starter: Annotated[str, typer.Option(help=", ".join(words.STARTERS), callback=checked(words.check_starter))] = (
+    starter: Annotated[str, typer.Option(help=", ".join(words.STARTERS), callback=check_with(words.check_starter))] = (
         "second_order"
     )
     branch: Annotated[
         str | None,
         typer.Option(
             help=f"{', '.join(words.BRANCHES)}; append :0,1 for the indices of the coordinates that count; or file.py:name",
-            callback=checked(words.check_branch),
+            callback=check_with(words.check_branch),
         ),
     ] = None
 
-    def named(self) -> dict[str, Any]:
+    def scheme_and_branch(self) -> dict[str, Any]:
         """Scheme and branch."""
         from dalembert.cli.arguments import named_branch, named_scheme
 
@@ -149,8 +149,8 @@ class SweepOptions:
     ] = None
 
     @property
-    def given(self) -> dict[str, Any]:
-        """What is of several values alone, by option."""
+    def by_option(self) -> dict[str, Any]:
+        """Those of several values alone."""
         return {"--zip": self.together, "--value": self.drawn}
 
 

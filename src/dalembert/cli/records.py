@@ -15,7 +15,7 @@ from dalembert.solution import ControlSolution, CriticalPoint
 
 
 def run_record(path: Path, name: str, files: list[str]) -> dict[str, Any]:
-    """How a run ended, its first and last state, and what the solver did."""
+    """The end of a run, its first and last state, and what the solver did."""
     failed = Outcome(int(path.code)).failed
     return {
         "name": name,
@@ -31,7 +31,7 @@ def run_record(path: Path, name: str, files: list[str]) -> dict[str, Any]:
 
 
 def solution_record(solution: CriticalPoint, entry: BoundaryEntry, changed: bool, files: list[str]) -> dict[str, Any]:
-    """How a boundary problem ended. changed: it has other parameters than those whose solution is known."""
+    """The end of a boundary problem. changed: it has other parameters than those whose solution is known."""
     (named, value), outcome = solution.value, solution.outcome
     refined = solution.refinement if isinstance(solution, ControlSolution) else None
     exact = None if changed or entry.exact is None else entry.exact(solution.t)
@@ -52,7 +52,7 @@ def solution_record(solution: CriticalPoint, entry: BoundaryEntry, changed: bool
 
 
 def study_record(study: Study, name: str, files: list[str]) -> dict[str, Any]:
-    """What was swept, and how the runs or problems ended."""
+    """The swept values, and the ends of the runs or problems."""
     codes, outcomes = study.data["code"].values, study.outcomes.values
     found, counts = np.unique(outcomes, return_counts=True)
     return {

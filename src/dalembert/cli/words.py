@@ -29,7 +29,7 @@ MOST_VALUES = 10**7  # of one swept name
 
 
 def in_file(word: str) -> bool:
-    """Whether a name is that of a file: file.py:name."""
+    """True for the name of a file: file.py:name."""
     return ":" in word or word.endswith(".py")
 
 
@@ -44,7 +44,7 @@ def file_and_name(reference: str) -> tuple[File, str]:
 
 
 def is_problem(name: str) -> bool:
-    """Whether it is a boundary problem of the gallery; what a file holds is seen when it is read."""
+    """True for a boundary problem of the gallery; what a file holds is seen when it is read."""
     return not in_file(name) and _plain(name) in PROBLEMS
 
 
@@ -125,7 +125,7 @@ def check_grid(h: float | None, steps: int | None, time: float | None) -> None:
 
 
 def count_of(time: float, h: float, whole: bool = True) -> int:
-    """How many steps a time is. whole: it must be a multiple of h, for a run that ended elsewhere would be another."""
+    """The number of steps of a time. whole: it must be a multiple of h, for a run that ended elsewhere would be another."""
     number = time / abs(h)
     if not number <= MOST:
         raise ValueError(f"--time, --h: found {time:g} and {h:g}, which are {number:g} steps; give a longer step")
@@ -161,7 +161,7 @@ class Setting(NamedTuple):
 
     @property
     def many(self) -> bool:
-        """Whether it may stand for several values."""
+        """True where it may stand for several values."""
         return self.spread or len(self.values) > 1
 
 
@@ -171,7 +171,9 @@ def setting_of(text: str) -> Setting:
     name, spread = name.strip(), ":" in value
     if not name or not value:
         raise ValueError(f"--set {text}: give name=value, such as m=2, or several values, m=1,2,4 or m=from:to:count")
-    return Setting(text, name, _spaced(value, f"--set {text}") if spread else numbers_of(value, f"--set {name}"), spread)
+    return Setting(
+        text, name, _space_evenly(value, f"--set {text}") if spread else numbers_of(value, f"--set {name}"), spread
+    )
 
 
 def check_apart(settings: Iterable[Setting]) -> None:
@@ -183,7 +185,7 @@ def check_apart(settings: Iterable[Setting]) -> None:
         found[one.name] = one
 
 
-def _spaced(value: str, option: str) -> list[float]:
+def _space_evenly(value: str, option: str) -> list[float]:
     """Equally spaced values, both ends among them."""
     ends = value.split(":")
     if len(ends) != 3 or not ends[2].strip().isdecimal() or int(ends[2]) < 1:

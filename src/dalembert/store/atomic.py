@@ -90,7 +90,7 @@ def _flush_file(place: File) -> None:
 
 
 def _existing_entry(place: File) -> os.stat_result | None:
-    """What stands at the place, None if nothing does; OSError where it must not be replaced."""
+    """The entry at the place, None if there is none; OSError where it must not be replaced."""
     try:
         found = os.stat(place)
     except FileNotFoundError:

@@ -63,8 +63,8 @@ def last_line(content: bytes | memoryview) -> bytes:
     return MARK + hashlib.sha256(content).hexdigest().encode() + b"\n"
 
 
-def verified(content: bytes, file: str | os.PathLike) -> bool:
-    """Whether the bytes are vouched for by a last line that is right; False for a file made without one.
+def verify_checksum(content: bytes, file: str | os.PathLike) -> bool:
+    """True where the last line is the sum of the bytes before it; False for a file made without one.
 
     FileError where the line is wrong, or missing though the file says that it has one.
     """

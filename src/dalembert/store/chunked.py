@@ -44,12 +44,12 @@ class Spec(NamedTuple):
 
     @property
     def empty(self) -> Any:
-        """What stands where nothing is written."""
+        """The value where nothing is written."""
         return FILLS[KINDS[self.kind].kind] if self.fill is None else self.fill
 
 
 def rows_of_chunk(width: int, rows: int) -> int:
-    """How many rows of so many numbers a chunk has."""
+    """The number of rows of a chunk, of so many numbers each."""
     return max(1, min(rows, 2 ** round(math.log2(BYTES / (8 * max(1, width))))))
 
 
@@ -99,7 +99,7 @@ class ChunkedArray:
         if not (flushed or there):
             self._unflushed.append(file)
 
-    def unflushed(self) -> list[File]:
+    def pending_files(self) -> list[File]:
         """Chunks that were written before, for whoever flushes them now."""
         files, self._unflushed = self._unflushed, []
         return files
@@ -175,7 +175,7 @@ def _sums(folder: File, attributes: dict[str, Any], names: list[str]) -> dict[st
 
 
 def metadata(place: File) -> dict[str, Any]:
-    """What zarr.json says; FileError where there is none, or it is no object of Zarr's version 3."""
+    """The content of zarr.json; FileError where there is none, or it is no object of Zarr's version 3."""
     try:
         with open_regular(place / "zarr.json") as stream:
             found = json.loads(stream.read())

@@ -13,7 +13,7 @@ from dalembert.numbers import described
 from dalembert.path import Path, Study
 from dalembert.solution import CriticalPoint
 from dalembert.store.atomic import write
-from dalembert.store.checksum import NOTE, FileError, last_line, read_content, verified
+from dalembert.store.checksum import NOTE, FileError, last_line, read_content, verify_checksum
 from dalembert.store.chunked import metadata
 from dalembert.store.paths import check_path, path_from_xarray, path_to_xarray
 from dalembert.store.regions import VALUES, load_study
@@ -148,7 +148,7 @@ def load(file: str | os.PathLike) -> Path | CriticalPoint | Study:
         content = read_content(source)
     except FileNotFoundError:
         raise FileNotFoundError(errno.ENOENT, "file: does not exist", os.fspath(source)) from None
-    data = _dataset(content, source, verified(content, source))
+    data = _dataset(content, source, verify_checksum(content, source))
     try:
         return from_xarray(data)
     except ValueError as error:

@@ -16,7 +16,7 @@ from dalembert.store.atomic import flush
 
 
 @contextlib.contextmanager
-def made(place: File) -> Iterator[File]:
+def create_folder(place: File) -> Iterator[File]:
     """A folder beside the place, which is renamed when all that a reader needs is in it; FileExistsError where somebody else
     was first."""
     partial = place.with_name(f".dalembert-{secrets.token_hex(8)}.part")
@@ -27,7 +27,7 @@ def made(place: File) -> Iterator[File]:
             os.rename(partial, place)
         except OSError as error:
             if place.exists():
-                raise taken(place) from error
+                raise refusal(place) from error
             raise
         flush(place / "zarr.json")
     except BaseException:
@@ -35,8 +35,8 @@ def made(place: File) -> Iterator[File]:
         raise
 
 
-def taken(place: File) -> FileExistsError:
-    """What is there is not replaced."""
+def refusal(place: File) -> FileExistsError:
+    """The error of a store that is there, and is not replaced."""
     how = "exists; dalembert.resume goes on with a run, the same call with a sweep; give another name, or delete it"
     return FileExistsError(errno.EEXIST, f"store: {how}", os.fspath(place))
 
@@ -54,7 +54,7 @@ def check_name(store: Any, what: str) -> File:
 
 
 def drop_partial(place: File) -> None:
-    """What a writer that was killed has left in the folders of the arrays."""
+    """Remove the files that a killed writer has left in the folders of the arrays."""
     for file in place.glob("*/**/.dalembert-*.part"):
         file.unlink(missing_ok=True)
 

@@ -153,7 +153,7 @@ def _statistic(data: xarray.Dataset, name: str, shape: tuple[int, ...]) -> jax.A
 
 
 def check_path(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
-    """Whether the data set holds a path, and the dimensions and kind of its variables; ValueError naming what is wrong."""
+    """The dimensions and kind of the variables of a path; ValueError naming what is wrong."""
     layout = _layout(data)
     check_variables(data, layout)
     check_outcomes(data)

@@ -76,14 +76,14 @@ class StudyStore:
         for name, values in fixed.items():
             array = ChunkedArray.of(folder / name)
             array.write((0,) * values.ndim, values, flushed=False)
-            flush(*array.unflushed())
+            flush(*array.pending_files())
 
     @property
-    def told(self) -> dict[str, Any]:
+    def fingerprint(self) -> dict[str, Any]:
         """The fingerprint that it was begun with."""
         return json.loads(self.attributes["fingerprint"])
 
-    def committed(self) -> set[int]:
+    def committed_blocks(self) -> set[int]:
         """The blocks that are there."""
         array = ChunkedArray.of(self.place / COMMITTED)
         names = (file.name.removeprefix("c.") for file in array.place.glob("c.*"))
@@ -97,15 +97,15 @@ class StudyStore:
             values = np.full(array.chunk, array.kind.type(array.fill), array.kind)
             values[tuple(map(slice, extent))] = data[name].values.reshape(*extent, *array.shape[len(extent) :])
             array.write(at, values, flushed=False)
-        flush(*(file for array in self._arrays.values() for file in array.unflushed()))
+        flush(*(file for array in self._arrays.values() for file in array.pending_files()))
         ChunkedArray.of(self.place / COMMITTED).write(i, np.ones(1, np.uint8), flushed=True)
 
     def values(self, i: int) -> dict[str, np.ndarray]:
-        """Where there is one axis, and each block is one of its places: what was written of the i-th."""
+        """The values of the i-th block, of a store with one axis, each of whose places is a block."""
         return {name: x.read(i, i + 1)[0] for name, x in self._arrays.items()}
 
     def open(self) -> xarray.Dataset:
-        """What is there, read when it is asked for. All metadata have been looked at: no codec is called but ours."""
+        """The data set, read when it is asked for. All metadata have been looked at: no codec is called but ours."""
         import xarray as xr
 
         for file in self.place.glob("*/zarr.json"):
@@ -124,7 +124,7 @@ class StudyStore:
 
 
 def first_value(name: str, kind: np.dtype) -> Any:
-    """What stands for a run that is not there yet."""
+    """The value of a run that is not there yet."""
     return FIRST.get(name, FILLS[kind.kind])
 
 
@@ -137,7 +137,7 @@ def record_of(store: StudyStore) -> Provenance:
 
 
 def load_study(place: File) -> Study | Path | CriticalPoint:
-    """As far as it is there; FileError where it is none or is damaged."""
+    """The study as far as it is there; FileError where it is none or is damaged."""
     store = StudyStore(place)
     if store.attributes["content"] == VALUES:
         raise FileError(place, "holds values of over_runs= and not the runs; the same sweep with over_runs= reads it")

@@ -21,7 +21,7 @@ from dalembert.path import Path, Provenance, Statistics
 from dalembert.store.checksum import FileError
 from dalembert.store.chunked import ChunkedArray, Spec, check_sums, metadata, rows_of_chunk
 from dalembert.store.paths import COUNTED, SCALARS, STATISTICS, TIME, VARIABLES, coordinate_names
-from dalembert.store.variables import FORMAT, flatten, rebuilt
+from dalembert.store.variables import FORMAT, flatten, reduced_value
 
 CONTENT = "run"
 TIMES = ("t", "t_velocity", "t_multipliers", "t_feedback")
@@ -36,7 +36,7 @@ def fields_of(path: Path) -> dict[str, np.ndarray]:
 
 
 def scalars_of(path: Path) -> dict[str, np.ndarray]:
-    """What is told of a run as a whole: its step, outcome, statistics, and the value of its reducer."""
+    """The scalars of a run as a whole: its step, outcome, statistics, and the value of its reducer."""
     found = {name: np.asarray(getattr(path, name)) for name in SCALARS}
     found |= {name: np.asarray(getattr(path.statistics, name)) for name in STATISTICS}
     found |= {} if path.h_last is None else {"h_last": np.asarray(path.h_last)}
@@ -72,7 +72,7 @@ def specs_of(path: Path, rows: int, state: dict[str, np.ndarray]) -> dict[str, S
 
 
 def attributes_of(path: Path, rows: int, fingerprint: dict[str, str]) -> dict[str, Any]:
-    """What the store says of itself: format, levels, the whole record of the call."""
+    """The attributes of the store: format, levels, the whole record of the call."""
     record = path.provenance
     lead = {name: len(values) for name, values in fields_of(path).items()}
     found = {
@@ -84,7 +84,7 @@ def attributes_of(path: Path, rows: int, fingerprint: dict[str, str]) -> dict[st
 
 
 class StoredRun:
-    """What a store of a run says: its attributes, its checkpoint, its arrays. place: the folder."""
+    """The store of a run: its attributes, its checkpoint, its arrays. place: the folder."""
 
     def __init__(self, place: File):
         self.place = place
@@ -118,7 +118,7 @@ class StoredRun:
         return Path(
             **fields, **{name: scalars[name] for name in SCALARS}, levels=tuple(self.attributes["levels"]),
             statistics=Statistics(**{name: scalars[name] for name in STATISTICS}),
-            reduced=rebuilt(self.attributes["reduced"], self.state), provenance=self.record,
+            reduced=reduced_value(self.attributes["reduced"], self.state), provenance=self.record,
             h_last=jnp.asarray(self.state["h_last"]) if "h_last" in self.state else None,
         )  # fmt: skip
 

@@ -152,7 +152,7 @@ REFINED = {
 
 
 class Stored(NamedTuple):
-    """How solutions of one class are stored. times: dimension: the field with its times."""
+    """The layout of solutions of one class. times: dimension: the field with its times."""
 
     kind: type[CriticalPoint]
     title: str
@@ -195,7 +195,7 @@ def content_of(solution: CriticalPoint) -> str:
 
 
 def solution_attributes(solution: CriticalPoint) -> dict[str, Any]:
-    """What a data set says of a solution, whatever it came to."""
+    """The attributes of a solution, whatever its outcome."""
     return {
         "dalembert_format": FORMAT, "content": content_of(solution), "windows": solution.scheme, "method": solution.method,
         "coordinate_names": stored_text(solution.coordinates),
@@ -258,7 +258,7 @@ def solution_from_xarray(data: xarray.Dataset) -> CriticalPoint:
 
 
 def _method(data: xarray.Dataset) -> str:
-    """What found it; files that do not say it are older than a choice."""
+    """The method that found it; files that do not say it are older than a choice."""
     return attribute(data, "method") if "method" in data.attrs else "dalembert"
 
 
@@ -283,7 +283,7 @@ def _present(data: xarray.Dataset) -> tuple[str, ...]:
 
 
 def check_solution(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
-    """Whether the data set holds a solution, and dimensions and kind of its variables; ValueError naming what is wrong."""
+    """The dimensions and kind of the variables of a solution; ValueError naming what is wrong."""
     layout = solution_layout(data, data.attrs["content"])
     check_variables(data, layout)
     check_outcomes(data)

@@ -85,7 +85,7 @@ def label_of(name: str, taken: frozenset[str] = RUN_NAMES) -> str:
 
 
 def check_names(data: xarray.Dataset, axes: tuple[str, ...]) -> None:
-    """Whether every swept name has its coordinates."""
+    """ValueError where a swept name has not its coordinates."""
     names = swept_names(attribute(data, "swept"))
     for swept in names.values():
         for label in (swept.label, *swept.parts):
@@ -144,7 +144,7 @@ def study_to_xarray(
     levels: dict[str, Any] = {}
     between = bool(np.any(t[:, -1] != times[kept - 1])) if last is None else last
 
-    def placed(name: str, dimensions: tuple, values: np.ndarray, labels: Mapping[str, Any]) -> None:
+    def place(name: str, dimensions: tuple, values: np.ndarray, labels: Mapping[str, Any]) -> None:
         variables[name] = ((*axes, *dimensions), values.reshape(*sizes, *values.shape[1:]), dict(labels))
 
     for name in VARIABLES:
@@ -155,20 +155,20 @@ def study_to_xarray(
         end = 0 if varies and level != "node" else max(longest - lead, 0)
         seen = on[:, lead : lead + end]
         cut = values[:, :end]
-        placed(name, (level, axis), cut if seen.all() else np.where(seen[..., None], cut, np.nan), labels)
+        place(name, (level, axis), cut if seen.all() else np.where(seen[..., None], cut, np.nan), labels)
         moments = base[f"t_{level}"]
         levels[str(level)] = (level, times[:end] if varies else moments.values[best, :end], moments.attrs)
         if between:
-            placed(f"last_{name}", (axis,), _last(values), labels)
-            placed(f"last_{level}", (), _last(moments.values), moments.attrs)
+            place(f"last_{name}", (axis,), _last(values), labels)
+            place(f"last_{level}", (), _last(moments.values), moments.attrs)
     for name in (*OF_A_RUN[:-1], *(VARYING if varies else ())):
-        placed(name, (), base[name].values, base[name].attrs)
+        place(name, (), base[name].values, base[name].attrs)
     variables["h"] = ((), base["h"].values[0], base["h"].attrs)
-    placed("nodes_kept", (), kept, {"long_name": "number of the common times that a run has", "units": "1"})
+    place("nodes_kept", (), kept, {"long_name": "number of the common times that a run has", "units": "1"})
     tree, leaves = flatten(runs.reduced)
     for i, leaf in enumerate(leaves):
         own = tuple(f"reduced_{i}_{j}" for j in range(leaf.ndim - 1))
-        placed(f"reduced_{i}", own, leaf, {"long_name": "value of the reducer over all steps of a run"})
+        place(f"reduced_{i}", own, leaf, {"long_name": "value of the reducer over all steps of a run"})
     kept_names = {name: base[name].variable for name in ("coordinate", "multiplier")}
     more = {"title": "study computed by dalembert", "content": RUNS, "swept": swept_text(dict(names))}
     attributes = base.attrs | more | {"reduced": json.dumps(tree)}
@@ -181,7 +181,7 @@ def _last(rows: np.ndarray) -> np.ndarray:
 
 
 def check_runs(data: xarray.Dataset) -> None:
-    """Whether the data set holds a study of runs; ValueError naming what is wrong."""
+    """ValueError naming what is wrong with a study of runs."""
     axes = tuple(map(str, variable(data, "code").dims))
     layout: dict[str, tuple[tuple[str, ...], str]] = {
         name: (axes, WHOLE if name in (*COUNTED, "nodes_kept") else REAL)
@@ -216,7 +216,7 @@ def path_of_one(data: xarray.Dataset) -> Path:
     moved = int(data["steps_done"]) > 0  # the rows of a run without any step repeat its beginning
     between = moved and "last_node" in data and float(data["last_node"]) != float(data["node"][kept - 1])
 
-    def ended(values: np.ndarray, last: str) -> np.ndarray:
+    def rows_of(values: np.ndarray, last: str) -> np.ndarray:
         own = values[: max(kept - (nodes - len(values)), 0)]
         alone = moved and not len(values)  # at a time of its own in every run
         return np.concatenate([own, data[last].values[None]]) if between or alone else own
@@ -227,8 +227,8 @@ def path_of_one(data: xarray.Dataset) -> Path:
     for name in VARIABLES:
         if name in data:
             level = str(data[name].dims[0])
-            variables[name] = (data[name].dims, ended(data[name].values, f"last_{name}"))
-            times[level] = (level, ended(data[level].values, f"last_{level}"))
+            variables[name] = (data[name].dims, rows_of(data[name].values, f"last_{name}"))
+            times[level] = (level, rows_of(data[level].values, f"last_{level}"))
     variables |= {str(name): x.variable for name, x in data.data_vars.items() if str(name).startswith("reduced_")}
     return path_from_xarray(xr.Dataset(variables, times, data.attrs | record_of_one(data)))
 
@@ -240,7 +240,7 @@ FOUND = "t_"  # beginning of the names of times that differ
 
 
 class SolutionRow(NamedTuple):
-    """What a study has of one solution. variables: as a Dataset takes them; times: those that are the same for all; reduced:
+    """One solution of a study. variables: as a Dataset takes them; times: those that are the same for all; reduced:
     tree of what is kept besides."""
 
     variables: dict[str, tuple]
@@ -263,7 +263,7 @@ def row_of(solution: CriticalPoint, reduced: Any, moving: bool) -> SolutionRow:
 
 
 def _is_known_unsolved(name: str, free: bool) -> bool:
-    """Whether it is known of a problem that is not solved."""
+    """True for a variable that is known of a problem that is not solved."""
     given = name.endswith(("_lower", "_upper")) or name == "T_guess"
     return given or name in (*SOLVER_STATISTICS, "code") or (name.startswith(FOUND) and not free)
 
@@ -303,7 +303,7 @@ def stack_rows(rows: Sequence[SolutionRow], template: xarray.Dataset) -> xarray.
 
 
 def place_on_axes(data: xarray.Dataset, labels: Mapping[str, Any], shape: Mapping[str, int]) -> xarray.Dataset:
-    """What lies over the axis `run` over named axes, the last running fastest. labels: coordinates of these."""
+    """The data over the axis `run` laid over named axes, the last running fastest. labels: coordinates of these."""
     import xarray as xr
 
     sizes = tuple(shape.values())
@@ -321,7 +321,7 @@ def with_names(data: xarray.Dataset, names: Mapping[str, SweptName], record: Map
 
 
 def check_solutions(data: xarray.Dataset) -> None:
-    """Whether the data set holds a study of solutions; ValueError naming what is wrong."""
+    """ValueError naming what is wrong with a study of solutions."""
     content = attribute(data, "of")
     if content not in CONTENTS:
         raise ValueError(f"data: the attribute of is {content!r}; there are {', '.join(CONTENTS)}")
@@ -365,5 +365,5 @@ def study_from_xarray(data: xarray.Dataset) -> Study | Path | CriticalPoint:
 
 
 def check_study(data: xarray.Dataset) -> None:
-    """Whether the data set holds a study; ValueError naming what is wrong."""
+    """ValueError naming what is wrong with a study."""
     check_runs(data) if data.attrs["content"] == RUNS else check_solutions(data)

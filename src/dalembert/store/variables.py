@@ -23,7 +23,7 @@ REAL, WHOLE = "real numbers of 64 bits", "whole numbers"
 
 
 def check_format(data: xarray.Dataset) -> None:
-    """Whether it is a data set of ours, of a format that this version reads."""
+    """ValueError where it is no data set of ours, of a format that this version reads."""
     version = data.attrs.get("dalembert_format")
     if version is None:
         raise ValueError("data: is not a dalembert path: the attribute dalembert_format is missing")
@@ -49,7 +49,7 @@ def variable(data: xarray.Dataset, name: str) -> Any:
 
 
 def check_variables(data: xarray.Dataset, layout: Mapping[str, tuple[tuple[str, ...], str]]) -> None:
-    """Whether every variable of the layout is there, with these dimensions and of this kind, REAL or WHOLE."""
+    """ValueError where a variable is missing, or has other dimensions or another kind, REAL or WHOLE."""
     for name, (dimensions, kind) in layout.items():
         found = variable(data, name)
         if found.dims != dimensions:
@@ -61,7 +61,7 @@ def check_variables(data: xarray.Dataset, layout: Mapping[str, tuple[tuple[str, 
 
 
 def check_outcomes(data: xarray.Dataset) -> None:
-    """Whether each code is one of the outcomes that there are."""
+    """ValueError where a code is none of the outcomes."""
     unknown = sorted(set(np.ravel(data["code"].values).tolist()) - {int(outcome) for outcome in Outcome})
     if unknown:
         raise ValueError(f"data: code holds {unknown[0]}; outcomes are numbered from 0 to {int(max(Outcome))}")
@@ -83,10 +83,10 @@ def reduced_to_variables(value: Any) -> tuple[str, dict[str, tuple]]:
 
 def reduced_from_xarray(data: xarray.Dataset) -> Any:
     """The value again; ValueError where tree and variables do not fit."""
-    return rebuilt(attribute(data, "reduced"), {str(name): x for name, x in data.variables.items()})
+    return reduced_value(attribute(data, "reduced"), {str(name): x for name, x in data.variables.items()})
 
 
-def rebuilt(text: str, leaves: Mapping[str, Any]) -> Any:
+def reduced_value(text: str, leaves: Mapping[str, Any]) -> Any:
     """The value from its tree as JSON and its leaves, reduced_0, reduced_1, …; ValueError where they do not fit."""
     try:
         return tree_of_values(json.loads(text), lambda i: jnp.asarray(np.asarray(leaves[f"reduced_{i}"])))

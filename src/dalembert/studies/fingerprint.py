@@ -51,7 +51,7 @@ def check_bits(stored: StoredRun, now: dict[str, str], record: Provenance, allow
 
 
 def _elsewhere(then: dict[str, str], now: dict[str, str], old: str, new: str) -> str:
-    """What differs, in words."""
+    """The difference, in words."""
     if then.get("processor") != now["processor"]:
         return "on another processor, or with another C library"
     before, after = json.loads(old), json.loads(new)

@@ -37,7 +37,7 @@ class Blocks(NamedTuple):
 
     @classmethod
     def of(cls, shape: tuple[int, ...], most: int) -> Blocks:
-        """As large as they can be with so many runs at the most."""
+        """Blocks as large as they can be with so many runs at the most."""
         block, room = [1] * len(shape), most
         for axis in reversed(range(len(shape))):
             block[axis] = min(shape[axis], room)
@@ -75,7 +75,7 @@ class Blocks(NamedTuple):
         return int(np.ravel_multi_index(tuple(part.start for part in self.ranges(i)), self.shape))
 
     def runs(self, i: int) -> int:
-        """How many it has."""
+        """The number of its runs."""
         return math.prod(map(len, self.ranges(i)))
 
     def places(self, i: int) -> tuple[np.ndarray, ...]:
@@ -86,7 +86,7 @@ class Blocks(NamedTuple):
 
 
 class SweepOpening(NamedTuple):
-    """What is known before the first of them. template: a data set of one, without values; fingerprint: as of the job."""
+    """The data before the first block. template: a data set of one, without values; fingerprint: as of the job."""
 
     template: xarray.Dataset
     fingerprint: dict[str, str]
@@ -143,7 +143,7 @@ class SweepJob(abc.ABC):
 
     @abc.abstractmethod
     def _prepare(self) -> Any:
-        """What all blocks need."""
+        """The code and the data that all blocks need."""
 
     def _once(self) -> Any:
         """It, made once in every process, by whichever thread comes first."""

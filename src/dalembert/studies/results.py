@@ -22,7 +22,7 @@ from dalembert.path import Study, tree_of_values
 from dalembert.step.run.state import Watch
 from dalembert.step.run.steps import Progress, report_progress
 from dalembert.store.checksum import FileError
-from dalembert.store.folder import Lock, check_name, drop_partial, made
+from dalembert.store.folder import Lock, check_name, create_folder, drop_partial
 from dalembert.store.regions import COMMITTED, RUN, VALUES, StudyStore, first_value, record_of
 from dalembert.store.variables import flatten
 from dalembert.studies.fingerprint import check_same
@@ -105,7 +105,7 @@ def store_study(job: SweepJob, store: Any, workers: Workers, progress: Progress)
         if kept is None:
             blocks = job.swept.shape, job.blocks.block
             stack.enter_context(contextlib.closing(_begin(place, _opening(job, workers), job, blocks, {})))
-        write, done = functools.partial(_write_block, os.path.abspath(place)), kept.committed() if kept else set()
+        write, done = functools.partial(_write_block, os.path.abspath(place)), kept.committed_blocks() if kept else set()
         result = lambda: Study(StudyStore(place).open(), job.subject)  # noqa: E731
         return _compute(job, workers, write, done=done, progress=progress, take=lambda *_: None, result=result)
 
@@ -113,7 +113,7 @@ def store_study(job: SweepJob, store: Any, workers: Workers, progress: Progress)
 def _write_block(place: str, job: SweepJob, i: int, watch: Watch = None) -> None:
     """The i-th block is computed and is in the store."""
     store, fingerprint = StudyStore(File(place)), job.fingerprint
-    if fingerprint != {name: store.told.get(name) for name in fingerprint}:
+    if fingerprint != {name: store.fingerprint.get(name) for name in fingerprint}:
         raise ValueError("store: this worker has another processor, or other versions, than the one that began it")
     data = job.block(i, watch)
     try:
@@ -162,7 +162,7 @@ class _BlockValues:
         if self._store is None:
             return {}
         tree = json.loads(self._store.attributes["tree"])
-        found = {i: self._store.values(i) for i in sorted(self._store.committed())}
+        found = {i: self._store.values(i) for i in sorted(self._store.committed_blocks())}
         return {i: tree_of_values(tree, lambda k, x=x: x[f"{LEAF}{k}"]) for i, x in found.items()}
 
     def write(self, i: int, value: Any) -> None:
@@ -193,9 +193,9 @@ def _taken_up(
     kept = StudyStore(place)  # before anything is put into a folder that is none of ours
     stack.enter_context(contextlib.closing(Lock(place / LOCK, place)))
     job.blocks = _as_stored(job, kept)
-    check_same(record_of(kept), job.record, kept.told, _values_of(job) | told)
-    if len(kept.committed()) < job.blocks.number:
-        check_same(record_of(kept), job.record, kept.told, _opening(job, workers).fingerprint)
+    check_same(record_of(kept), job.record, kept.fingerprint, _values_of(job) | told)
+    if len(kept.committed_blocks()) < job.blocks.number:
+        check_same(record_of(kept), job.record, kept.fingerprint, _opening(job, workers).fingerprint)
     drop_partial(place)
     return kept
 
@@ -204,7 +204,7 @@ def _begin(
     place: File, opening: SweepOpening, job: SweepJob, blocks: tuple[dict[str, int], tuple[int, ...]], told: dict[str, str]
 ) -> Lock:
     """A store without any run, and its lock. blocks: lengths of its axes by name, and of a block along each."""
-    with made(place) as partial:
+    with create_folder(place) as partial:
         labels = job.swept.labels() if job.swept.shape == blocks[0] else {}
         axes = json.dumps([*job.swept.shape.items(), job.blocks.block])
         StudyStore.begin(
@@ -214,7 +214,7 @@ def _begin(
 
 
 def _values_of(job: SweepJob) -> dict[str, str]:
-    """What is swept, by its names and numbers."""
+    """Hashes of the swept values, by name."""
     return {f"values[{name!r}]": hashlib.sha256(repr(x.shape).encode() + np.ascontiguousarray(x).tobytes()).hexdigest()
             for name, x in job.swept.given.items()}  # fmt: skip
 
@@ -222,7 +222,7 @@ def _values_of(job: SweepJob) -> dict[str, str]:
 def _as_stored(job: SweepJob, kept: StudyStore) -> Blocks:
     """The blocks that the store was begun with; ValueError where those are of other axes."""
     try:
-        *axes, block = json.loads(kept.told[BLOCKS])
+        *axes, block = json.loads(kept.fingerprint[BLOCKS])
         found = Blocks(job.blocks.shape, tuple(map(int, block)))
     except (KeyError, TypeError, ValueError) as error:
         raise FileError(kept.place, f"is damaged: its fingerprint is not that of a sweep ({error})") from error

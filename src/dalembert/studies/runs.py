@@ -99,7 +99,7 @@ class RunsJob(SweepJob):
 
     @property
     def _last(self) -> bool:
-        """Whether a run may end between two saved times."""
+        """True where a run may end between two saved times."""
         return self.options.grid.every > 1
 
     def _runs(self, i: int, watch: Watch) -> Path:

@@ -50,7 +50,7 @@ MOST = 64  # numbers of an argument that stand in the record
 
 
 class SolveOptions(NamedTuple):
-    """What `solve` is told besides what is given at the ends, the same for all. reduce: of a solution, what is kept of it
+    """The arguments of `solve` besides those at the ends, the same for all. reduce: of a solution, what is kept of it
     besides."""
 
     steps: Any
@@ -63,7 +63,7 @@ class SolveOptions(NamedTuple):
     certify: bool
     reduce: Callable | None
 
-    def asked(self, initial: Any, final: Any, through: Any, T: Any, bounds: Any) -> Asked:
+    def request(self, initial: Any, final: Any, through: Any, T: Any, bounds: Any) -> Asked:
         """By one problem."""
         request, grid = Request(initial, final, through, self.guess), TimeGrid(T, self.steps, self.times)
         return Asked(request, grid, self.scheme, self.scales, self.settings, self.certify, bounds, self.inequalities)
@@ -150,7 +150,7 @@ class SolutionsJob(SweepJob):
 
     def _solve_at(self, place: tuple[int, ...], settings: Settings) -> CriticalPoint:
         problem, arguments = self.problem.one(dict(zip(self.swept.shape, place, strict=True)))
-        asked = self.options._replace(settings=settings).asked(**arguments)
+        asked = self.options._replace(settings=settings).request(**arguments)
         try:
             with own_pivots():
                 return extremal(problem, asked)
@@ -163,7 +163,7 @@ class SolutionsJob(SweepJob):
         return None if reduce is None else reduce(solution)
 
     def _describe_place(self, place: tuple[int, ...]) -> str:
-        return self.problem.described(dict(zip(self.swept.shape, place, strict=True)))
+        return self.problem.describe(dict(zip(self.swept.shape, place, strict=True)))
 
     def _warn(self, texts: list[str]) -> None:
         """Of the first problem that cannot be begun; on a worker nobody would see it."""

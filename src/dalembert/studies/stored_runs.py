@@ -38,7 +38,7 @@ from dalembert.step.start.prepare import Starter, check_any_system
 from dalembert.store.atomic import flush, flush_folder
 from dalembert.store.checksum import FileError
 from dalembert.store.chunked import ChunkedArray, create, metadata
-from dalembert.store.folder import Lock, check_name, drop_partial, made, taken
+from dalembert.store.folder import Lock, check_name, create_folder, drop_partial, refusal
 from dalembert.store.paths import SCALARS, STATISTICS
 from dalembert.store.runs import (
     CHECKPOINT,
@@ -101,7 +101,7 @@ class RunSink(Sink):
                 values = fields[name]
                 assert values is not None
                 growing.put(self._lead[name] + first, values)
-                for file in growing.unflushed():
+                for file in growing.pending_files():
                     self._waiting.append(self._threads.submit(flush, file))
             self._wait(MOST_WAITING)
 
@@ -149,14 +149,14 @@ class RunSink(Sink):
         """All that a reader needs, in a folder of a new name, which then gets its own."""
         path, rows, state, fingerprint = opening
         first = _checkpoint_arrays(0, 0, scalars_of(path) | {"code": np.asarray(int(Outcome.INTERRUPTED))}, state)
-        with self._explain_errors(), made(self.place) as new:
+        with self._explain_errors(), create_folder(self.place) as new:
             create(new, specs_of(path, rows, first), attributes_of(path, rows, fingerprint))
             self._lock = Lock(new / LOCK, self.place)
             for name, values in fields_of(path).items():
                 growing = Growing(ChunkedArray.of(new / name), 0)
                 growing.put(0, values)
                 growing.flush()
-                flush(*growing.unflushed())
+                flush(*growing.pending_files())
             write_checkpoint(ChunkedArray.of(new / CHECKPOINT), first)
             ChunkedArray.of(new / COMMITTED).write(0, np.asarray(len(np.asarray(path.t))), flushed=True)
 
@@ -210,12 +210,12 @@ class Growing:
                 self._array.write(i, self._buffer, flushed=False)
                 self._buffer[:] = np.nan
 
-    def unflushed(self) -> list[File]:
+    def pending_files(self) -> list[File]:
         """The files of full chunks that nobody has flushed."""
-        return self._array.unflushed()
+        return self._array.pending_files()
 
     def flush(self) -> None:
-        """All rows but those of `unflushed` are safe then."""
+        """All rows but those of `pending_files` are safe then."""
         i, at = divmod(self._at, self._array.rows)
         if at:
             self._array.write(i, self._buffer, flushed=True)
@@ -227,7 +227,7 @@ def sink_for(store: str | os.PathLike) -> RunSink:
     """The sink of a store that is not yet there."""
     place = check_name(store, "a run")
     if place.exists() or place.is_symlink():
-        raise taken(place)
+        raise refusal(place)
     return RunSink(place)
 
 

@@ -166,7 +166,7 @@ def _check_fixed(fixed: Any) -> dict[str, Any]:
 
 
 def _is_between_ends(system: Any, values: Any, given: Mapping[str, Any]) -> bool:
-    """Whether what is given and swept is that of a boundary problem: a VariationalProblem is solved, or runs."""
+    """True where a boundary problem is given and swept: a VariationalProblem is solved, or runs."""
     if isinstance(system, OptimalControl) or given.keys() & {*ARGUMENTS, "times", "inequalities"}:
         return True
     names = {str(name).split(".")[0] for name in values} if isinstance(values, Mapping) else set()
@@ -220,7 +220,7 @@ def _runs_job(
 
 
 def _runs_of_block(numbers: int, steps: int) -> int:
-    """How many runs go together, where one has so many numbers and steps."""
+    """The number of runs of a block, where one has so many numbers and steps."""
     return max(1, min(FEWEST, NUMBERS * 8 // numbers), min(NUMBERS // numbers, STEPS // steps, MOST))
 
 
@@ -237,7 +237,7 @@ def _expected_steps(options: RunOptions, progress: Any) -> int:
 
 
 def _coordinates_of(system: Any, swept: Swept) -> int:
-    """How many there are, as far as the data tell."""
+    """The number of coordinates, as far as the data tell."""
     data = [x for name, x in swept.given.items() if name in DATA] + [x for x in swept.fixed.values() if x is not None]
     return max(1, len(system.coordinates or ()), *(x.shape[-1] for x in data))
 

@@ -92,7 +92,7 @@ def _numbers(system, name: str, values: Any, fixed: Mapping[str, Any]) -> np.nda
             f"{here}: is a parameter of this system and the name of initial data; give the parameter another name"
         )
     if name not in DATA and name not in known:
-        raise ValueError(f"{here}: {unknown(name, [*known, *DATA], 'initial datum')}")
+        raise ValueError(f"{here}: {explain_unknown(name, [*known, *DATA], 'initial datum')}")
     if name in DATA and fixed[name] is not None:
         raise ValueError(f"{here}, {name}: found both; initial data are swept or the same for all runs")
     if name in known:
@@ -127,8 +127,8 @@ def _shaped(array: np.ndarray, wanted: tuple, here: str) -> np.ndarray:
     return array
 
 
-def unknown(name: str, known: list[str], kind: str) -> str:
-    """What is wrong with a name. kind: what there is besides parameters."""
+def explain_unknown(name: str, known: list[str], kind: str) -> str:
+    """The fault of a name. kind: of the names besides parameters."""
     if name in ALIKE:
         return SAME
     close = difflib.get_close_matches(name, known, 1)
@@ -144,7 +144,7 @@ def parts_of(label: str, shape: tuple[int, ...], inner: tuple[str, ...] | None =
 def axes_of(
     given: Mapping[str, np.ndarray], parts: Mapping[str, tuple[str, tuple[str, ...], bool]], combine: str
 ) -> tuple[dict[str, SweptName], dict[str, int]]:
-    """How the names are labelled, and the axes with their lengths. parts: by name, its label, those of its numbers where it
+    """The labels of the names, and the axes with their lengths. parts: by name, its label, those of its numbers where it
     has several, and whether it is a parameter."""
     lengths = {name: len(x) for name, x in given.items()}
     if combine == "zip" and len(set(lengths.values())) > 1:
@@ -174,7 +174,7 @@ def _labels(names: Mapping[str, SweptName], given: Mapping[str, np.ndarray], pla
 
 
 class SweptPlace(NamedTuple):
-    """Where the numbers of a swept name belong: in an argument, under these keys. pattern: a value of it, where the name is
+    """The place of the numbers of a swept name: in an argument, under these keys. pattern: a value of it, where the name is
     that of a whole argument, otherwise None."""
 
     argument: str
@@ -216,7 +216,7 @@ class SweptProblem(NamedTuple):
                 labelled[name] = label, parts_of(label, given[name].shape[1:]), True
                 continue
             if name.split(".")[0] not in ARGUMENTS:
-                raise ValueError(f"{here}: {unknown(name, [*known, *ARGUMENTS], 'argument that can be swept')}")
+                raise ValueError(f"{here}: {explain_unknown(name, [*known, *ARGUMENTS], 'argument that can be swept')}")
             given[name], places[name], parts = _read(name, x, arguments, problem.coordinates)
             label = label_of(name.replace(".", "_"), SOLUTION_NAMES)
             labelled[name] = label, tuple(f"{label}_{part}".replace("/", "_") for part in parts), False
@@ -226,7 +226,7 @@ class SweptProblem(NamedTuple):
 
     @property
     def moving(self) -> bool:
-        """Whether times differ from one to the other."""
+        """True where times differ from one to the other."""
         return "T" in self.places or isinstance(self.arguments["T"], Free)
 
     def one(self, places: Mapping[str, int]) -> tuple[Any, dict[str, Any]]:
@@ -238,7 +238,7 @@ class SweptProblem(NamedTuple):
             arguments[place.argument] = place.put(arguments[place.argument], rows[name])
         return (self.problem.replace(**own) if own else self.problem), arguments
 
-    def described(self, places: Mapping[str, int]) -> str:
+    def describe(self, places: Mapping[str, int]) -> str:
         """For a message: the numbers of one of them."""
         rows = ((name, x[places[self.swept.names[name].axis]]) for name, x in self.swept.given.items())
         return ", ".join(f"{name} = {np.array2string(x, threshold=8)}" for name, x in rows)
