@@ -14,9 +14,6 @@ from jax import lax
 
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native import Unsupported, compile_function, supported
-from dalembert.native.graph.dependence import Dependence, evaluate, reached
-from dalembert.native.graph.graph import Graph
-from dalembert.native.graph.simplify import collect_terms
 
 A = np.array([[2.0, 0.3, -0.7, 0.1], [0.4, -1.1, 0.2, 0.5], [-0.3, 0.8, 0.6, 1.7], [1.2, 0.9, -0.4, 0.3]])
 X = np.array([0.3, -0.8, 1.4, 0.55])
@@ -215,21 +212,3 @@ def test_random_programs_and_their_derivatives(steps, x):
 def test_the_documentation_lists_every_primitive():
     page = (Path(__file__).parents[2] / "docs" / "native.md").read_text(encoding="utf-8")
     assert [name for name in supported() if f"`{name}`" not in page] == []
-
-
-def test_terms_of_a_sum_are_collected_where_nothing_else_needs_them():
-    """a x + b x + c (x - y) becomes (a + b + c) x - c y, with the coefficients formed once; shared sums stay."""
-    g = Graph()
-    x, y = (int(i) for i in g.vector("z", 2))
-    a, b, c = (int(i) for i in g.vector("p", 3))
-    depend = Dependence(g)
-    level = lambda i: 2 if depend.on(i, "z") else 0  # noqa: E731
-    product = lambda u, v: g.apply("mul", u, v)  # noqa: E731
-    difference = g.apply("sub", x, y)
-    total = g.apply("add", g.apply("add", product(a, x), product(b, x)), product(c, difference))
-    inputs = {"z": np.array([1.3, -0.4]), "p": np.array([0.7, 2.5, -1.1])}
-    expected = evaluate(g, [total], inputs)[0]
-    for shared, operations in (([], 3), ([difference], 4)):
-        (found,) = collect_terms(g, [total], shared, level)
-        assert evaluate(g, [found], inputs)[0] == pytest.approx(expected, rel=1e-15)
-        assert sum(level(i) == 2 and g.nodes[i][0] != "var" for i in reached(g, [found])) == operations

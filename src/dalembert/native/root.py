@@ -42,12 +42,12 @@ def iteration() -> str:
         _leave(c, c.let(f"icmp ne i64 {code}, {SOLVED}"), code)
         c.store(c.constant(0.0), size)
         with c.loop(0, "%k") as i:
-            update, new = _updated(c, i, right, units)
+            update, new = _update(c, i, right, units)
             scale = c.let(f"fadd double {c.constant(1.0)}, {c.absolute(new)}")
             c.store(c.maximum([c.load(size), c.let(f"fdiv double {c.absolute(update)}, {scale}")]), size)
         _leave(c, c.let(f"fcmp ole double {c.load(size)}, %tolerance"), CONVERGED)
         with c.loop(0, "%k") as i:
-            c.store(_updated(c, i, right, units)[1], c.at("%given", i))
+            c.store(_update(c, i, right, units)[1], c.at("%given", i))
     c.line(f"ret i64 {NOT_CONVERGED}")
     head = (
         "define i64 @root(ptr %evaluate, ptr %pivoted, ptr noalias %given, ptr noalias %result, ptr noalias %work, i64 %k, "
@@ -56,7 +56,7 @@ def iteration() -> str:
     return module(c.function(head), declared=c.declared)
 
 
-def _updated(c: Code, i: str, right: str, units: str) -> tuple[str, str]:
+def _update(c: Code, i: str, right: str, units: str) -> tuple[str, str]:
     """The update of an unknown, and the unknown after it."""
     update = c.let(f"fmul double {c.load(c.at(right, i))}, {c.load(c.at(units, i))}")
     return update, c.let(f"fsub double {c.load(c.at('%given', i))}, {update}")

@@ -84,7 +84,7 @@ def ffi_handler(major: int, minor: int) -> str:
     buffers = {name: c.load(c.at(arguments, i, "ptr"), "ptr") for i, name in enumerate(("carry", "count", "inputs", "key"))}
     buffers |= {name: c.load(c.at(results, i, "ptr"), "ptr") for i, name in enumerate(("new carry", "new count", "rows"))}
     data = {name: c.load(_byte(c, b, _BUFFER["data"]), "ptr") for name, b in buffers.items()}
-    users, table = _found(c, c.load(data["key"], "i64"))
+    users, table = _find_slot(c, c.load(data["key"], "i64"))
     _work(c, buffers, data, table)
     c.line(f"atomicrmw sub ptr {users}, i64 1 seq_cst")
     c.line("ret ptr null")
@@ -98,7 +98,7 @@ def _byte(c: Code, pointer: str, offset: int) -> str:
     return c.let(f"getelementptr i8, ptr {pointer}, i64 {offset}")
 
 
-def _found(c: Code, key: str) -> tuple[str, str]:
+def _find_slot(c: Code, key: str) -> tuple[str, str]:
     """(address of the number of users, table) of the slot with this key, now in use; goes to "gone" where there is none."""
     at, used = c.slot("at", "i64"), c.let("load atomic i64, ptr @used acquire, align 8")
     c.store("0", at, "i64")
@@ -243,11 +243,11 @@ def register(code: CompiledStep, lanes: bool) -> Handle:
     with _LOCK:
         found = _HANDLES.get(key)
         if found is None:
-            found = _HANDLES[key] = entered(Handle.of(key, code, lanes))
+            found = _HANDLES[key] = enter_handle(Handle.of(key, code, lanes))
         return found
 
 
-def entered(handle: Handle) -> Handle:
+def enter_handle(handle: Handle) -> Handle:
     """The same, known to XLA from now on."""
     _slots().enter(handle)
     return handle
@@ -309,7 +309,7 @@ def _handle(flow: CompiledFlow, layout: Packing, steps: int) -> Handle:
         found = _view(rows, number, length * width).reshape(number, length, width)
         counts = _view(count, number, COUNTED.size, ctypes.c_int64)
         counts[:], found[:] = 0, np.nan
-        runs, sound = _checked(FlowRuns(y, given["times"], given["tolerance"][:, 0], given["given"]))
+        runs, sound = _check_runs(FlowRuns(y, given["times"], given["tolerance"][:, 0], given["given"]))
         solved = travel(flow, runs, steps, processors())
         found[..., : flow.size], found[..., flow.size :] = solved.rows, outputs_along(flow, runs, solved, processors())
         found[~sound] = np.nan
@@ -320,7 +320,7 @@ def _handle(flow: CompiledFlow, layout: Packing, steps: int) -> Handle:
     nothing = dict.fromkeys(TABLE.fields, 0)
     table = CALL.pack(**nothing, ensemble=address, inputs=layout.size, threads=1)
     key = int.from_bytes(os.urandom(8), "little", signed=True) or 1
-    return entered(Handle(key, width, table, (flow, called)))
+    return enter_handle(Handle(key, width, table, (flow, called)))
 
 
 def _answering(integrate: Callable[..., None]) -> Callable[..., None]:
@@ -335,7 +335,7 @@ def _answering(integrate: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def _checked(runs: FlowRuns) -> tuple[FlowRuns, np.ndarray]:
+def _check_runs(runs: FlowRuns) -> tuple[FlowRuns, np.ndarray]:
     """Which have numbers, times in order and a tolerance; the others with such ones."""
     apart = np.diff(runs.times, axis=1) * runs.clocks[:, None]
     sound = (

@@ -31,7 +31,7 @@ ROUNDED = frozenset(["floor", "ceil", "round", "nearest"])
 CHOOSING = COMPARISONS | ROUNDED | {"sign"}  # of numbers: they keep their values along a step
 
 
-def selected(g: Graph, outputs: Sequence[int]) -> list[int]:
+def write_selections(g: Graph, outputs: Sequence[int]) -> list[int]:
     """The outputs with |x|, maxima, minima, remainders and branches as selections."""
     new: dict[int, int] = {}
     for i in reached(g, outputs):
@@ -135,8 +135,8 @@ class Choices(NamedTuple):
 def _choices(made: GraphFunction) -> tuple[GraphFunction, int, int, int] | None:
     g, slope = made.graph, made.results[0].ravel().tolist()
     holds = int(made.results[1].item()) if len(made.results) > 1 else g.true
-    slope, depend = selected(g, slope), Dependence(g)
-    chosen, at_borders, ties = _chosen(g, slope, depend)
+    slope, depend = write_selections(g, slope), Dependence(g)
+    chosen, at_borders, ties = _find_choices(g, slope, depend)
     flat = dict.fromkeys(g.nodes[i][1] for i in reached(g, [*slope, *at_borders]) if g.nodes[i][0] in FLAT)
     flat = [i for i in flat if depend.on(i, *MOVING)]
     if not chosen and not flat:
@@ -157,7 +157,7 @@ def _choices(made: GraphFunction) -> tuple[GraphFunction, int, int, int] | None:
     return found, len(at_borders), len(flat), len(sides)
 
 
-def _chosen(g: Graph, outputs: Sequence[int], depend: Dependence) -> tuple[list[int], list[int], list[int]]:
+def _find_choices(g: Graph, outputs: Sequence[int], depend: Dependence) -> tuple[list[int], list[int], list[int]]:
     """The choices that the outputs need, and those that their borders need; borders and ties."""
     seen, pending = set[int](), list(outputs)
     chosen, at_borders, ties = dict[int, None](), dict[int, None](), dict[int, None]()
@@ -223,7 +223,7 @@ class Borders:
         c.store(c.load(self.regular), self.regular_before)
         self.keep(0, c.constant(0.0))
         with c.loop(self.signs, self.many) as k:
-            _, u, rate = self._kept("0", k)
+            _, u, rate = self._sample_of("0", k)
             limit = c.times(c.constant(0.5), c.let(f"fdiv double {self._way(u)}, {c.absolute(rate)}"))
             limited = c.both(c.compare("ogt", limit, c.constant(0.0)), c.compare("olt", limit, c.load(self.longest)))
             c.store(c.select(limited, limit, c.load(self.longest)), self.longest)
@@ -245,7 +245,7 @@ class Borders:
             c.store(c.load(c.at(self.here, k)), c.at(values, k))
             c.store(c.times(self.clock, c.load(c.at(self.rates, k))), c.at(rates, k))
 
-    def _kept(self, sample: str, k: str) -> tuple[str, str, str]:
+    def _sample_of(self, sample: str, k: str) -> tuple[str, str, str]:
         """Time, value and rate."""
         c = self.c
         at = c.at(self.samples, c.let(f"mul i64 {self.stride}, {sample}"))
@@ -254,7 +254,7 @@ class Borders:
 
     def _pair(self, sample: str, k: str) -> tuple[tuple[str, str, str], tuple[str, str, str]]:
         """At this sample and the next one."""
-        return self._kept(sample, k), self._kept(self.c.let(f"add i64 {sample}, 1"), k)
+        return self._sample_of(sample, k), self._sample_of(self.c.let(f"add i64 {sample}, 1"), k)
 
     def _way(self, u: str) -> str:
         c = self.c
@@ -294,7 +294,7 @@ class Borders:
 
     def _side(self, j: str) -> str:
         """1 or -1."""
-        return self.c.intrinsic("copysign", self.c.constant(1.0), self._kept("0", j)[1])
+        return self.c.intrinsic("copysign", self.c.constant(1.0), self._sample_of("0", j)[1])
 
     def passed(self, j: str) -> str:
         """Whether the border is passed where the field was evaluated."""

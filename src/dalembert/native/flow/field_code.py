@@ -24,7 +24,7 @@ def field() -> str:
     t = clock s: with a clock of -1, and a factor of -1, it is the field backwards in time.
 
     Newton's iteration begins at the same z each time, so that z depends on (y, t) alone. The update that passes its test is
-    applied. Returns 0, or the code of `root` where it found no z. written: 0, or what `written` made: g, of this width, and
+    applied. Returns 0, or the code of `root` where it found no z. written: 0, or g with z eliminated, of this width, and
     whether it holds, of (y, t) alone; where it does not hold, z is solved for.
     """
     c = Code()

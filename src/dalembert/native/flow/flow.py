@@ -18,7 +18,7 @@ from dalembert.native.assembly.function import CompiledFunction, GraphFunction, 
 from dalembert.native.flow.choices import Choices
 from dalembert.native.flow.field_code import FIELD, PROJECTION, field
 from dalembert.native.flow.loop_code import COUNTED, NUMBERS, REACHED, TOO_MANY, WATCHED, loop, work_size
-from dalembert.native.flow.written import written
+from dalembert.native.flow.written import write_elimination
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache, Loaded
 from dalembert.native.llvm.dense import pivoted_solver
@@ -128,7 +128,7 @@ class Integration(NamedTuple):
     def count(self, name: str) -> int:
         return int(self.counts[COUNTED.offset(name)])
 
-    def solved(self, code: int) -> Solved:
+    def solution(self, code: int) -> Solved:
         """What it has come to. code: of its end."""
         saved = self.count("saved")
         self.rows[saved:] = np.inf
@@ -404,7 +404,7 @@ def _equations(
     loop_, solver = (cache.load(text, plain=True) for text in (iteration(), pivoted_solver(None)))
     affine = proven.affine(everything, everything)
     wanted = (functions.field, functions.outputs)
-    plain = written(wanted, unknowns.equations, len(value), examples) if affine else []
+    plain = write_elimination(wanted, unknowns.equations, len(value), examples) if affine else []
     found = {name: x.compiled(cache) for name, x in zip(("field", "outputs"), plain, strict=False)}
     return _Equations(made.compiled(cache), unknowns, affine, found, loop_, solver), plain[0] if plain else None
 

@@ -161,20 +161,20 @@ class _Loop:
         arguments = ["field", "told", "watch", "watch_told", "project", "project_told", "numbers", "counts", "times", "y",
                      "rows", "work"]  # fmt: skip
         c.label("begin")
-        self._begun()
+        self._begin()
         c.fork(c.compare("ogt", c.load(self.h), c.constant(0.0)), "propose", "first", True)
         c.label("first")
         self._first()
         c.label("propose")
-        self._untied()
+        self._untie()
         c.label("step")
-        self._proposed()
+        self._propose()
         c.label("try")
         self._stages()
-        self._judged()
-        self._accepted()
+        self._judge()
+        self._accept()
         self._shorter()
-        self._lost()
+        self._free_choices()
         self._returns()
         return c.function(f"define i64 @integrate({', '.join(f'ptr %{name}' for name in arguments)}) nounwind")
 
@@ -192,7 +192,7 @@ class _Loop:
         c.store(c.select(known, short, least(number(SHORTEST), whole)), self.h)
         c.fork(known, "bend", "propose", True)
         c.label("bend")
-        self._moved(self.stage, {0: 1.0})
+        self._move(self.stage, {0: 1.0})
         self._field(self.slopes[1], c.plus(t, short), self.stage, "propose")
         change = lambda l: c.minus(*(c.load(c.at(self.slopes[i], l)) for i in (1, 0)))  # noqa: E731
         bent = over(self._size(change), short)
@@ -209,20 +209,20 @@ class _Loop:
         c, total = self.c, self.c.slot("total")
         c.store(c.constant(0.0), total)
         with c.loop(0, self.n) as l:
-            part = c.let(f"fdiv double {component(l)}, {self._allowed(l, c.absolute(c.load(c.at('%y', l))))}")
+            part = c.let(f"fdiv double {component(l)}, {self._allowance(l, c.absolute(c.load(c.at('%y', l))))}")
             c.store(c.plus(c.load(total), c.times(part, part)), total)
         return c.intrinsic("sqrt", c.let(f"fdiv double {c.load(total)}, {c.let(f'sitofp i64 {self.n} to double')}"))
 
-    def _allowed(self, l: str, size: str) -> str:
+    def _allowance(self, l: str, size: str) -> str:
         c = self.c
         return c.plus(c.times(self.tolerance, self._typical(l)), c.times(self.tolerance, size))
 
-    def _proposed(self) -> None:
-        self._counted()
+    def _propose(self) -> None:
+        self._count_step()
         c, h, crosses = self.c, self.c.load(self.h), self._is(CROSSING)
         h = c.intrinsic("minnum", h, c.load(self.borders.longest))
         c.store(c.select(crosses, c.load(self.next), h), self.next)
-        h, cut = self._ended(h)
+        h, cut = self._limit_step(h)
         c.store(c.either(cut, crosses), self.cut, "i1")
         c.store(h, self.h)
 
@@ -232,13 +232,13 @@ class _Loop:
         c = self.c
         c.store(c.constant(float("inf")), self.norm)
         for i in range(1, END):
-            self._moved(self.stage, STAGES[i])
+            self._move(self.stage, STAGES[i])
             self._field(self.slopes[i], self._time(i), self.stage, "judge")
             if i in SAMPLES:
                 self.borders.keep(SAMPLES.index(i), c.times(c.constant(NODES[i]), c.load(self.h)))
-        self._moved(self.new, STAGES[END])
-        self._measured()
-        self._projected(self.new, c.load(self.end), "unbounded")
+        self._move(self.new, STAGES[END])
+        self._measure_error()
+        self._project(self.new, c.load(self.end), "unbounded")
         self._field(self.slopes[END], c.load(self.end), self.new, "unbounded")
         self.borders.keep(SAMPLES.index(END), c.load(self.h))
         c.go("judge")
@@ -249,7 +249,7 @@ class _Loop:
         c = self.c
         return c.plus(c.load(self.t), c.times(c.constant(NODES[i]), c.load(self.h)))
 
-    def _moved(self, to: str, row: Row) -> None:
+    def _move(self, to: str, row: Row) -> None:
         """to ← y + h Σ a_j k_j."""
         c, h = self.c, self.c.load(self.h)
         with c.loop(0, self.n) as l:
@@ -258,7 +258,7 @@ class _Loop:
     def _sum(self, row: Row, l: str) -> str:
         return weighted_sum(self.c, row, lambda j: self.c.load(self.c.at(self.slopes[j], l)))
 
-    def _measured(self) -> None:
+    def _measure_error(self) -> None:
         """h |e₅|² / √(n (|e₅|² + |e₃|²/100)), in units of what is allowed; Hairer, Norsett, Wanner, II.10."""
         c, five, three = self.c, self.c.slot("five"), self.c.slot("three")
         for slot in (five, three):
@@ -266,7 +266,7 @@ class _Loop:
         with c.loop(0, self.n) as l:
             old, new = (c.absolute(c.load(c.at(x, l))) for x in ("%y", self.new))
             size = c.select(c.compare("ogt", old, new), old, new)
-            allowed = self._allowed(l, size)
+            allowed = self._allowance(l, size)
             for slot, row in ((five, ERROR_5), (three, ERROR_3)):
                 e = c.let(f"fdiv double {self._sum(row, l)}, {allowed}")
                 c.store(c.plus(c.load(slot), c.times(e, e)), slot)
@@ -277,7 +277,7 @@ class _Loop:
         nothing = c.compare("oeq", whole, c.constant(0.0))
         c.store(c.select(nothing, c.constant(0.0), found), self.norm)
 
-    def _judged(self) -> None:
+    def _judge(self) -> None:
         """The length of the next step; back to "step" where this one is refused."""
         c = self.c
         c.label("judge")
@@ -291,7 +291,7 @@ class _Loop:
         factor = c.select(c.compare("olt", factor, most), factor, most)
         proposed = c.times(c.load(self.h), factor)
         c.fork(c.load(self.probing, "i1"), "probed", "real", False)
-        self._probed(good)
+        self._judge_probe(good)
         c.label("real")
         c.fork(good, "accept", "refuse", True)
         c.label("refuse")
@@ -303,11 +303,11 @@ class _Loop:
         c.store(c.select(longer, before, proposed), self.next)
         c.store("0", self.refused, "i64")
 
-    def _accepted(self) -> None:
+    def _accept(self) -> None:
         """Rows up to the end of the step, then the end becomes the beginning of the next one."""
         self._rows()
-        self._copied(self.slopes[END], self.slopes[0])
-        self._begun_again(self.c.load(self.next))
+        self._copy(self.slopes[END], self.slopes[0])
+        self._begin_again(self.c.load(self.next))
 
     def _shorter(self) -> None:
         """A shorter step, because this one has no interpolant, or arguments go too far."""
@@ -323,7 +323,7 @@ class _Loop:
         c.store(c.let(f"select i1 {self._is(FREE)}, i64 {FREE}, i64 {PLAIN}"), self.mode, "i64")
         c.go("step")
 
-    def _lost(self) -> None:
+    def _free_choices(self) -> None:
         """With choices as the state says, if they were not, and the error alone to see them."""
         c = self.c
         c.label("lost")
@@ -339,7 +339,7 @@ class _Loop:
         """The three more slopes and the seven terms of the polynomial; a step that has not these is refused."""
         c = self.c
         for i in range(END + 1, COLUMNS):
-            self._moved(self.stage, STAGES[i])
+            self._move(self.stage, STAGES[i])
             self._field(self.slopes[i], self._time(i), self.stage, "shorter")
         h = c.load(self.h)
         with c.loop(0, self.n) as l:
@@ -348,7 +348,7 @@ class _Loop:
             for x, to in zip(terms, self.dense, strict=True):
                 c.store(x, c.at(to, l))
 
-    def _interpolated(self, passed: str, to: str) -> None:
+    def _interpolate(self, passed: str, to: str) -> None:
         """to ← y + s (d₀ + (1 - s)(d₁ + s (d₂ + …))), s the part of the step that has passed."""
         c = self.c
         s = c.let(f"fdiv double {passed}, {c.load(self.h)}")
@@ -365,7 +365,7 @@ class _Loop:
             self.c.label(name)
             self.c.line(f"ret i64 {code}")
 
-    def _counted(self) -> None:
+    def _count_step(self) -> None:
         """One step more, if there may be one."""
         c, on = self.c, self.c.name("on")
         count = c.let(f"add i64 {c.load(self.steps, 'i64')}, 1")
@@ -373,7 +373,7 @@ class _Loop:
         c.label(on)
         c.store(count, self.steps, "i64")
 
-    def _ended(self, h: str) -> tuple[str, str]:
+    def _limit_step(self, h: str) -> tuple[str, str]:
         """(h, whether it is cut): a step ends where it may not go beyond, the next time, if steps end there, or the last."""
         c = self.c
         last = c.let(f"sub i64 {self.times}, 1")
@@ -402,7 +402,7 @@ class _Loop:
         c.fork(c.let(f"icmp eq i64 {code}, 0"), on, otherwise, True)
         c.label(on)
 
-    def _projected(self, y: str, t: str, otherwise: str) -> None:
+    def _project(self, y: str, t: str, otherwise: str) -> None:
         """y ← the nearest y on the constraints at t, where there are any; to the label `otherwise` where none is found."""
         c, near, on = self.c, self.c.name("near"), self.c.name("on")
         c.fork(c.let("icmp eq ptr %project, null"), on, near)
@@ -411,7 +411,7 @@ class _Loop:
         c.fork(c.let(f"icmp eq i64 {code}, 0"), on, otherwise, True)
         c.label(on)
 
-    def _copied(self, source: str, to: str) -> None:
+    def _copy(self, source: str, to: str) -> None:
         c = self.c
         with c.loop(0, self.n) as l:
             c.store(c.load(c.at(source, l)), c.at(to, l))
@@ -425,14 +425,14 @@ class _Loop:
         c.label("row")
         saved = self._due("interpolate", "rows_done", "olt")
         c.label("interpolate")
-        self._interpolated(c.minus(c.load(c.at("%times", saved)), c.load(self.t)), self._row(saved))
-        self._projected(self._row(saved), c.load(c.at("%times", saved)), "shorter")
+        self._interpolate(c.minus(c.load(c.at("%times", saved)), c.load(self.t)), self._row(saved))
+        self._project(self._row(saved), c.load(c.at("%times", saved)), "shorter")
         c.store(c.let(f"add i64 {saved}, 1"), self.saved, "i64")
         c.go("row")
         c.label("rows_done")
         saved = self._due("last_row", "rows_written", "oeq")
         c.label("last_row")
-        self._copied(self.new, self._row(saved))
+        self._copy(self.new, self._row(saved))
         c.store(c.let(f"add i64 {saved}, 1"), self.saved, "i64")
         c.label("rows_written")
 
@@ -449,7 +449,7 @@ class _Loop:
     def _row(self, saved: str) -> str:
         return self.c.at("%rows", self.c.let(f"mul i64 {saved}, {self.n}"))
 
-    def _begun(self) -> None:
+    def _begin(self) -> None:
         """The slope at the beginning of a step, with the choices that are made there."""
         c, b = self.c, self.borders
         self._field(self.slopes[0], c.load(self.t), "%y", "too_small")
@@ -483,7 +483,7 @@ class _Loop:
             c.store(ends, far)
             with c.loop(0, HALVINGS):
                 middle = c.times(c.constant(0.5), c.plus(c.load(near), c.load(far)))
-                self._interpolated(middle, self.stage)
+                self._interpolate(middle, self.stage)
                 self._field(b.slope, c.plus(c.load(self.t), middle), self.stage, "shorter")
                 passed, leaves = b.passed(j), b.leaves(j)
                 there = c.either(passed, c.both(c.negated(beyond), leaves))
@@ -515,7 +515,7 @@ class _Loop:
         part = c.intrinsic("maxnum", c.times(c.constant(BEHIND[0]), self.tolerance), c.constant(BEHIND[1]))
         return c.plus(c.times(part, natural), c.times(c.constant(4 * TINY), c.absolute(c.load(self.t))))
 
-    def _untied(self) -> None:
+    def _untie(self) -> None:
         """At a border no side is the one to follow: the side is that on which a short step ends, which is tried first."""
         c, b = self.c, self.borders
         c.store("false", self.probing, "i1")
@@ -530,7 +530,7 @@ class _Loop:
         c.store(c.plus(c.load(self.t), c.load(self.h)), self.end)
         c.go("try")
 
-    def _probed(self, good: str) -> None:
+    def _judge_probe(self, good: str) -> None:
         """Begin on that side; or, if the short step ends at the border, a longer one, until the choices are free."""
         c, b = self.c, self.borders
         c.label("probed")
@@ -552,12 +552,12 @@ class _Loop:
         c.store(c.constant(1.0), b.given)
         c.go("begin")
 
-    def _begun_again(self, h: str) -> None:
+    def _begin_again(self, h: str) -> None:
         """The end of the step is the beginning of the next one, which proposes h; to "begin", unless all is done."""
         c, value = self.c, self.c.slot("value")
         c.store(c.load(self.end), self.t)
         c.store(h, self.h)
-        self._copied(self.new, "%y")
+        self._copy(self.new, "%y")
         over = c.let(f"icmp sge i64 {c.load(self.saved, 'i64')}, {self.times}")
         c.fork(over, "reached", "look", False)
         c.label("look")

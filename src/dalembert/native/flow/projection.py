@@ -42,7 +42,7 @@ def compile_projection(function: Callable, y: np.ndarray, given: Sequence[Any], 
     for residual, part in zip((r.tolist() for r in residuals), (state[:n], state[n:]), strict=False):
         slopes = jacobian(g, residual, state)
         there = replaced(g, residual, moved)
-        update = _least(g, metric, rows[: len(there)], there)
+        update = _least_update(g, metric, rows[: len(there)], there)
         moved |= {x: g.apply("sub", x, change) for x, change in zip(part, update, strict=True)}
         for i, (before, slope) in enumerate(zip(there, slopes, strict=True)):
             after = replaced(g, residual[i : i + 1], moved)[0]
@@ -78,21 +78,21 @@ def _definite(g: Graph, metric: Nodes) -> Nodes:
     if np.any(np.diagonal(metric) == g.zero):
         return diagonal
     good = g.true
-    for x, pivot in zip(own, _eliminated(g, metric, [g.zero] * n).pivots, strict=True):
+    for x, pivot in zip(own, _eliminate(g, metric, [g.zero] * n).pivots, strict=True):
         good = g.apply("and", good, g.apply("gt", pivot, g.apply("mul", g.constant(DEFINITE), x)))
     return elementwise(g, "select", np.asarray(good), metric, diagonal)
 
 
-def _least(g: Graph, metric: Nodes, rows: Nodes, residual: list[int]) -> list[int]:
+def _least_update(g: Graph, metric: Nodes, rows: Nodes, residual: list[int]) -> list[int]:
     """The update W⁻¹Aᵀ(AW⁻¹Aᵀ)⁻¹r."""
     n, m = len(metric), len(rows)
     whole = np.full((n + m, n + m), g.zero, np.int64)
     whole[:n, :n], whole[:n, n:], whole[n:, :n] = metric, rows.T, rows
-    found = _eliminated(g, whole, [g.zero] * n + residual)
+    found = _eliminate(g, whole, [g.zero] * n + residual)
     return [found.update[j] for j in range(n)]
 
 
-def _eliminated(g: Graph, matrix: Nodes, side: list[int]):
+def _eliminate(g: Graph, matrix: Nodes, side: list[int]):
     """By the pivots of the diagonal, in order: each is what is left of W, or of -AW⁻¹Aᵀ."""
     order = tuple(range(len(matrix)))
     return eliminate(g, side, matrix, PivotOrder(order, order, (1.0,) * len(order), 0), lambda _: 1, GROWTH["linear"])

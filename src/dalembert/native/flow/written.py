@@ -36,7 +36,7 @@ CLOSE = 1e-6  # two values that are meant to be equal
 WORTH = 1.5  # times the operations of the elimination, for pivots that never fail
 
 
-def written(
+def write_elimination(
     functions: Sequence[Callable], equations: Callable, unknowns: int, examples: Sequence[np.ndarray]
 ) -> list[GraphFunction]:
     """Of each function g(z, y, t, *given): (y, t, *given) → g, and at last whether it holds, a truth value; none where no
@@ -51,7 +51,7 @@ def written(
     at_zero = lambda *given: value_and_jacobian(lambda z: equations(z, *given), jnp.zeros(unknowns))  # noqa: E731
     value, matrix = tracer.trace(at_zero, *inputs, shapes=shapes)
     pattern = matrix != g.zero
-    order = _pivots(pattern, _sampled(g, matrix, examples, tracer.captured))
+    order = _pivots(pattern, _sample_matrix(g, matrix, examples, tracer.captured))
     if order is None:
         return []
     found = eliminate(g, value.tolist(), matrix, order, lambda _: 1, GROWTH["linear"])
@@ -59,11 +59,11 @@ def written(
     good, shapes = g.apply("le", found.check, g.constant(GROWTH["linear"])), [jax.ShapeDtypeStruct(z.shape, float), *shapes]
     results = [tracer.trace(function, z, *inputs, shapes=shapes)[0] for function in functions]
     samples = _states(examples, tracer.captured)
-    results, good = _continued(g, results, good, samples)
+    results, good = _continue_quotients(g, results, good, samples)
     return [GraphFunction(g, tracer, tuple(x.size for x in inputs), (found, np.asarray(good))) for found in results]
 
 
-def _continued(g: Graph, results: list[Nodes], good: int, samples: list[Sample]) -> tuple[list[Nodes], int]:
+def _continue_quotients(g: Graph, results: list[Nodes], good: int, samples: list[Sample]) -> tuple[list[Nodes], int]:
     """The results with quotients divided out where a sample says that this is possible, and whether they hold."""
     outputs = [i for x in results for i in x.ravel().tolist()]
     value = lambda i: float(evaluate(g, [i], samples[0])[0])  # noqa: E731
@@ -98,7 +98,7 @@ def _pivots(pattern: np.ndarray, samples: np.ndarray) -> PivotOrder | None:
     return found if found and (least is None or found.operations <= WORTH * least.operations) else least
 
 
-def _sampled(g: Graph, matrix: Nodes, examples: Sequence[np.ndarray], captured: Sequence[float]) -> np.ndarray:
+def _sample_matrix(g: Graph, matrix: Nodes, examples: Sequence[np.ndarray], captured: Sequence[float]) -> np.ndarray:
     """(s, k, k) values of F' at states that are the same for every system."""
     values = []
     for known in _states(examples, captured):
@@ -149,13 +149,13 @@ def without_remainder(
                 side, negative = g.nodes[side][1], True
             if g.nodes[condition][0] == "agree" and g.nodes[side][0] == "div":
                 _, a, b = g.nodes[side]
-                quotient = _divided(g, g.apply("neg", a) if negative else a, b, state, value)
+                quotient = _divide(g, g.apply("neg", a) if negative else a, b, state, value)
                 if quotient is not None:
                     found[i] = quotient
     return found
 
 
-def _divided(g: Graph, a: int, b: int, state: Sequence[int], value: Callable[[int], float]) -> Quotient | None:
+def _divide(g: Graph, a: int, b: int, state: Sequence[int], value: Callable[[int], float]) -> Quotient | None:
     """By that component of the state by which b changes most."""
     moving = _dependent(g, [a, b], state)
     best, slope = None, 0.0
@@ -218,13 +218,13 @@ def _terms(g: Graph, output: int, x: int) -> Terms:
             found[i] = {g.one: [g.zero, g.one]}
         else:
             whole = op in POLYNOMIAL or (op == "div" and parts[1] not in depends)
-            terms = _combined(g, op, [found[j] for j in parts]) if whole else {}
+            terms = _combine(g, op, [found[j] for j in parts]) if whole else {}
             short = 0 < len(terms) <= FACTORS and all(len(c) <= DEGREE + 1 for c in terms.values())
             found[i] = terms if short else {i: [g.one]}
     return found[output]
 
 
-def _combined(g: Graph, op: str, parts: Sequence[Terms]) -> Terms:
+def _combine(g: Graph, op: str, parts: Sequence[Terms]) -> Terms:
     """A sum, difference, product, or quotient by what does not depend on x."""
     total: Terms = {}
     if op in ("mul", "div"):

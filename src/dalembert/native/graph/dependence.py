@@ -43,7 +43,7 @@ class Dependence:
         self._bits: dict[str, int] = {}
         self._masks: list[int] = []
 
-    def _masked(self) -> list[int]:
+    def _update_masks(self) -> list[int]:
         nodes, masks = self.g.nodes, self._masks
         for i in range(len(masks), len(nodes)):
             node = nodes[i]
@@ -58,7 +58,7 @@ class Dependence:
 
     def on(self, i: int, *names: str) -> bool:
         """Whether node i depends on any of the named vectors."""
-        mask = self._masked()[i]
+        mask = self._update_masks()[i]
         return any(mask >> self._bits[name] & 1 for name in names if name in self._bits)
 
     def free(self, nodes: Iterable[int], *names: str) -> Iterator[int]:

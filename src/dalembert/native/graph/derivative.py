@@ -46,7 +46,7 @@ def _rows(g: Graph, outputs: Sequence[int], inputs: dict[int, Row]) -> dict[int,
         elif op in ("solve", "entry"):
             raise Unsupported("custom_linear_solve", "has no derivative here")
         else:
-            row = _picked(g, rows, *operands) if op == "pick" else _row(g, rows, op, i, tuple(operands))
+            row = _row_of_pick(g, rows, *operands) if op == "pick" else _row(g, rows, op, i, tuple(operands))
         if row:
             rows[i] = row
     return rows
@@ -57,21 +57,21 @@ def _row(g: Graph, rows: dict[int, Row], op: str, i: int, x: tuple[int, ...]) ->
     if base in rows:
         lower = g.apply("div", i, base) if e < 0 else g.power(base, e - 1.0)
         slope = _times(g, e, lower)
-        return _kept(g, {k: g.apply("mul", slope, own) for k, own in rows[base].items()})
+        return _without_zeros(g, {k: g.apply("mul", slope, own) for k, own in rows[base].items()})
     moving = [rows.get(j) for j in x]
     if not any(moving) or op in _CONSTANT:
         return {}
     if op == "select":
         _, a, b = moving
-        return _kept(g, {k: g.apply("select", x[0], (a or {}).get(k, g.zero), (b or {}).get(k, g.zero))
+        return _without_zeros(g, {k: g.apply("select", x[0], (a or {}).get(k, g.zero), (b or {}).get(k, g.zero))
                          for k in _columns(a, b)})  # fmt: skip
     if op in ("add", "sub"):
         a, b = (row or {} for row in moving)
-        return _kept(g, {k: g.apply(op, a.get(k, g.zero), b.get(k, g.zero)) for k in _columns(a, b)})
+        return _without_zeros(g, {k: g.apply(op, a.get(k, g.zero), b.get(k, g.zero)) for k in _columns(a, b)})
     if op == "div":  # x′/y - (x/y)(y′/y): what is divided by y does not wait for one another
         a, b = (row or {} for row in moving)
         by_y = lambda row, k: g.apply("div", row[k], x[1]) if k in row else g.zero  # noqa: E731
-        return _kept(g, {k: g.apply("sub", by_y(a, k), g.apply("mul", i, by_y(b, k))) for k in _columns(a, b)})
+        return _without_zeros(g, {k: g.apply("sub", by_y(a, k), g.apply("mul", i, by_y(b, k))) for k in _columns(a, b)})
     if op not in SLOPES:
         raise Unsupported(op, "has no derivative here")
     total: Row = {}
@@ -79,24 +79,24 @@ def _row(g: Graph, rows: dict[int, Row], op: str, i: int, x: tuple[int, ...]) ->
         for k, own in (row or {}).items():
             product = g.apply("mul", slope, own)
             total[k] = g.apply("add", total[k], product) if k in total else product
-    return _kept(g, total)
+    return _without_zeros(g, total)
 
 
 def _columns(*rows: Row | None) -> list[int]:
     return sorted(set().union(*(row for row in rows if row)))
 
 
-def _kept(g: Graph, row: Row) -> Row:
+def _without_zeros(g: Graph, row: Row) -> Row:
     return {k: slope for k, slope in row.items() if slope != g.zero}
 
 
-def _picked(g: Graph, rows: dict[int, Row], branch: int, k: int) -> Row:
+def _row_of_pick(g: Graph, rows: dict[int, Row], branch: int, k: int) -> Row:
     """The derivative of one output of a branch: that of the side which is taken."""
     _, condition, *sides = g.nodes[branch]
     a, b = (rows.get(side[k], {}) for side in sides)
     columns = _columns(a, b)
     chosen = g.choose(condition, [a.get(c, g.zero) for c in columns], [b.get(c, g.zero) for c in columns])
-    return _kept(g, dict(zip(columns, chosen, strict=True)))
+    return _without_zeros(g, dict(zip(columns, chosen, strict=True)))
 
 
 def _number(g: Graph, value: float) -> int:

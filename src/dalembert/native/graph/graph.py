@@ -309,7 +309,7 @@ class Graph:
 _COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "and", "or", "xor"})
 
 
-def _negated(g: Graph, i: int) -> int | None:
+def _inner_of_neg(g: Graph, i: int) -> int | None:
     return g.nodes[i][1] if g.nodes[i][0] == "neg" else None
 
 
@@ -318,9 +318,9 @@ def _add(g: Graph, a: int, b: int) -> int | None:
         return b
     if g.value(b) == 0:
         return a
-    if (inner := _negated(g, b)) is not None:
+    if (inner := _inner_of_neg(g, b)) is not None:
         return g.apply("sub", a, inner)
-    if (inner := _negated(g, a)) is not None:
+    if (inner := _inner_of_neg(g, a)) is not None:
         return g.apply("sub", b, inner)
     return None
 
@@ -332,7 +332,7 @@ def _sub(g: Graph, a: int, b: int) -> int | None:
         return g.apply("neg", b)
     if a == b:
         return g.constant(0.0 if g.kind[a] == "f" else 0)
-    if (inner := _negated(g, b)) is not None:
+    if (inner := _inner_of_neg(g, b)) is not None:
         return g.apply("add", a, inner)
     return None
 
@@ -346,7 +346,7 @@ def _mul(g: Graph, a: int, b: int) -> int | None:
             return y
         if c == -1:
             return g.apply("neg", y)
-        if (inner := _negated(g, x)) is not None:
+        if (inner := _inner_of_neg(g, x)) is not None:
             return g.apply("neg", g.apply("mul", inner, y))
         if c is not None and g.nodes[y][0] == "mul":
             for p, q in (g.nodes[y][1:], g.nodes[y][:0:-1]):
@@ -367,9 +367,9 @@ def _div(g: Graph, a: int, b: int) -> int | None:
         return g.apply("neg", a)
     if bottom is not None and math.isfinite(bottom) and bottom != 0 and math.frexp(bottom)[0] in (0.5, -0.5):
         return g.apply("mul", a, g.constant(1.0 / bottom))  # a power of two: exact
-    if (inner := _negated(g, a)) is not None:
+    if (inner := _inner_of_neg(g, a)) is not None:
         return g.apply("neg", g.apply("div", inner, b))
-    if (inner := _negated(g, b)) is not None:
+    if (inner := _inner_of_neg(g, b)) is not None:
         return g.apply("neg", g.apply("div", a, inner))
     if g.nodes[a][0] == "mul" and b in g.nodes[a][1:]:
         return g.nodes[a][2] if g.nodes[a][1] == b else g.nodes[a][1]
@@ -377,7 +377,7 @@ def _div(g: Graph, a: int, b: int) -> int | None:
 
 
 def _neg(g: Graph, a: int) -> int | None:
-    if (inner := _negated(g, a)) is not None:
+    if (inner := _inner_of_neg(g, a)) is not None:
         return inner
     return g.apply("sub", g.nodes[a][2], g.nodes[a][1]) if g.nodes[a][0] == "sub" else None
 
@@ -423,7 +423,7 @@ def _narrow(op: str) -> Callable[[Graph, int], int | None]:
 
 
 def _abs(g: Graph, a: int) -> int | None:
-    if (inner := _negated(g, a)) is not None:
+    if (inner := _inner_of_neg(g, a)) is not None:
         return g.apply("abs", inner)
     return a if g.nodes[a][0] in ("abs", "sqrt") else None
 

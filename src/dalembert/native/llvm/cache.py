@@ -147,7 +147,7 @@ class PrivateFolder:
         with _LOCK:
             known = _WRITTEN.get(str(self.path))
             total = self._total() if known is None else known + len(content)
-            _WRITTEN[str(self.path)] = self._cleaned() if total > LARGEST else total
+            _WRITTEN[str(self.path)] = self._clean() if total > LARGEST else total
 
     def _files(self) -> list[tuple[float, int, str]]:
         """(time of last use, bytes, name) of the files, in this order."""
@@ -179,7 +179,7 @@ class PrivateFolder:
     def _total(self) -> int:
         return sum(size for _, size, _ in self._files())
 
-    def _cleaned(self) -> int:
+    def _clean(self) -> int:
         """Remove what was used least recently; how many bytes are left."""
         files, now = self._files(), time.time()
         total = sum(size for _, size, _ in files)

@@ -34,7 +34,7 @@ def _operate_on_integers(code: Code, op: str, x: list[str]) -> str:
     if op in _OF_INTEGERS:
         return code.let(f"{_OF_INTEGERS[op]} {code.whole} {x[0]}, {x[1]}")
     if op in ("div", "fmod"):
-        return _divided(code, op, *x)
+        return _divide_integers(code, op, *x)
     if op in ("max", "min"):
         return code.whole_intrinsic("s" + op, *x)
     if op == "neg":
@@ -54,7 +54,7 @@ def _number(code: Code, value: int) -> str:
     return code.constant(value, "i64")
 
 
-def _divided(code: Code, op: str, a: str, b: str) -> str:
+def _divide_integers(code: Code, op: str, a: str, b: str) -> str:
     """The quotient or the remainder; by 0 and -1 without the instruction, which fails for them."""
     zero, none = _number(code, 0), _number(code, -1)
     by_zero, by_minus = (code.let(f"icmp eq {code.whole} {b}, {x}") for x in (zero, none))
@@ -158,22 +158,22 @@ class Emitter:
         if op == "select":
             return code.let(f"select {code.truth} {x[0]}, {self._type(kind)} {x[1]}, {self._type(kind)} {x[2]}")
         if op in ("float", "int"):
-            return self._converted(op, x[0], kind)
+            return self._convert(op, x[0], kind)
         if op in COMPARISONS:
-            return self._compared(op, x, kind)
+            return self._compare(op, x, kind)
         if kind == "i":
             return _operate_on_integers(code, op, x)
         if op in _BINARY:
             return code.let(f"{_BINARY[op]} {code.real} {x[0]}, {x[1]}")
         return self._other(op, x, fast)
 
-    def _compared(self, op: str, x: list[str], kind: str) -> str:
+    def _compare(self, op: str, x: list[str], kind: str) -> str:
         if kind == "i":
             return _compare_integers(self.code, op, x)
         compare = f"icmp {_COMPARE_TRUTH[op]} {self.code.truth}" if kind == "b" else f"fcmp {_COMPARE[op]} {self.code.real}"
         return self.code.let(f"{compare} {x[0]}, {x[1]}")
 
-    def _converted(self, op: str, x: str, kind: str) -> str:
+    def _convert(self, op: str, x: str, kind: str) -> str:
         code, wanted = self.code, self.code.real if op == "float" else self.code.whole
         if kind == "b":
             return code.let(f"{'uitofp' if op == 'float' else 'zext'} {code.truth} {x} to {wanted}")

@@ -10,7 +10,7 @@ import numpy as np
 from dalembert.native.graph.dependence import reached
 from dalembert.native.graph.elimination import GROWTH, PivotOrder, choose_order, eliminate, parity, within
 from dalembert.native.graph.graph import Graph, paired
-from dalembert.native.graph.simplify import collect_terms, gather_factors, replaced, share_reciprocals
+from dalembert.native.graph.simplify import gather_factors, replaced, share_reciprocals
 from dalembert.native.stepper.step import Translated
 from dalembert.native.trace.partition import Part, split
 
@@ -139,7 +139,7 @@ def graph_outputs(step: Translated, plan: Plan | None) -> GraphOutputs:
     g, n = step.graph, len(step.f)
     gathered = gather_factors(g, [*step.f, *step.jacobian.ravel().tolist()], step.level, step.length)
     f = gathered[:n]
-    jacobian = np.array(collect_terms(g, gathered[n:], f, step.level), np.int64).reshape(n, n)
+    jacobian = np.array(gathered[n:], np.int64).reshape(n, n)
     none = [], [], []
     update, check, pivots = _solution(step, f, jacobian, plan, plan.nonlinear) if plan else none
     affine = _solution(step, f, jacobian, plan, plan.affine) if plan and plan.affine.rows else none

@@ -95,7 +95,7 @@ class SystemFlow:
         """As `run`, without the outputs."""
         with self._arrays(times) as arrays:
             at = Integration.at(y, arrays.clock * times, accuracy)
-            return at.solved(self.code.advance(at, arrays, accuracy.clipped))
+            return at.solution(self.code.advance(at, arrays, accuracy.clipped))
 
     def runs(self, y: np.ndarray, times: np.ndarray, tolerance: float, given: np.ndarray | None = None) -> FlowRuns:
         """From each row of y over the same times. given: (B, G) the arrays of each run's system, flat, if they differ."""
