@@ -190,7 +190,7 @@ def _runs_job(
     system = system if prepared is None else prepared.system
     check_any_system(system)
     data = {name: given.pop(name, None) for name in DATA}
-    if data["nodes"] is not None and isinstance(system, System):
+    if data["nodes"] is not None and system.from_state:
         raise ValueError("nodes: a sweep of a System starts from q0 and v0; one run of the form 'nodes' takes nodes")
     swept = Swept.of(system, values, data, combine)
     check_x64()
@@ -247,7 +247,7 @@ def _solutions_job(
 ) -> SweepJob:
     """Problems between ends."""
     _refuse([*given], OF_PROBLEMS, "is for runs from initial data; a problem between ends has none")
-    if not isinstance(problem, VariationalProblem | OptimalControl):
+    if not hasattr(problem, "solution_class"):
         raise TypeError(
             f"system: found {described(problem)} together with data at the ends; give a VariationalProblem or an "
             "OptimalControl, or initial data alone"

@@ -16,15 +16,12 @@ from dalembert.lazy import Lazy, as_left
 from dalembert.native import Accuracy, Solved, native_first, outputs_along, travel
 from dalembert.native.threads import as_threads
 from dalembert.numbers import (
-    as_array,
     as_choice,
     as_flag,
     as_numbers,
     as_state,
-    as_tolerance,
     check_x64,
     described,
-    holds_tracer,
     is_traced,
     outside,
     whole_number,
@@ -37,10 +34,10 @@ from dalembert.systems.consistency import STEPS
 from dalembert.systems.equations import acceleration
 from dalembert.systems.frame.flow import along_constraints
 from dalembert.systems.proof import ProvenStart, proven_runs, proven_start, read_system
+from dalembert.systems.sizes import check_times
 from dalembert.systems.system import System, check_shapes, check_system
 from dalembert.tracing import Jitted, taken_apart, traced_once
 
-Times = Float[Array, "times"] | Float[np.ndarray, "times"]
 MOST = 10_000_000  # steps of one integration
 
 if TYPE_CHECKING:
@@ -223,12 +220,6 @@ def _in_program(system: System, q, v, times, tolerance, *, solver, max_steps: in
     return Reference(t, qs, vs, multipliers, drifts, reached, steps, "machine code")
 
 
-def check_times(t, tolerance) -> Times:
-    """The times of a reference solution as an array, of NumPy where they are numbers, and its tolerance checked."""
-    as_tolerance(tolerance)
-    return _check_monotone(t, "t", "at least two times in order, the first the initial one")
-
-
 def time_scale(times):
     """In which a motion asked for at these times moves by about its own size."""
     least = jnp.minimum if is_traced(times) else np.minimum
@@ -278,19 +269,6 @@ def _typical_sizes(n: int, y, rates, time) -> Float[Array, "2n"]:
     q, v = (jnp.max(x) for x in jnp.split(jnp.abs(y) + jnp.abs(time * rates), [n]))
     sizes = jnp.stack([jnp.where(q > 0.0, q, jnp.abs(time) * v), v])
     return jnp.repeat(jnp.where((sizes > 0.0) & (sizes < 1.0), sizes, 1.0), n)
-
-
-def _check_monotone(value: Any, name: str, right: str) -> Times:
-    """Two or more times that increase, or decrease."""
-    traced = holds_tracer(value)
-    times = as_array(value, name) if traced else as_numbers(value, name)
-    if times.ndim != 1 or times.shape[0] < 2:
-        raise ValueError(f"{name}: found shape {times.shape}; give {right}")
-    if not traced:
-        apart = np.diff(times)
-        if not (np.all(apart > 0) or np.all(apart < 0)):
-            raise ValueError(f"{name}: found {times}; the times must increase, or decrease for a motion backwards")
-    return times
 
 
 def references(

@@ -1,4 +1,4 @@
-"""Typical sizes: a number is small only against the size that belongs to it, whatever the units and the origin."""
+"""Typical sizes: a number is small only against the size that belongs to it, in all units and for all origins; and times."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.numbers import as_number, as_numbers
+from dalembert.numbers import as_array, as_number, as_numbers, as_tolerance, holds_tracer
 
 DIGITS = 3  # to which neighbouring times differ by the step
 ROUNDING = 32 * float(np.finfo(float).eps)  # of the terms of a function, that is taken for no residual
@@ -89,3 +89,17 @@ def check_resolved(name: str, largest: float, step: float) -> None:
             f"{name}: found steps of {float(step):g} at times up to {float(largest):g}, where double numbers are {apart:g} "
             f"apart; the times must resolve the steps to {DIGITS} digits. Count the time from nearer, or use longer steps"
         )
+
+
+def check_times(t: Any, tolerance: Any) -> Any:
+    """The times of a reference solution as an array, of NumPy where they are numbers, and its tolerance checked."""
+    as_tolerance(tolerance)
+    traced = holds_tracer(t)
+    times = as_array(t, "t") if traced else as_numbers(t, "t")
+    if times.ndim != 1 or times.shape[0] < 2:
+        raise ValueError(f"t: found shape {times.shape}; give at least two times in order, the first the initial one")
+    if not traced:
+        apart = np.diff(times)
+        if not (np.all(apart > 0) or np.all(apart < 0)):
+            raise ValueError(f"t: found {times}; the times must increase, or decrease for a motion backwards")
+    return times

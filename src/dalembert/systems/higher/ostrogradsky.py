@@ -16,7 +16,6 @@ from dalembert.native import Accuracy, native_first
 from dalembert.numbers import as_array, as_flag, is_traced, outside, whole_number
 from dalembert.systems.compiled.flow import derivatives_flow
 from dalembert.systems.consistency import STEPS, STILL, InconsistentDataError, RankDeficientError
-from dalembert.systems.continuous import check_times
 from dalembert.systems.higher.euler_lagrange import (
     augmented,
     constraint_rates,
@@ -33,7 +32,7 @@ from dalembert.systems.higher.variational import (
     constraint_numbers,
     true_orders,
 )
-from dalembert.systems.sizes import allowed, units_of, with_inertia
+from dalembert.systems.sizes import allowed, check_times, units_of, with_inertia
 from dalembert.tracing import Jitted, seldom
 
 
