@@ -199,3 +199,12 @@ def test_where_chunks_of_steps_end_makes_no_difference(monkeypatch):
             parts = travelled(flow, [1.0, 0.0], [0.0, 9.0, 17.0], 1e-9)
         assert whole.steps == parts.steps
         np.testing.assert_array_equal(whole.rows, parts.rows)
+
+
+def test_a_run_knows_nothing_of_the_one_before():
+    """In the same arrays, which still have the sides that the last step has kept."""
+    flow = oscillator(lambda x, v, t: -x + jnp.where(x > 0.5, 1.0, 0.0))
+    arrays, times = flow.over(()), np.array([0.0, 3.0])
+    first, _, again = (flow.run(np.array([x, 0.0]), times, arrays, Accuracy(1e-9, 1000)) for x in (1e-4, 1.0, 1e-4))
+    np.testing.assert_array_equal(first.rows, again.rows)
+    assert first.steps == again.steps

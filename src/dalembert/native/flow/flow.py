@@ -273,7 +273,7 @@ class CompiledFlow:
     def advance(self, at: Integration, arrays: FlowArrays, clipped: bool = False) -> int:
         """Integrate from where it stands to the end; returns how it ended."""
         told = arrays.told("field")
-        at.measure(self._along(told, at.t, at.y[None], self.size)[0], self.positions)
+        at.measure(self._rates(arrays, at.t, at.y[None])[0], self.positions)
         watch = (self.codes.address, arrays.told("watch")) if self.watch is not None else (0, 0)
         project = (self.codes.project, arrays.projection(self.projection)) if self.projection else (0, 0)
         many = self.choices.signs + self.choices.flat if self.choices else 0
@@ -284,7 +284,13 @@ class CompiledFlow:
     def along(self, rows: np.ndarray, times: np.ndarray, arrays: FlowArrays) -> tuple[np.ndarray, np.ndarray]:
         """ẏ and the outputs at states and times that are given, NaN where they have no value."""
         at = np.ascontiguousarray(times, float), np.ascontiguousarray(rows, float)
-        return self._along(arrays.told("field"), *at, self.size), self.outputs_at(arrays, *at)
+        return self._rates(arrays, *at), self.outputs_at(arrays, *at)
+
+    def _rates(self, arrays: FlowArrays, times: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """ẏ, with choices as the states say, whatever the last step has kept."""
+        told = arrays.told("field")
+        arrays.sides[:1] = 1.0
+        return self._along(told, times, rows, self.size)
 
     def outputs_at(self, arrays: FlowArrays, times: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """At rows and times in the direction of these arrays' clock."""
@@ -309,6 +315,7 @@ class FlowArrays:
         self.clock, self._flow, self._held = clock, flow, Held()
         self._told: dict[str, int] = {}
         self._places: list[np.ndarray] = []  # where the arrays of the functions stand, flat
+        self.sides = np.empty(0)  # of the field's choices, where it has any
         self._values = np.concatenate([np.zeros(flow.size + 1), *(np.ravel(np.asarray(x, float)) for x in given)])
         self._place(self._values)
         self._shared = dict.fromkeys(FIELD.fields, 0) | {"size": flow.size, "clock": bits(clock), "factor": bits(1.0)}
@@ -359,6 +366,8 @@ class FlowArrays:
             arrays = self._with_room(0, written, own["sides"]), np.empty(written.result_size)
             own |= dict(zip(("written_given", "written_result"), map(self._held.array, arrays), strict=True))
             own |= {"written": written.address, "sides_given": own["written_given"] + 8 * len(self._values)}
+            if choices is not None:
+                self.sides = arrays[0][len(self._values) :][: choices.sides]
         given = self._held.array(self._with_room(own["unknowns"], code))
         words = own | {"width": code.result_size, "function": code.address, "function_given": given}
         self._told[name] = found = self._held.array(FIELD.pack(**words))
