@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from dalembert.discretize import Scheme
 from dalembert.path import Path
 from dalembert.step import simulate
-from dalembert.step.start.prepare import Starter
+from dalembert.step.run.state import Starter
 from dalembert.systems import System
 
 

@@ -13,7 +13,7 @@ from dalembert.cli import arguments, words
 from dalembert.cli.listing import gallery_record
 from dalembert.discretize.windows import MAPS
 from dalembert.gallery import ENTRIES, PROBLEMS, Entry
-from dalembert.step.start.prepare import STARTERS
+from dalembert.step.run.state import STARTERS
 
 
 def test_the_names_are_those_of_the_rooms():

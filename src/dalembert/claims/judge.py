@@ -15,7 +15,7 @@ from dalembert.discretize.windows import WindowMap
 from dalembert.measure.nodes import own_scheme, states_of
 from dalembert.numbers import as_function, as_number, as_positive, as_state, described, whole_number
 from dalembert.step import Branch, simulate
-from dalembert.step.start.prepare import Starter
+from dalembert.step.run.state import Starter
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 from dalembert.systems.system import check_system
 

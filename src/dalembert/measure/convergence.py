@@ -27,8 +27,8 @@ from dalembert.numbers import (
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step import Branch, simulate
+from dalembert.step.run.state import Starter
 from dalembert.step.simulate import check_interrupted
-from dalembert.step.start.prepare import Starter
 from dalembert.systems import System, reference
 from dalembert.systems.continuous import multipliers_along, travelled
 from dalembert.systems.system import check_system

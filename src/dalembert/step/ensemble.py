@@ -1,29 +1,58 @@
-"""ensemble: one system, many initial states and parameters."""
+"""ensemble: one system, many initial states and parameters; and its lanes, runs side by side, in one call or in many that
+have the bits of one."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+import equinox as eqx
+import jax
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.windows import WindowMap
 from dalembert.interrupts import Interrupted
 from dalembert.lazy import fields_as_left
+from dalembert.native import COUNTED, counts, native_first
 from dalembert.numbers import MOST_THREADS, described, whole_number
 from dalembert.outcome import Outcome
 from dalembert.path import Path
-from dalembert.step.lanes import Lanes, Running
 from dalembert.step.options import RunOptions, abridge, lengths_of
-from dalembert.step.programs.varying import Varying
-from dalembert.step.run.assemble import warn_of_resolution
+from dalembert.step.programs.base import StepProgram
+from dalembert.step.programs.scaled import Scaled, in_units
+from dalembert.step.programs.varying import TIME, Varying, vary_steps
+from dalembert.step.run.assemble import path_of, warn_of_resolution
 from dalembert.step.run.branch import Branch
-from dalembert.step.run.state import Given, SampledFeedback
-from dalembert.step.run.steps import report_progress
-from dalembert.step.start.prepare import Starter, batch_size, check_any_system
+from dalembert.step.run.driver import FIELDS, NEAR, outcome_back, turned_back, with_one_before
+from dalembert.step.run.loop import JaxSteps, row_of, rows_of, traced_run
+from dalembert.step.run.machine import Native, columns_of, compile_program, empty_rows, pack_run, parameters_of, unpack_run
+from dalembert.step.run.state import (
+    Given,
+    Grid,
+    Prepared,
+    Recipe,
+    RunState,
+    SampledFeedback,
+    Starter,
+    StepOptions,
+    Watch,
+    initial_state,
+)
+from dalembert.step.run.steps import fingerprint_of, report_progress
+from dalembert.step.start.prepare import batch_size, check_any_system, check_callbacks, initial_value, prepare_any
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
-from dalembert.systems.batch import check_batch
+from dalembert.systems.batch import check_batch, pieces, shared_size
+from dalembert.systems.checks import check_many
+from dalembert.systems.consistency import STEPS
+from dalembert.tracing import Jitted
+
+MANY = 2**62
+RUNS = "runs"  # the axis over devices
+TIMES = ("t", "t_velocity", "t_multipliers", "t_feedback")
 
 
 def ensemble(
@@ -138,3 +167,257 @@ def ensemble(
     except KeyboardInterrupt:
         raise Interrupted(path) from None
     return path
+
+
+class Running(NamedTuple):
+    """How many threads there are at most, who is told how many steps are done, the code where it is chosen already, and the
+    time at which runs end."""
+
+    threads: int | None
+    watch: Watch
+    code: Native | None = None
+    until: float | None = None
+
+
+class Lanes:
+    """Runs of one system side by side, in one call or in several. What the first of all decides holds for all: units, types,
+    and where a code of their own is asked for, pivots. given, axes: data with the first run in front, as `check_batch` gives
+    them."""
+
+    def __init__(self, system, options: RunOptions, given: dict, axes: dict):
+        self._system, self.options, self._code = system, options, None
+        row = lambda x: x[0] if is_traced(x) else np.asarray(x)[0]  # noqa: E731  XLA would compile x[0]
+        self._first = jax.tree.map(lambda axis, x: x if axis is None else row(x), axes, given, is_leaf=lambda x: x is None)
+        grid, reduce = options.grid, options.reduce
+        # With every check of a single run; the batch is compiled for any number of steps.
+        one = _begin_one(_with(system, self._first["parameters"]), self._first, grid, options.recipe)
+        self._units = one.program.units if isinstance(one.program, Scaled) else None
+        one = one if options.varying is None else vary_steps(one, options.varying, grid.h, grid.t0, options.until)
+        initial = initial_value(reduce[1]) if reduce else None
+        self._step_options = options.step_options
+        self._initial = check_callbacks(one, grid, self._step_options, initial)
+        if options.until is not None:
+            self._step_options, self._initial = with_one_before(self._step_options, self._initial)
+        self.steps = grid.steps - one.program.starting_nodes
+
+    def run(self, given: dict, axes: dict, running: Running) -> Path:
+        """All of them; where Ctrl-C ended one it has the outcome INTERRUPTED."""
+        grid, until, native = self.options.grid, self.options.until, self.options.native
+        prepared, carry = self._begin_all(given, axes)
+        arguments = (prepared, self._step_options, carry, grid, running._replace(code=self._code, until=until))
+        other = _jax if until is None else _without_end
+        carry, fields = native_first(_native, other, *arguments) if native else other(*arguments)
+        # Arrays of all rows are made when they are looked at: after Ctrl-C not before it is answered.
+        return Path.later(lambda: _of_many(fields(), grid), code=carry.code, h=np.full(len(carry.k), grid.h))
+
+    def own_code(self, size: int) -> tuple[Path, dict[str, str]]:
+        """Machine code whose pivots are chosen at the first run, whatever was compiled before in this process: so that
+        other processes compile the same. A path of one run without values, but of full length with its times; and what
+        determines the bits of all besides the record. size: of the batches that are to come."""
+        alike = jax.tree.map(lambda x: np.broadcast_to(x, (size, *np.shape(x))), self._first)
+        prepared, carry = self._begin_all(alike, jax.tree.map(lambda x: 0, alike))
+        prepared, carry = jax.tree.map(lambda x: np.asarray(x)[:1], (prepared, carry))
+        lane, state = jax.tree.map(lambda x: x[0], (prepared.program, carry))
+        arguments = (lane, self._step_options, state, self.options.grid)
+        fixed = native_first(_own_code, _equations, *arguments) if self.options.native else _equations(*arguments)
+        self._code, found = fixed
+        self.options = dataclasses.replace(self.options, backend="native" if self._code else "jax")
+        rows = _no_rows(prepared.program.starting_nodes, carry, self.options.grid)
+        if self.options.until is not None:
+            rows["clock"] = np.array([[[self.options.until, np.nan]]])
+            carry = carry if self.options.reduce is None else carry._replace(reduced=carry.reduced[0])
+        path = path_of(np, prepared, carry, rows, self.options.grid, self.options.step_options)
+        return Path.of(**_of_many(vars(path), self.options.grid)), found
+
+    def _begin_all(self, given: dict, axes: dict) -> tuple[Prepared, RunState]:
+        grid, options, size = self.options.grid, self.options, batch_size(self._system, given, axes)
+        if self._system.from_state:
+            check_many(self._system, given, axes, grid.t0, STEPS * abs(float(grid.h)))
+        varying = options.varying and dataclasses.replace(options.varying, first=1.0)  # grid.h is: one program for all
+        start = (grid._replace(steps=MANY, every=1), options.recipe, self._units, varying, options.until)
+        again, parts = None, []
+        for part, number in pieces(given, axes, size):
+            arguments = self._system, part, axes, start, self._initial
+            again, begun = _begin.bound(*arguments) if again is None else (again, again(*arguments))
+            parts.append(jax.tree.map(lambda x: np.asarray(x)[:number], begun))  # noqa: B023
+        return jax.tree.map(lambda x, *more: jax.device_put(np.concatenate([x, *more]) if more else x), *parts)
+
+
+def _of_many(fields: dict[str, Any], grid: Grid) -> dict[str, Any]:
+    """The fields of the path of many runs, of one h. Reduced values are no rows: they are put at once."""
+    return {**fields, "h": np.full(len(fields["code"]), grid.h), "reduced": jax.device_put(fields["reduced"])}
+
+
+def _own_code(program, step_options: StepOptions, carry: RunState, grid: Grid) -> tuple[Native, dict[str, str]]:
+    native = compile_program(program, step_options, carry, grid.t0, grid.h, own=True)
+    inputs = pack_run(np, native, step_options, carry, grid)
+    return native, fingerprint_of(True, native.code.key, np.concatenate(inputs))
+
+
+def _equations(program, step_options: StepOptions, carry: RunState, grid: Grid) -> tuple[None, dict[str, str]]:
+    steps = JaxSteps(program, step_options, jax.device_put(carry), grid)
+    devices = jax.local_devices()  # over which the runs are divided
+    return None, fingerprint_of(False, f"{steps.key} on {len(devices)} {devices[0].device_kind}", steps.inputs)
+
+
+def _no_rows(lead: int, carry: RunState, grid: Grid) -> dict[str, np.ndarray]:
+    """The rows of one run that reaches its end, without values."""
+    before, number = rows_of(lead, grid.steps, grid.every)
+    k = np.minimum(grid.every * (1 + np.arange(before, number)), grid.steps)[None]
+    widths = {
+        "clock": carry.s[..., :0],
+        "q": carry.q,
+        "v": carry.q,
+        "multipliers": carry.multipliers,
+        "force": carry.q,
+        "held_force": carry.q,
+    }
+    return {"k": k} | {name: np.full((*k.shape, x.shape[-1]), np.nan) for name, x in widths.items()}
+
+
+def _with(system, parameters: dict):
+    return system.replace(**parameters) if parameters else system
+
+
+def _begin_one(system, given: dict, grid: Grid, recipe: Recipe) -> Prepared:
+    return prepare_any(system, Given(**{name: given[name] for name in Given._fields}), grid, recipe)
+
+
+@Jitted
+def _begin(system, given: dict, axes: dict, start: tuple, initial) -> tuple[Prepared, RunState]:
+    """Every run's program and carry, with a leading axis in all arrays."""
+    grid, recipe, units, varying, until = start
+
+    def one(given: dict) -> tuple[Prepared, RunState]:
+        prepared = _begin_one(_with(system, given["parameters"]), given, grid, recipe)
+        prepared = prepared if units is None else in_units(prepared, units)  # those of the first run, for all
+        prepared = prepared if varying is None else vary_steps(prepared, varying, grid.h, grid.t0, until)
+        return prepared, initial_state(prepared, grid.t0, grid.h, initial)
+
+    return eqx.filter_vmap(one, in_axes=(axes,))(given)
+
+
+def _jax(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, running: Running):
+    """On all devices that JAX has, as far as the runs can be divided equally; each goes through its own loop.
+
+    Copies of the last run follow, so that other numbers of runs share a program of XLA, which is 12 MB.
+    """
+    devices, size = jax.local_devices(), len(carry.k)
+    rows = np.minimum(np.arange(shared_size(size)), size - 1)
+    number = math.gcd(len(devices), len(rows))
+    mesh = Mesh(np.array(devices[:number]), (RUNS,)) if number > 1 else None
+    place = NamedSharding(mesh, PartitionSpec(RUNS)) if mesh else None
+    arrays, static = eqx.partition((prepared.program, carry), eqx.is_array)
+    arrays = jax.device_put(jax.tree.map(lambda x: np.asarray(x)[rows], arrays), place)
+    program, carry = eqx.combine(arrays, static)
+    arguments = program, step_options, carry, grid
+    found = _run_on_devices(*arguments, mesh) if mesh else _run_side_by_side(*arguments)
+    carry, rows = jax.tree.map(lambda x: np.asarray(x)[:size], found)
+    return carry, lambda: vars(path_of(np, jax.tree.map(np.asarray, prepared), carry, rows, grid, step_options))
+
+
+@Jitted
+def _run_side_by_side(program, step_options: StepOptions, carry: RunState, grid: Grid):
+    return eqx.filter_vmap(lambda p, c: traced_run(p, step_options, c, grid))(program, carry)
+
+
+@Jitted
+def _run_on_devices(program, step_options: StepOptions, carry: RunState, grid: Grid, mesh: Mesh):
+    arrays, static = eqx.partition((program, carry), eqx.is_array)
+
+    def part(arrays):
+        program, carry = eqx.combine(arrays, static)
+        return eqx.filter_vmap(lambda p, c: traced_run(p, step_options, c, grid))(program, carry)
+
+    runs = PartitionSpec(RUNS)
+    return jax.shard_map(part, mesh=mesh, in_specs=runs, out_specs=runs, check_vma=False)(arrays)
+
+
+def _without_end(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, running: Running):
+    raise ValueError("until: runs of an ensemble end at a time in machine code alone; give steps=, or no backend='jax'")
+
+
+def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, running: Running):
+    """All runs in lanes, over threads."""
+    carry = jax.tree.map(np.asarray, carry)
+    arrays, static = eqx.partition(prepared.program, eqx.is_array)
+    first = jax.tree.map(lambda x: jax.device_put(np.asarray(x)[0]), (arrays, carry))
+    native = running.code or compile_program(eqx.combine(first[0], static), step_options, first[1], grid.t0, grid.h)
+    native = native._replace(leaves=[np.asarray(x) for x in jax.tree.leaves(arrays)])
+    lead, before = prepared.program.starting_nodes, jax.tree.map(np.asarray, row_of(prepared.program, carry))
+    start, rows = rows_of(lead, grid.steps, grid.every)
+    after, done, table = _run_lanes(native, (prepared.program, step_options, carry, grid), rows - start, running)
+    if running.until is not None:
+        after = _end_at(running.until, native, (prepared.program, step_options, after, grid), table, running.threads)
+    prepared = jax.tree.map(np.asarray, prepared)
+
+    def fields() -> dict[str, Any]:
+        _repeat_last(table, done, before, native.code)
+        columns = columns_of(native.code, table)
+        if np.all(after.k == grid.steps):  # k is one for all; a run that ends early has a last row at a step of its own
+            columns["k"] = columns["k"][:1]
+        found = vars(path_of(np, prepared, after, columns, grid, step_options))
+        size = len(after.k)
+        return {name: np.broadcast_to(x, (size, *x.shape[1:])) if name in TIMES and x is not None else x
+                for name, x in found.items()}  # fmt: skip
+
+    return after, fields
+
+
+def _run_lanes(
+    native: Native, given: tuple[StepProgram, StepOptions, RunState, Grid], rows: int, running: Running
+) -> tuple[RunState, np.ndarray, np.ndarray]:
+    """The states at the end, how many rows each run has, and the rows, (B, rows, ·)."""
+    (program, step_options, carry, grid), code, size = given, native.code, len(given[2].k)
+    state, inputs = (np.ascontiguousarray(x) for x in pack_run(np, native, step_options, carry, grid, size))
+    count = np.repeat(counts(**parameters_of(program, step_options, int(carry.k[0]), grid))[None], size, axis=0)
+    count[:, COUNTED.offset("known")] = carry.known
+    table, (watch, k) = empty_rows((size, rows, code.row_size)), (running.watch, COUNTED.offset("k"))
+    begin = count[:, k].sum()
+    between = None if watch is None else lambda: watch(int(count[:, k].sum() - begin) // code.layout.stages)
+    code.run_many(state, count, inputs, table, running.threads, between)
+    return unpack_run(np, code, carry, state, count), count[:, COUNTED.offset("rows")], table
+
+
+def _end_at(
+    until: float, native: Native, given: tuple[StepProgram, StepOptions, RunState, Grid], table: np.ndarray, threads
+) -> RunState:
+    """The states at the end of runs that end at a time: each goes from its first node behind it back to it. Their last rows
+    become those at the time, with the outcome of the step back, SUCCESS where it could be solved."""
+    program, step_options, carry, grid = given
+    ends, h, row = carry.s[:, TIME], float(grid.h), native.code.layout.packed_row.unpack(table)
+    reached = (carry.code == int(Outcome.STOPPED)) & ((ends - until) * h >= 0)
+    left, near = until - ends, np.abs(until - ends) <= NEAR * np.maximum(abs(until), np.abs(ends))
+    close, lanes = np.flatnonzero(reached & near), np.flatnonzero(reached & ~near)
+    row["q"][close, 0] += left[close, None] * row["v"][close, 0]
+    row["clock"][close, 0, 0] = until
+    outcomes = np.array(carry.code)
+    outcomes[close] = int(Outcome.SUCCESS)
+    reduced = None if carry.reduced is None else jax.tree.map(np.array, carry.reduced[0])
+    if len(lanes):
+        chosen = native._replace(leaves=[x[lanes] for x in native.leaves])
+        states = turned_back(jax.tree.map(lambda x: x[lanes], carry), until, h)
+        back, _, rows = _run_lanes(
+            chosen, (program, step_options, states, Grid(grid.t0, -h, 1, 1)), 1, Running(threads, None)
+        )
+        outcomes[lanes] = outcome_back(back.code)
+        solved = outcomes[lanes] == int(Outcome.SUCCESS)
+        lanes, new = lanes[solved], native.code.layout.packed_row.unpack(rows[solved])
+        for name in FIELDS:
+            row[name][lanes] = new[name]
+        row["clock"][lanes, 0] = np.stack([np.full(len(lanes), until), left[lanes]], axis=-1)
+        if reduced is not None:
+            jax.tree.map(lambda x, y: x.__setitem__(lanes, y[solved]), reduced, back.reduced[0])
+    return carry._replace(code=outcomes, reduced=reduced)
+
+
+def _repeat_last(table: np.ndarray, done: np.ndarray, first: dict, code) -> None:
+    """Where a run has ended its last state is repeated; the state it began with where no step was solved."""
+    if not table.shape[1]:
+        return
+    none = np.flatnonzero(done == 0)
+    for name, field in code.layout.packed_row.fields.items():
+        table[none, 0, field.offset : field.offset + field.length] = first[name][none].reshape(len(none), field.length)
+    done = np.maximum(done, 1)
+    for i in np.flatnonzero(done < table.shape[1]):
+        table[i, done[i] :] = table[i, done[i] - 1]

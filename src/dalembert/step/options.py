@@ -31,8 +31,7 @@ from dalembert.numbers import (
 from dalembert.path import Provenance
 from dalembert.step.programs.varying import Varying
 from dalembert.step.run.branch import Avoid, Branch, Least, Nearest
-from dalembert.step.run.state import Grid, Recipe, SampledFeedback, StepOptions
-from dalembert.step.start.prepare import STARTERS, Starter
+from dalembert.step.run.state import STARTERS, Grid, Recipe, SampledFeedback, Starter, StepOptions
 from dalembert.systems import System, is_traced
 from dalembert.systems.sizes import as_step, check_resolved
 from dalembert.tracing import source

@@ -21,9 +21,9 @@ from dalembert.step.programs.varying import Varying, vary_steps
 from dalembert.step.run.assemble import warn_of_resolution
 from dalembert.step.run.branch import Branch
 from dalembert.step.run.driver import ReadyRun, Run, RunParameters, Vector, find_run, with_one_before
-from dalembert.step.run.state import Given, SampledFeedback, initial_state
+from dalembert.step.run.state import Given, SampledFeedback, Starter, initial_state
 from dalembert.step.run.steps import check_progress, report_progress, sink_of
-from dalembert.step.start.prepare import Starter, check_callbacks, initial_value, prepare_any
+from dalembert.step.start.prepare import check_callbacks, initial_value, prepare_any
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 from dalembert.systems.system import check_system
 

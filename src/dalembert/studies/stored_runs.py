@@ -31,10 +31,10 @@ from dalembert.step.options import RunOptions, lengths_of
 from dalembert.step.programs.varying import Varying
 from dalembert.step.run.branch import Branch
 from dalembert.step.run.driver import find_run
-from dalembert.step.run.state import Given, SampledFeedback
+from dalembert.step.run.state import Given, SampledFeedback, Starter
 from dalembert.step.run.steps import Opening, Sink, State, check_progress, register, report_progress
 from dalembert.step.simulate import begin_run, check_path
-from dalembert.step.start.prepare import Starter, check_any_system
+from dalembert.step.start.prepare import check_any_system
 from dalembert.store.atomic import flush, flush_folder
 from dalembert.store.checksum import FileError
 from dalembert.store.chunked import ChunkedArray, create, metadata

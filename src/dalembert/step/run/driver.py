@@ -44,9 +44,9 @@ from dalembert.step.run.machine import (
     parameters_of,
     unpack_run,
 )
-from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, StepOptions, Watch, initial_state
+from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, Starter, StepOptions, Watch, initial_state
 from dalembert.step.run.steps import Opening, Rows, Sink, Steps, fingerprint, run_all
-from dalembert.step.start.prepare import DEFAULT, Motion, Starter, begin_steps, check_branch, check_callbacks, program_for
+from dalembert.step.start.prepare import DEFAULT, Motion, begin_steps, check_branch, check_callbacks, program_for
 from dalembert.systems import System
 from dalembert.systems.proof import REMEMBERED, InitialMotion, InitialRoot, root_of
 from dalembert.systems.system import check_shapes

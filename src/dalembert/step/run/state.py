@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -20,6 +20,8 @@ from dalembert.step.run.branch import Branch, call_system
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import traced
 
+Starter = Literal["second_order", "first_order", "reference"]
+STARTERS: tuple[str, ...] = ("second_order", "first_order", "reference")
 Watch = Callable[[int], None] | None  # is told now and then how many steps are done
 
 

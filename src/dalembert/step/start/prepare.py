@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ from dalembert.numbers import (
 from dalembert.step.programs.node import Composed, DiscreteProgram, KickDriftKick, NodeProgram
 from dalembert.step.programs.scaled import in_units, units_for
 from dalembert.step.run.branch import Avoid, Nearest, call_system, divided
-from dalembert.step.run.state import Given, Grid, Prepared, Recipe, StepOptions, promote
+from dalembert.step.run.state import Given, Grid, Prepared, Recipe, Starter, StepOptions, promote
 from dalembert.step.start.higher import begin_higher
 from dalembert.systems import System, VariationalProblem, acceleration, is_traced, reference
 from dalembert.systems.batch import number_of_runs
@@ -43,8 +43,6 @@ DEFAULT = Scheme()
 INEXACT = 1e-6  # of a step: how far given nodes may be from satisfying the constraints between them
 VANISHED = 1e-9  # of the derivative beside: what is less is rounding of zero
 Vector = Float[Array, "n"]
-Starter = Literal["second_order", "first_order", "reference"]
-STARTERS: tuple[str, ...] = ("second_order", "first_order", "reference")
 
 
 @functools.singledispatch
