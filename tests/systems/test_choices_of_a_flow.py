@@ -208,3 +208,12 @@ def test_a_run_knows_nothing_of_the_one_before():
     first, _, again = (flow.run(np.array([x, 0.0]), times, arrays, Accuracy(1e-9, 1000)) for x in (1e-4, 1.0, 1e-4))
     np.testing.assert_array_equal(first.rows, again.rows)
     assert first.steps == again.steps
+
+
+def test_friction_that_holds_a_motion():
+    """ẍ = -x - 0.3 sign(ẋ) from 1 comes to rest at -0.4 + 0.2, where no solution in the classical sense goes on."""
+    flow = oscillator(lambda x, v, t: -x - 0.3 * jnp.sign(v))
+    found = flow.run(np.array([1.0, 0.0]), np.array([0.0, 10.0]), flow.over(()), Accuracy(1e-4, 10**6))
+    assert found.reached
+    np.testing.assert_allclose(found.rows[-1], [-0.2, 0.0], rtol=0, atol=1e-3)
+    assert not flow.run(np.array([1.0, 0.0]), np.array([0.0, 10.0]), flow.over(()), Accuracy(1e-9, 10**4)).reached

@@ -332,7 +332,8 @@ class _Loop:
         c.store(str(FREE), self.mode, "i64")
         c.store(c.constant(1.0), self.borders.given)
         left = c.minus(c.load(c.at("%times", c.let(f"sub i64 {self.times}, 1"))), c.load(self.t))
-        c.store(c.times(c.constant(AGAIN), left), self.h)
+        least = c.times(c.constant(4 * TINY), c.absolute(c.load(self.t)))
+        c.store(c.intrinsic("maxnum", c.times(c.constant(AGAIN), left), least), self.h)
         c.go("begin")
 
     def _interpolant(self) -> None:
