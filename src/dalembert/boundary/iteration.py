@@ -17,7 +17,7 @@ import numpy as np
 from dalembert.boundary.interior.activity import Activity, activity_of, no_activity
 from dalembert.boundary.interior.ipopt import IpoptSearch
 from dalembert.boundary.interior.iteration import SHORTEST_FRONTAL, InteriorPoint
-from dalembert.boundary.interior.path import Bounds, InteriorPath, placed
+from dalembert.boundary.interior.path import Bounds, InteriorPath, place_bounds
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton import BoundaryNewton, Iterate, Settings, Termination
@@ -39,23 +39,25 @@ def search_of(
     filtered: bool = False,
 ) -> Search:
     """(path, sizes, forces) → (Iterate, Activity), see `InteriorPoint.minimise`. z: a path near which pivots are chosen;
-    bounds: see `placed`; time: the place of θ in the flat path where the final time is free, or None; filtered:
+    bounds: see `place_bounds`; time: the place of θ in the flat path where the final time is free, or None; filtered:
     the filter judges steps also without bounds."""
     if bounds and not settings.minimum:
         raise ValueError(
             "seek: found 'extremal' together with bounds of T; with these only minima are sought: give seek='minimum'"
         )
     if settings.method == "ipopt":
-        ipopt = IpoptSearch(kkt, z, settings, placed(kkt.blocks, kkt.size, bounds))
+        ipopt = IpoptSearch(kkt, z, settings, place_bounds(kkt.blocks, kkt.size, bounds))
         return lambda path, sizes, forces: _with_activity(ipopt.minimise(path, sizes, forces))
     if time is not None and settings.minimum:
-        return FreeTimeSearch(kkt, z, settings, placed(kkt.blocks, kkt.size, bounds), time)
+        return FreeTimeSearch(kkt, z, settings, place_bounds(kkt.blocks, kkt.size, bounds), time)
     if not bounds and filtered and settings.minimum:
         return FilteredSearch(kkt, z, settings)
     if not bounds:
         newton = BoundaryNewton(kkt, LinearSolver(kkt, z), settings)
         return lambda path, sizes, forces: (newton.minimise(path, sizes), no_activity(kkt))
-    interior = InteriorPoint(kkt, LinearSolver(kkt, z, SHORTEST_FRONTAL), settings, placed(kkt.blocks, kkt.size, bounds))
+    interior = InteriorPoint(
+        kkt, LinearSolver(kkt, z, SHORTEST_FRONTAL), settings, place_bounds(kkt.blocks, kkt.size, bounds)
+    )
 
     return lambda path, sizes, forces: _with_activity(interior.minimise(path, sizes, forces))
 
@@ -69,7 +71,7 @@ class FilteredSearch:
     whole steps make exact, or the filter itself; Newton's line search from the beginning where the filter finds nothing."""
 
     def __init__(self, kkt: KKTSystem, z: np.ndarray, settings: Settings):
-        linear, none = LinearSolver(kkt, z, SHORTEST_FILTERED), placed(kkt.blocks, kkt.size, [])
+        linear, none = LinearSolver(kkt, z, SHORTEST_FILTERED), place_bounds(kkt.blocks, kkt.size, [])
         rough = dataclasses.replace(settings, tolerance=max(settings.tolerance, ROUGH))
         self._newton, self._frontal = BoundaryNewton(kkt, linear, settings), linear.frontal is not None
         self._rough, self._exact = (InteriorPoint(kkt, linear, chosen, none) for chosen in (rough, settings))

@@ -42,7 +42,7 @@ from dalembert.boundary.data.limits import (
     read_inequalities,
 )
 from dalembert.boundary.data.redundant import check_met, redundant
-from dalembert.boundary.data.sizes import SLIGHT, Densities, Sizes, extents_of, moved, moved_back, origin_of, sizes_of
+from dalembert.boundary.data.sizes import SLIGHT, Densities, Sizes, extents_of, origin_of, shift_back, shift_origin, sizes_of
 from dalembert.boundary.iteration import Search, search_of
 from dalembert.boundary.kkt.assembly import CompiledAssembly
 from dalembert.boundary.kkt.linear import LinearSolver, chooses_own_pivots
@@ -51,7 +51,7 @@ from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.kkt.terms import check_given_windows
 from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, Watching, first_values, sampled_jets, transcribe
 from dalembert.boundary.newton import Settings, Termination
-from dalembert.boundary.result import Ended, EndLimits, ended, solutions_of
+from dalembert.boundary.result import Ended, EndLimits, judge_end, solutions_of
 from dalembert.discretize.windows import Interpolated, Points, WindowMap, Windows, as_windows, check_stretchable, windows
 from dalembert.interrupts import keep
 from dalembert.native.threads import on_threads
@@ -248,7 +248,7 @@ def prepare_problem(
         held = paths  # a barrier, and an end that moves, know no other scale than the first path
     extents = np.array([extents_of(*each) for each in zip(held, paths, strict=True)])
     values[:, w.orders == 0] -= origin
-    near = moved(problem, origin, not w.differenced)
+    near = shift_origin(problem, origin, not w.differenced)
     found = densities(near, *sampled_jets(w, values[0], SAMPLES), horizon is not None)
     made = PreparedProblem(
         near, w, given.fixed, values, scheme, [r.guess for r in requests], origin, extents, scales, found, both,
@@ -321,7 +321,7 @@ def extremals(ready: ReadyProblem, certify: bool, threads: int = 1) -> list[Solu
         sizes = sizes if prepared.horizon is None else np.append(sizes, 1.0)
         path = path.copy()  # known forces are put into it
         it, activity = search(path, sizes, known_forces(made, prepared.bounds is not None, path, guess))
-        return ended(made, it, certify, activity, EndLimits(prepared.bounds, prepared.horizon))
+        return judge_end(made, it, certify, activity, EndLimits(prepared.bounds, prepared.horizon))
 
     found = on_threads(one, list(zip(z, extents, prepared.guesses, strict=True)), threads)
     if left_out is not None:
@@ -339,7 +339,7 @@ def extremals(ready: ReadyProblem, certify: bool, threads: int = 1) -> list[Solu
             slots = end.it.z[:, made.layout.part("slots")].reshape(len(w.orders), -1)
             check_ranks(prepared.ends, made.at(end.it.z).windows, prepared.fixed, slots)
     solutions = solutions_of(made, found, scheme, prepared.problem.coordinates)
-    return [moved_back(s, prepared.origin, not w.differenced) for s in solutions]
+    return [shift_back(s, prepared.origin, not w.differenced) for s in solutions]
 
 
 def _search(prepared: PreparedProblem, made: Transcription, z: np.ndarray, settings: Settings) -> Search:

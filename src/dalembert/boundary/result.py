@@ -11,7 +11,14 @@ import numpy as np
 from dalembert.boundary.data.free_time import Horizon
 from dalembert.boundary.data.limits import nodes_of
 from dalembert.boundary.interior.activity import Activity, kind_of
-from dalembert.boundary.kkt.multipliers import Sequence, alternating, differential, holonomic, refined, sequences_of
+from dalembert.boundary.kkt.multipliers import (
+    Sequence,
+    alternating,
+    differential,
+    holonomic,
+    refine_multipliers,
+    sequences_of,
+)
 from dalembert.boundary.kkt.path_terms import velocities
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.kkt.transcription import Transcription, end_multipliers
@@ -57,7 +64,7 @@ class FreeTimeAt(NamedTuple):
     place: int
 
 
-def judged(
+def judge(
     it: Iterate,
     activity: Activity,
     sequences: Callable[[np.ndarray], list[Sequence]],
@@ -103,11 +110,11 @@ class EndLimits(NamedTuple):
     horizon: Horizon | None
 
 
-def ended(made: Transcription, it: Iterate, certify: bool, activity: Activity, limits: EndLimits) -> Ended:
-    """certify: see `judged`."""
-    refined(made, it, activity.multipliers, activity.pinned(made.kkt, it.z))
+def judge_end(made: Transcription, it: Iterate, certify: bool, activity: Activity, limits: EndLimits) -> Ended:
+    """certify: see `judge`."""
+    refine_multipliers(made, it, activity.multipliers, activity.pinned(made.kkt, it.z))
     free = None if limits.horizon is None else FreeTimeAt(limits.horizon, made.time_place)
-    found = judged(it, activity, partial(sequences_of, made), free, certify)
+    found = judge(it, activity, partial(sequences_of, made), free, certify)
     return Ended(found, _bounds(made.at(it.z), it, activity, limits.bounds))
 
 

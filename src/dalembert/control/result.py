@@ -16,7 +16,7 @@ from dalembert.boundary.interior.path import violation
 from dalembert.boundary.kkt.multipliers import Sequence, continued
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton import Iterate, Termination
-from dalembert.boundary.result import FreeTimeAt, judged
+from dalembert.boundary.result import FreeTimeAt, judge
 from dalembert.control.problem import Lobatto, OptimalControl, check_optimal_control
 from dalembert.control.terms import node_velocities
 from dalembert.control.transcription import ControlData
@@ -36,7 +36,7 @@ def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bo
         remark = data.leaf.missed_by(it.z[1:-1, layout.part("state")] + data.origin, data.at(it.z).t)
         it.end = Termination.INFEASIBLE if remark else it.end
     free = None if data.horizon is None else FreeTimeAt(data.horizon, data.time_place)
-    found = judged(it, activity, partial(_sequences, data), free, certify)
+    found = judge(it, activity, partial(_sequences, data), free, certify)
     data = data.at(it.z)
     values = _values(data, it.z, kkt.raw_gradient(_without_end_multipliers(data, it.z)))
     return ControlSolution(

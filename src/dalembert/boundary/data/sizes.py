@@ -105,7 +105,7 @@ class _Moved:
         return self.function(*near, *given[self.positions :], *last)
 
 
-def moved(problem: VariationalProblem, origin: Float[np.ndarray, "n"], nodes: bool) -> VariationalProblem:
+def shift_origin(problem: VariationalProblem, origin: Float[np.ndarray, "n"], nodes: bool) -> VariationalProblem:
     """The problem of x = q - o. nodes: its functions read k+1 nodes, and not one position and its derivatives."""
     if not np.any(origin):
         return problem
@@ -120,7 +120,7 @@ def moved(problem: VariationalProblem, origin: Float[np.ndarray, "n"], nodes: bo
     )
 
 
-def moved_back(solution: Solution, origin: Float[np.ndarray, "n"], nodes: bool) -> Solution:
+def shift_back(solution: Solution, origin: Float[np.ndarray, "n"], nodes: bool) -> Solution:
     """The solution in q = o + x."""
     if not np.any(origin):
         return solution

@@ -37,7 +37,7 @@ from dalembert.boundary.interior.path import (
     longest,
     violation,
 )
-from dalembert.boundary.interior.restoration import restored
+from dalembert.boundary.interior.restoration import restore
 from dalembert.boundary.interior.rules import BarrierErrors
 from dalembert.boundary.kkt.linear import FrontalFactors, LinearSolver
 from dalembert.boundary.kkt.system import Evaluation, KKTSystem
@@ -244,7 +244,7 @@ class InteriorPoint:
             return True
         it.restorations += 1
         path.shortened = 0
-        if path.violation > self.settings.tolerance and restored(path, self.settings):
+        if path.violation > self.settings.tolerance and restore(path, self.settings):
             return False
         infeasible = path.violation > 1e3 * self.settings.tolerance and it.iterations < self.settings.max_iterations
         it.end = Termination.INFEASIBLE if infeasible else Termination.NOT_CONVERGED

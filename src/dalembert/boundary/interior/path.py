@@ -37,7 +37,7 @@ class Bounds(NamedTuple):
     upper: Float[np.ndarray, "blocks b"]
 
 
-def placed(blocks: int, size: int, parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> Bounds:
+def place_bounds(blocks: int, size: int, parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> Bounds:
     """Of a path (blocks, size). parts: places in the flat path, and (2, *places) lower and upper bounds there."""
     both = np.full((2, blocks * size), [[-np.inf], [np.inf]])
     for places, limits in parts:

@@ -103,7 +103,7 @@ class Restoration:
         return self.barrier <= 2.0 * LEAST * self.share and -self.slope <= STILL * self.square
 
 
-def restored(path: InteriorPath, settings: Settings) -> bool:
+def restore(path: InteriorPath, settings: Settings) -> bool:
     """Whether a point is found that violates the constraints less and that the filter accepts; the path moves there, or to
     the least violation."""
     it = path.newton

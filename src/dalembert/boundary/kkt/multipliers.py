@@ -95,7 +95,7 @@ def holonomic(made: Transcription, z: np.ndarray) -> Float[np.ndarray, "nodes mh
     return found
 
 
-def refined(made: Transcription, it: Iterate, bounds: np.ndarray, pinned: np.ndarray | None) -> None:
+def refine_multipliers(made: Transcription, it: Iterate, bounds: np.ndarray, pinned: np.ndarray | None) -> None:
     """One more step for the multipliers of lower order, on which convergence is not judged.
 
     bounds: (blocks, b), what the multipliers of bounds add to the gradient; pinned: what holds active components, on the
@@ -119,8 +119,8 @@ def alternating(
     """The largest alternating part of a sequence over the largest of its values, 0 where none alternates.
 
     sequences: z ↦ those that tend to functions of time. gradient, pinned: with the multipliers of bounds, and what holds
-    active components, see `refined`. Negative where it is no larger than what rounding explains: what one more step of
-    Newton's method changes.
+    active components, see `refine_multipliers`. Negative where it is no larger than what rounding explains: what one more
+    step of Newton's method changes.
     """
     parts = [(alternation(s), s.values) for s in sequences(it.z)]
     sizes = [found / np.abs(values).max(axis=0) for found, values in parts if found.any()]

@@ -25,7 +25,7 @@ def as_given(shared):
 
 
 def moved_parameters(shared):
-    """Of a problem from `moved`."""
+    """Of a problem from `shift_origin`."""
     return shared["origin"], shared.get("given")
 
 
