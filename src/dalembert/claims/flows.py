@@ -14,7 +14,7 @@ import numpy as np
 from dalembert.claims.balance import DIGITS_LEFT, ENERGY, NOETHER, judge_drift
 from dalembert.claims.convergence import FlowData, flow_orders
 from dalembert.claims.existence import FLOW, WINDOWS, judge_ranks
-from dalembert.claims.geometry import EVOLUTION, IDENTITY
+from dalembert.claims.geometry import EVOLUTION, IDENTITY, judge_evolution
 from dalembert.claims.subject import Claim, Promise
 from dalembert.discretize import DiscreteSystem
 from dalembert.discretize.windows import Interpolated
@@ -83,9 +83,7 @@ def discrete_claims(
     yield judge_ranks(FLOW, found.conditions, found.t)
     k = len(path.q) // 2
     form = symplectic_defect(system, path.q[k - 1], path.q[k], h=float(path.h), t0=float(path.t[k - 1]))
-    yield EVOLUTION.at_most(
-        float(form.relative), IDENTITY, f"both sides, up to {float(form.size):.2g}, differ by this part of Ω"
-    )
+    yield judge_evolution(form)
     if system.kinematic is not None:
         yield PAIRS.not_met(f"constraints: the reactions change Ω by {float(form.size):.2g}")
     else:

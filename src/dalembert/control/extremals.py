@@ -287,9 +287,9 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     scales = as_scales(asked.scales, n)
     whole = bool(bounds or paths or sets.size)  # a barrier, and an end that moves, know no other scale
     extents = np.ptp(path, axis=0) if whole else extents_of(held, path)
-    told = np.full(n, guess is not None or scales is not None) | (given.sum(axis=0) > 1)
+    known = np.full(n, guess is not None or scales is not None) | (given.sum(axis=0) > 1)
     extents = extents if scales is None else scales
-    sizes = control_sizes(found, extents, told, float(t[-1] - t[0]), horizon is not None)
+    sizes = control_sizes(found, extents, known, float(t[-1] - t[0]), horizon is not None)
     z = first_values(data, own, guess)
     points, rows, of_nodes = place_values(data, z), [], (sizes.positions, sizes.positions / sizes.time, sizes.controls)
     for one, at, places in zip(paths, points, data.path_places("values"), strict=True):

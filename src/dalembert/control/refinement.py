@@ -50,7 +50,7 @@ SAFETY = 3.0
 
 
 class Limit(NamedTuple):
-    """cost: E of the finest meshes; error: estimated; order: p, limit_order: q, NaN where they cannot be told."""
+    """cost: E of the finest meshes; error: estimated; order: p, limit_order: q, NaN where they are unknown."""
 
     cost: float
     error: float
@@ -295,7 +295,7 @@ class _Meshes:
     def refine(self, solution: ControlSolution, tolerance: float) -> ControlSolution:
         """From a first solution to the last that is found, with what all of them tell."""
         best, root, meshes, before = solution, _first_root(solution.t, self._kept_in(solution)), [], np.inf
-        told = Refinement(*map(np.asarray, (tolerance, 0.0, np.zeros(0, int), np.zeros(0), solution.cost, np.inf)))
+        report = Refinement(*map(np.asarray, (tolerance, 0.0, np.zeros(0, int), np.zeros(0), solution.cost, np.inf)))
         for _ in range(MOST_CYCLES):
             nested = self._solve_nested(root, best) if PARTS * (len(root) - 1) <= self.most else []
             meshes += [(len(s.t) - 1, float(s.cost)) for s in nested]
@@ -312,15 +312,15 @@ class _Meshes:
             alone, switches = limit.error, switch_times(best)
             if len(switches):
                 limit = limit._replace(error=max(alone, SAFETY * abs(limit.cost - before)))
-            told = Refinement(*map(np.asarray, (tolerance, size, *zip(*meshes, strict=True), *limit)))
-            if told.reached:
+            report = Refinement(*map(np.asarray, (tolerance, size, *zip(*meshes, strict=True), *limit)))
+            if report.reached:
                 break
             before = limit.cost
             if alone <= tolerance * size:  # halves of a mesh have its misplaced switches: only others tell
                 root = with_switches(best.t[::PARTS], switches, self._kept_in(best))
             else:
                 root = self._next(best, parts.values * (alone / max(least, TINY)), tolerance * size)
-        return dataclasses.replace(best, refinement=told, subject=Depicted(self.problem.system))
+        return dataclasses.replace(best, refinement=report, subject=Depicted(self.problem.system))
 
     def _on(self, t: np.ndarray, guess: ControlSolution, certify: bool = False) -> Asked:
         """From a known solution on other nodes, a free final time from that of the solution."""

@@ -120,13 +120,13 @@ def sample_path(problem: OptimalControl, q, v, r: int, t) -> Sampled:
 
 
 def control_sizes(
-    found: Sampled, extents: Float[np.ndarray, "n"], told: Bool[np.ndarray, "n"], time: float, timed: bool
+    found: Sampled, extents: Float[np.ndarray, "n"], known: Bool[np.ndarray, "n"], time: float, timed: bool
 ) -> ControlSizes:
-    """From medians over the sample points; 1 where nothing tells. told: which extents are known; of the others the least is
+    """From medians over the sample points; 1 where nothing tells. known: which extents are known; of the others the least is
     that of equal energy, s_j = max_i(s_i √M_i)/√M_j. timed: with a free T the cost is at least that without controls."""
     middle = Sampled(*(_median(x) for x in found))
     inertia = np.diagonal(middle.mass)
-    s = _positive(with_inertia(np.where(told, extents, with_inertia(extents, inertia, 1.0)), inertia))
+    s = _positive(with_inertia(np.where(known, extents, with_inertia(extents, inertia, 1.0)), inertia))
     forces = np.maximum(middle.forces, inertia * s / time**2)
     forces = np.where(forces > 0.0, forces, _positive(np.max(forces)))
     u, reactions = (_reach(forces, x) for x in (middle.actuation, middle.reactions.T))
@@ -417,12 +417,12 @@ def timed_elements_of(data: ControlData) -> Elements:
     return timed_elements(found, len(data.t) + 2, [None] * len(found.terms), data.horizon.begin, data.time_place)
 
 
-def first_values(data: ControlData, told: GivenPath, guess: Any) -> np.ndarray:
+def first_values(data: ControlData, first: GivenPath, guess: Any) -> np.ndarray:
     """(blocks, b): the path and its velocities at the ends; controls and multipliers zero, or those of a known solution."""
     layout, t = data.layout, data.t
     z = np.zeros((len(t) + 2, layout.size))
-    z[1:-1, layout.part("state")] = told.path - data.origin
-    z[[0, -1], layout.part("state")] = told.v[[0, -1]]
+    z[1:-1, layout.part("state")] = first.path - data.origin
+    z[[0, -1], layout.part("state")] = first.v[[0, -1]]
     if data.tie is not None:
         carry(z, layout.part("ends").start, data.tie)
     if isinstance(guess, tuple):

@@ -321,23 +321,18 @@ def optimum(
         _matrix(end, name, n, problem.coordinates) for name, end in (("initial", initial), ("final", final))
     )
     plant = with_plant_parameters(problem, eqx.combine(jax.tree.map(lambda x: jnp.ones(jnp.shape(x)), parameters), flags))
-    shape = _Shape(len(read_times(grid, 2, "at least two steps are needed")), n, count_equations(plant, n)[0])
-    task = _Task(plant, flags, tree, asked, (given_first, given_last), shape)
+    shapes = _shapes(len(read_times(grid, 2, "at least two steps are needed")), n, count_equations(plant, n)[0])
+    task = _Task(plant, flags, tree, asked, (given_first, given_last), shapes)
     numbers = [jnp.asarray(x, dtype=float) for x in leaves], first, last
     if is_traced(numbers):
         return Optimum(*_differentiable_solution(task)(numbers))
     return Optimum(*map(jnp.asarray, task.values(numbers)))
 
 
-class _Shape(NamedTuple):
-    nodes: int
-    n: int
-    r: int
-
-    def arrays(self) -> list[jax.ShapeDtypeStruct]:
-        """Of t, q, v, u, J."""
-        N, n, r = self
-        return [jax.ShapeDtypeStruct(shape, np.float64) for shape in ((N,), (N, n), (N, n), (N, r), ())]
+def _shapes(nodes: int, n: int, r: int) -> list[jax.ShapeDtypeStruct]:
+    """Of t, q, v, u, J."""
+    every = (nodes,), (nodes, n), (nodes, n), (nodes, r), ()
+    return [jax.ShapeDtypeStruct(shape, np.float64) for shape in every]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -349,7 +344,7 @@ class _Task:
     tree: Any
     asked: Asked
     given: tuple[np.ndarray, np.ndarray]
-    shape: _Shape
+    shapes: list[jax.ShapeDtypeStruct]
 
     def with_numbers(self, numbers: Any) -> tuple[OptimalControl, Asked]:
         leaves, first, last = jax.tree.map(np.asarray, numbers)
@@ -388,9 +383,8 @@ class _Task:
         return self._arrays(solution), [(d.t, d.q, d.v, d.u, d.cost) for d in (*every, found.initial, found.final)]
 
     def derivative_shapes(self, numbers: Any) -> list[tuple[jax.ShapeDtypeStruct, ...]]:
-        outer = self.shape.arrays()
         return [
-            tuple(jax.ShapeDtypeStruct((*x.shape, *np.shape(theta)), np.float64) for x in outer)
+            tuple(jax.ShapeDtypeStruct((*x.shape, *np.shape(theta)), np.float64) for x in self.shapes)
             for theta in jax.tree.leaves(numbers)
         ]
 
@@ -406,7 +400,7 @@ def _is_derivatives(x: Any) -> bool:
 
 def _differentiable_solution(task: _Task) -> Callable:
     """numbers → t, q, v, u, J and the outcome, with its tangents."""
-    shapes = (*task.shape.arrays(), jax.ShapeDtypeStruct((), np.int64))
+    shapes = (*task.shapes, jax.ShapeDtypeStruct((), np.int64))
 
     @jax.custom_jvp
     def solve(numbers):

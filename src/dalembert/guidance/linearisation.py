@@ -287,12 +287,12 @@ def fixed_components(start: ControlStart, given: GivenEnds, solution: ControlSol
     whole = np.asarray(fixed[1:-1, state].all(axis=1))
     fixed[1:-1, steps] = whole[:, None] & data.holonomic
     fixed[:, layout.part("values")] = fixed[:, layout.part("inequalities")] = True
-    told = data._replace(given=fixed[1:-1, state], ends=(given.initial, given.final))
+    fixed_data = data._replace(given=fixed[1:-1, state], ends=(given.initial, given.final))
     for end in (0, -1):
-        fixed[end, steps] = settled_rows(data.problem, told.end_state(start.z, end, start.sizes.positions))[1]
+        fixed[end, steps] = settled_rows(data.problem, fixed_data.end_state(start.z, end, start.sizes.positions))[1]
     for path, places in zip(data.paths, data.path_places("inequalities"), strict=True):
         inactive = solution.bounds[path.name].active[:, _components(path)] == 0
-        fixed.ravel()[places] = inactive | told.settled_places(path)
+        fixed.ravel()[places] = inactive | fixed_data.settled_places(path)
     return fixed
 
 

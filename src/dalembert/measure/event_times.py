@@ -16,7 +16,7 @@ from dalembert.discretize.windows import WindowMap
 from dalembert.measure.nodes import check_neighbours, check_single, form_of
 from dalembert.numbers import EPSILON, as_function, is_traced, whole_number
 from dalembert.outcome import Outcome
-from dalembert.path import Path, check_path
+from dalembert.path import Path
 from dalembert.step import simulate
 from dalembert.systems import System, VariationalProblem
 from dalembert.systems.shapes import check_scalar, traced
@@ -110,7 +110,6 @@ def _scheme_of(system: System | DiscreteSystem, path: Path, scheme: Any) -> Sche
 
 @_scheme_of.register(VariationalProblem)
 def _no_scheme(system: VariationalProblem, path: Path, scheme: Any) -> None:
-    check_path(path)
     check_single(path)
 
 

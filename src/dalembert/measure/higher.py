@@ -20,7 +20,7 @@ from dalembert.discretize.higher import forward_differences, node_defects
 from dalembert.discretize.windows import Hermite, Interpolated, WindowMap, as_windows
 from dalembert.measure.nodes import check_neighbours, check_single
 from dalembert.numbers import as_array, as_number, as_positive, described
-from dalembert.path import Path, check_path
+from dalembert.path import Path
 from dalembert.systems import VariationalProblem
 from dalembert.systems.higher.variational import (
     check_problem,
@@ -306,7 +306,6 @@ def data_of(path: Path) -> PathData:
 
 def check_flow_path(problem: VariationalProblem, path: Path) -> None:
     """Errors for what is no path of the problem, as far as numbers of coordinates and multipliers tell, or is thinned."""
-    check_path(path)
     check_single(path)
     m, _ = constraint_numbers(problem, path.q.shape[1])
     if m and path.multipliers.shape[1] != m:

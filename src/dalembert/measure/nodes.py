@@ -228,7 +228,6 @@ def own_scheme(scheme: Scheme | WindowMap) -> Scheme:
 
 def form_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | WindowMap | None) -> tuple[Scheme, str]:
     """The scheme that made the path, and its form; ValueError where the path shows that it was another one."""
-    check_path(path)
     check_single(path)
     return _form_of(system, path, scheme)
 
@@ -270,7 +269,6 @@ def kernel(rows: Float[Array, "m k"]) -> Float[Array, "k d"]:
 def states_of(system: System, path: Path) -> tuple[Array, Array, Array]:
     """q, v, t at the velocities' times; where these lie half way between nodes the position is the mid-point, q - (h/2)v."""
     check_system(system)
-    check_path(path)
     check_single(path)
     _check_fits(system, path)
     xp: Any = jnp if is_traced(path) else np  # XLA would compile every operation for every length of a path
@@ -285,7 +283,8 @@ def _check_fits(system: System, path: Path) -> None:
 
 
 def check_single(path: Path) -> None:
-    """ValueError for a batch of paths, and for a path without a state."""
+    """TypeError for what is no path, ValueError for a batch of paths, and for a path without a state."""
+    check_path(path)
     if np.ndim(path.code):
         raise ValueError(f"path: holds a batch of shape {np.shape(path.code)}; give one lane, such as path.lane(0)")
     if path.v.shape[0] == 0:
@@ -293,7 +292,8 @@ def check_single(path: Path) -> None:
 
 
 def check_neighbours(path: Path) -> None:
-    """ValueError where states were left out: what follows reads neighbouring states."""
+    """Errors of `check_single`, and where states were left out: what follows reads neighbouring states."""
+    check_single(path)
     if is_traced(path):
         return
     t, h = np.asarray(path.t), float(path.h)

@@ -147,7 +147,7 @@ def _inside(turned: np.ndarray, kernels: np.ndarray) -> np.ndarray:
 def equilibrate(blocks: Sequence[LeftSides], units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """All rows, each over the largest of its terms, and units (p,) of the fields in which no field is small in all rows.
 
-    units: in which the fields are about as large as each other; from these the largest terms are told. Each block is divided
+    units: in which the fields are about as large as each other; from these come the largest terms. Each block is divided
     by the root of its length, so that its rows count as much as one.
     """
     blocks = [x for x in blocks if len(x.sums)]

@@ -17,10 +17,10 @@ from jaxtyping import Float
 from dalembert.algebra.dense import inverse
 from dalembert.discretize import Beta, DiscreteSystem, Scheme
 from dalembert.discretize.nodes import Interval, incoming, outgoing
-from dalembert.measure.nodes import check_neighbours, check_single, own_scheme
+from dalembert.measure.nodes import check_neighbours, own_scheme
 from dalembert.notebook import Described
 from dalembert.numbers import as_positive, as_vector
-from dalembert.path import Path, check_path
+from dalembert.path import Path
 from dalembert.step import simulate
 from dalembert.symmetry.charts import GroupChart, chart_of, in_chart
 from dalembert.symmetry.conditions import Neighbourhood, Samples, place_of_search, sample
@@ -161,8 +161,6 @@ class TurnedReduction(Described):
                 "nodes".
             TypeError: path is not a Path.
         """
-        check_path(path)
-        check_single(path)
         check_neighbours(path)
         begin = None if q0 is None else np.asarray(as_vector(q0, "q0", len(self.start[0])))
         if path.levels[0] == "mid":
@@ -502,13 +500,13 @@ def _check(system: System, group: tuple[int, ...], samples: Samples) -> None:
     """ValueError for what reads a coordinate of the group, or acts on it."""
     jets = samples.jets
     *found, by_v = _read(system, group, jets[:, 0], jets[:, 1], samples.times)
-    told = (
+    reasons = (
         "L reads a coordinate of it", "forces act on it, or read it", "a constraint reads it",
         "L is not quadratic in its velocities",
     )  # fmt: skip
     kinetic = float(np.max(np.abs(np.asarray(by_v)) * np.abs(jets[:, 1]), initial=0.0))
     reach = float(np.max(np.ptp(jets[:, 0], axis=0), initial=0.0)) or 1.0
-    for number, (words, (part, whole)) in enumerate(zip(told, found, strict=True)):
+    for number, (words, (part, whole)) in enumerate(zip(reasons, found, strict=True)):
         largest, size = (float(np.max(np.abs(np.asarray(x)), initial=0.0)) for x in (part, whole))
         size = max(size, kinetic / reach) if number == 0 else size
         if largest > SAME * size:

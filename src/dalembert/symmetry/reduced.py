@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.measure.nodes import check_neighbours, check_single, own_scheme
+from dalembert.measure.nodes import check_neighbours, own_scheme
 from dalembert.notebook import Described
 from dalembert.numbers import as_number, as_positive, as_vector
-from dalembert.path import Path, check_path
+from dalembert.path import Path
 from dalembert.step import simulate
 from dalembert.symmetry.frames import VelocityFrame, discrete_quotient
 from dalembert.systems import System
@@ -140,8 +140,6 @@ class Reduced(Described):
                 consists of nodes and a frame was given.
             TypeError: path is not a Path.
         """
-        check_path(path)
-        check_single(path)
         check_neighbours(path)
         if path.q.shape[1] != self.frame.size:
             raise ValueError(f"path: has {path.q.shape[1]} coordinates; the reduced system has {self.frame.size}")
