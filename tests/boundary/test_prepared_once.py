@@ -95,3 +95,11 @@ def test_many_steps_are_not_kept(systems, monkeypatch):
     da.solve(MOVE, **ends(2))
     da.solve(MOVE, **ends(2))
     assert len(systems) == 2
+
+
+def test_sets_at_ends_are_read_anew(systems):
+    """A set is a function, and what it reads may change as well."""
+    line = {"at": 1.0}
+    on = da.On(lambda q: q[0] - line["at"])
+    ends = [da.solve(STRING, initial=([0.0],), final=on, T=1.0, steps=10).q[-1, 0] for line["at"] in (1.0, 2.0, 1.0)]
+    np.testing.assert_allclose(ends, [1.0, 2.0, 1.0], rtol=1e-12)

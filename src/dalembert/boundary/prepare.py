@@ -418,6 +418,7 @@ def _dimension(problem, start, end, through, guess) -> int:
 def prepare_once(prepare: Callable[[Any, Asked], T], problem: Any, asked: Asked) -> T:
     """prepare(problem, asked), or what it gave to an earlier call with the same numbers and the same functions, which still
     read the same."""
+    check_x64()
     functions, numbers = Walk(), Walk()
     read = functions.of((problem, asked.scheme, asked.inequalities))
     given = numbers.of((asked.request, asked.grid, asked.scales, asked.settings, asked.bounds))
