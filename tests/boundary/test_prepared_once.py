@@ -100,6 +100,6 @@ def test_many_steps_are_not_kept(systems, monkeypatch):
 def test_sets_at_ends_are_read_anew(systems):
     """A set is a function, and what it reads may change as well."""
     line = {"at": 1.0}
-    on = da.On(lambda q: q[0] - line["at"])
+    on = da.On(lambda q, p: q[0] - line["at"])
     ends = [da.solve(STRING, initial=([0.0],), final=on, T=1.0, steps=10).q[-1, 0] for line["at"] in (1.0, 2.0, 1.0)]
     np.testing.assert_allclose(ends, [1.0, 2.0, 1.0], rtol=1e-12)
