@@ -242,7 +242,7 @@ class Windows(NamedTuple):
         """Which derivatives the slots hold that a window reads."""
         return self.orders[np.arange(len(self.times))[:, None] * self.stride + np.arange(self.width)]
 
-    def stretch(self, factor: float, orders: Int[np.ndarray, "W width"]) -> Windows:
+    def stretched(self, factor: float, orders: Int[np.ndarray, "W width"]) -> Windows:
         """On steps `factor` times as long, from the same first time. orders: of the slots that the windows read."""
         begin, powers = self.t[0], orders[:, None, None, :] - np.arange(self.rows.shape[2])[:, None]
         return self._replace(

@@ -139,8 +139,8 @@ class Transcription(NamedTuple):
         if not self.layout.timed:
             return self
         factor, w = float(np.exp(z.ravel()[self.time_place])), self.windows
-        groups = [g._replace(windows=g.windows.stretch(factor, w.orders[g.slots])) for g in self.groups]
-        stretched = w.stretch(factor, w.slot_orders)
+        groups = [g._replace(windows=g.windows.stretched(factor, w.orders[g.slots])) for g in self.groups]
+        stretched = w.stretched(factor, w.slot_orders)
         watched = None if self.watched is None else self.watched.at_times(stretched.t)
         return self._replace(windows=stretched, groups=groups, watched=watched)
 
