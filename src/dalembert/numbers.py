@@ -95,7 +95,7 @@ def real_numbers(value: Any, name: str, right: str = _PLAIN, what: str = "an arr
 
 
 def as_array(value: Any, name: str) -> Float[Array, "..."]:
-    """As `as_numbers`, as an array of JAX; traced values pass, if their type is real."""
+    """The array of JAX of `as_numbers`; traced values pass, if their type is real."""
     if not holds_tracer(value):
         if isinstance(value, jax.Array) and value.dtype == np.float64 and not value.weak_type:
             _check_finite(np.asarray(value), name)
@@ -233,7 +233,7 @@ def decreasing_steps(h: Sequence[float]) -> Float[np.ndarray, "K"]:
 
 
 def outside() -> bool:
-    """Whether operations give values here, by a look that costs less than an operation: True outside of jit, vmap, grad."""
+    """True outside of jit, vmap and grad, where operations give values; by a look that costs less than an operation."""
     return get_opaque_trace_state() == _OUTSIDE
 
 
@@ -260,7 +260,7 @@ def as_double(x):
 
 
 def holds_tracer(value: Any) -> bool:
-    """Whether a number, an array, or nested lists of them are being traced."""
+    """True where a number, an array, or nested lists of them are being traced."""
     try:
         return _holds_tracer(value)
     except RecursionError:  # a list in itself, which is refused later
@@ -274,7 +274,7 @@ def _holds_tracer(value: Any) -> bool:
 
 
 def described(value: Any) -> str:
-    """What was found, briefly, for a message."""
+    """A short description of a value, for a message."""
     if isinstance(value, int) and value.bit_length() > 64:
         return f"an integer of {value.bit_length()} bits"  # Python refuses to write the longest of them
     if isinstance(value, np.ma.MaskedArray):
@@ -316,7 +316,7 @@ def _check_entries(rows: Iterable, name: str) -> None:
 
 
 def _plain(rows: Iterable) -> bool:
-    """Whether a list, nested or not, holds floats and integers of Python alone: most do, and may be long."""
+    """True if a list, nested or not, holds floats and integers of Python alone: most do, and may be long."""
     kinds = set(map(type, rows))
     return kinds <= {float, int} or (kinds <= {list, tuple, deque, UserList} and all(map(_plain, rows)))
 
@@ -335,12 +335,12 @@ def _check_finite(array: np.ndarray, name: str) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, without the pages that follow."""
+    """The first line of an error's message, without the pages that follow."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def place_of(name: str, names: Sequence[str], owner: str) -> int:
-    """Where a name stands among those of the coordinates; KeyError with what there is. owner: whose they are."""
+    """The place of a name among those of the coordinates; KeyError with what there is. owner: whose they are."""
     if name in names:
         return list(names).index(name)
     if names:

@@ -132,7 +132,7 @@ def check_initial_data(system: System, q0, v0, t0: float | Array = 0.0, time: fl
 
 
 def check_data(system: System, q0, v0, t0: float | Array, time: float | Array | None) -> tuple[Array, Array]:
-    """As `check_initial_data`, for data that `proven_start` has not proven: it is asked once in a call."""
+    """`check_initial_data` of data that `proven_start` has not proven: it is asked once in a call."""
     found, _ = _check_all(system, q0, v0, t0, time)
     return found.q, found.v
 
@@ -178,7 +178,7 @@ def examine_start(system: System, q0, v0, t0, time) -> tuple[InitialData, Initia
 
 
 def _check_all(system: System, q0, v0, t0, time) -> tuple[InitialData, InitialTerms | None]:
-    """As `examine_start`, with (a, λ) determined."""
+    """`examine_start`, and that (a, λ) is determined."""
     given, found = examine_start(system, q0, v0, t0, time)
     if found is None:
         return given, None

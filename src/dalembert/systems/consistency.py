@@ -81,7 +81,7 @@ class Violation(NamedTuple):
 
 
 def velocity_residuals(system: System, q, v, t) -> dict[str, Array]:
-    """What (q, v) must satisfy by themselves: φ(q) and dφ/dt of holonomic, φ(q, v) of nonholonomic constraints."""
+    """The residuals of (q, v) by themselves: φ(q) and dφ/dt of holonomic, φ(q, v) of nonholonomic constraints."""
     out = {}
     for i, c in enumerate(system.constraints):
         name = f"constraints[{i}] ({type(c).__name__})"
@@ -195,7 +195,7 @@ def _times(rows: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _rounding(r: Restriction, q: np.ndarray, v: np.ndarray, t: float) -> np.ndarray:
-    """What the last digits of q, v and t do to r."""
+    """The change of r by the last digits of q, v and t."""
     return ROUNDING * (_times(np.abs(r.by_q), np.abs(q)) + _times(np.abs(r.by_v), np.abs(v)) + np.abs(r.by_t * t))
 
 
@@ -309,7 +309,7 @@ def _value_and_slope(function: Callable, x):
 
 
 def _rounding_on_the_way(j, x, correction):
-    """What rounding of f and of the correction Jᵀy leaves in f: ROUNDING |J| (|J⁺| |J| |x| + |Jᵀ| |y|).
+    """The error of f by rounding of f and of the correction Jᵀy: ROUNDING |J| (|J⁺| |J| |x| + |Jᵀ| |y|).
 
     Terms that cancel count, which a limit relative to x does not see: across a trailer that is straight behind its car no
     velocity is left. 0 where rows are nearly parallel: there rounding may be large, and excuses nothing.

@@ -162,7 +162,7 @@ def travelled(
     system: System, state: tuple[Any, Any], times, tolerance, *, natively: bool = True, solver=None, max_steps: int = MOST,
     start: ProvenStart | None = None, projected: bool = False,
 ) -> Reference:  # fmt: skip
-    """As `reference` from (q, v) that need not satisfy the constraints: their values are what the flow keeps. start: these
+    """The reference from (q, v) that need not satisfy the constraints: their values are what the flow keeps. start: these
     data, where they are proven. projected: for data that satisfy them, which machine code then keeps there."""
     otherwise = lambda *x: _integrate(*x, solver=solver, max_steps=max_steps)  # noqa: E731
     known = times if start is not None or is_traced(times) else np.asarray(times)
@@ -185,19 +185,19 @@ def chosen_backend(backend: str | None, solver=None) -> str:
 
 
 def in_machine_code(system: System, q, v, *others) -> bool:
-    """Whether all is known, and not so large that the equations are not written out."""
+    """True where all is known, and not so large that the equations are not written out."""
     return outside() and not is_traced(system, q, v, *others) and small(system, q, v, others[0])
 
 
 def small(system: System, q, v, times) -> bool:
-    """Whether there are not so many unknowns (a, λ) that the equations are not written out."""
+    """True for so few unknowns (a, λ) that the equations are written out."""
     return q.shape[0] + sum(check_shapes(system, q, v, times[0])) <= LARGEST
 
 
 def _native(
     system: System, q, v, times, tolerance, *, max_steps: int, start: ProvenStart | None, projected: bool
 ) -> Reference:
-    """As `_integrate`; Unsupported where a function cannot be translated."""
+    """The integration in machine code; Unsupported where a function cannot be translated."""
     n, known, accuracy = q.shape[0], np.asarray(times), Accuracy(float(tolerance), max_steps)
     if start is None:
         flow = reduced_flow(system, n, sum(check_shapes(system, q, v, known[0])), projected)
@@ -210,7 +210,7 @@ def _native(
 
 @Jitted
 def _in_program(system: System, q, v, times, tolerance, *, solver, max_steps: int) -> Reference:
-    """As `_integrate`, by machine code that XLA calls. Derivatives are those of `_integrate`, which is then what runs."""
+    """The integration by machine code that XLA calls. Derivatives are those of `_integrate`, which is then what runs."""
 
     def again(system: System, *given) -> tuple:
         return tuple(jax.tree.leaves(by_diffrax(system, *given, max_steps=max_steps)))
@@ -239,7 +239,7 @@ def _integrate(system, q, v, times, tolerance, *, solver, max_steps: int) -> Ref
 
 
 def by_diffrax(system: System, q, v, times, tolerance, *, solver=None, max_steps: int = MOST) -> Reference:
-    """As `reference`, without checks, in a traced program."""
+    """The integration by diffrax, without checks, in a traced program."""
     n = q.shape[0]
 
     motion = traced_once(lambda s, y: acceleration(system, y[:n], y[n:], s))  # in all stages of the integrator

@@ -77,7 +77,7 @@ def _release(value: Any) -> Any:
 
 
 def _has_name(function: Callable) -> bool:
-    """Whether its name in its module is the function itself. In a script only plain functions: cloudpickle carries these by
+    """True if its name in its module is the function itself. In a script only plain functions: cloudpickle carries these by
     value, and knows nothing of the others, such as functions under jax.jit."""
     name = getattr(function, "__module__", None)
     if name not in sys.modules or (name == "__main__" and not isinstance(function, types.FunctionType)):

@@ -110,7 +110,7 @@ _KNOWN: Remembered[InitialRoot | None] = Remembered(REMEMBERED)
 
 
 def root_of(key: Any, system: System, n: int, m: int) -> InitialRoot | None:
-    """As `initial_root`, made once for all systems of the same key, which differ in numbers alone."""
+    """The `initial_root`, made once for all systems of the same key, which differ in numbers alone."""
 
     def make() -> InitialRoot | None:
         tree, leaves = taken_apart(system)
@@ -171,7 +171,7 @@ def _independent(rows: Float[Array, "m n"]) -> Bool[Array, ""]:
 
 
 def _apart(units: Float[Array, "z"], n: int) -> Float[Array, ""]:
-    """How far the units of the unknowns are apart: of accelerations, and of multipliers against them."""
+    """The largest ratio of the units of the unknowns: of accelerations, and of multipliers against them."""
     own = units[:n]
     across = jnp.concatenate([units[n:] / jnp.max(own), jnp.min(own) / units[n:]])
     return jnp.maximum(jnp.max(own) / jnp.min(own), jnp.max(across, initial=0.0))
@@ -272,8 +272,8 @@ def proven_runs(read: SystemRead, states: np.ndarray, t0: float, given: np.ndarr
 
 
 def read_system(system: System) -> SystemRead | None:
-    """What it holds; None where that cannot be compared, or is traced. It is not read again as long as its functions name
-    the same."""
+    """A system's parts; None where they cannot be compared, or are traced. They are read again when its functions name
+    something else."""
     found = _READ.get(id(system))
     if found is not None and unchanged(found.watched):
         return found

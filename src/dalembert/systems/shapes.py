@@ -49,7 +49,7 @@ def check_scalar(function: Callable[[], object], name: str, arguments: str) -> N
 
 
 def condition_shape(function: Callable[[], object], name: str, arguments: str) -> tuple[int, ...]:
-    """As `output_shape`, of a function that returns true or false."""
+    """The `output_shape` of a function that returns true or false."""
     jaxpr, result = _trace(function, name, arguments)
     if result.dtype != bool:
         raise TypeError(f"{name}: returns {result.dtype}; a condition such as q[0] > 1 is needed")
@@ -68,7 +68,7 @@ def check_indices(jaxpr, name: str) -> None:
 
 
 def traced(check: Callable, *arguments):
-    """As `OnShapes`, of a function that is made where it is called."""
+    """A check on shapes alone, of a function that is made where it is called."""
     return OnShapes(check)(*arguments)
 
 

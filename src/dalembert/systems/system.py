@@ -55,7 +55,7 @@ class Problem(eqx.Module):
         return (", t" if self.time_dependent else "") + (", p" if self.parameters is not None else "")
 
     def texts(self) -> dict[str, Any]:
-        """What a record says of the problem alone: its functions by name, their sources with a hash, and its coordinates."""
+        """The metadata of the problem alone: its functions by name, their sources with a hash, and its coordinates."""
         kinds = [type(part).__name__ for part in (self, *getattr(self, "constraints", ()))]
         return texts_of(self.functions, kinds, self.coordinates)
 
@@ -64,7 +64,7 @@ class Problem(eqx.Module):
         return None
 
     def _repr_html_(self) -> str | None:
-        """What it is made of, for a notebook; None where formulas say more."""
+        """The functions and numbers that it is made of, for a notebook; None where formulas say more."""
         if self._repr_latex_() is not None:
             return None
         own = self.texts()
@@ -77,7 +77,7 @@ class Problem(eqx.Module):
 
     @property
     def subject(self) -> Depicted:
-        """What results are of: this problem."""
+        """The subject of results: this problem."""
         return Depicted(self)
 
     def call(self, function: Callable, *arguments, t=None):
@@ -112,7 +112,7 @@ class Problem(eqx.Module):
 
 
 def texts_of(functions: Sequence[Callable], kinds: Sequence[str], coordinates: tuple[str, ...] | None) -> dict[str, Any]:
-    """What a record says of a problem: its functions by name, their sources with a hash, and its coordinates."""
+    """The metadata of a problem: its functions by name, their sources with a hash, and its coordinates."""
     own = list({id(f): f for f in functions}.values())
     text = "\n".join([f"# {', '.join(kinds)}", *(source(f) for f in own)])
     return {
@@ -165,7 +165,7 @@ DEEPEST = 100  # lists and mappings in each other
 
 
 def _is_finite(tree: Any, depth: int = 0) -> bool:
-    """Whether no list or mapping contains itself, as far as that shows in its depth."""
+    """True if no list or mapping contains itself, as far as that shows in its depth."""
     inner = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list | tuple) else ()
     return depth < DEEPEST and all(_is_finite(x, depth + 1) for x in inner if isinstance(x, Mapping | list | tuple))
 

@@ -49,7 +49,7 @@ _LEAVES = frozenset([int, float, str, bool, type(lambda: 0)])
 
 @functools.cache
 def _fields(kind: type) -> tuple[bool, tuple[tuple[str, bool], ...]]:
-    """Whether a class of modules is a library's, and the names of its fields, with whether arrays in them are inputs.
+    """(True for a class of a library, names of the fields of a class of modules), with whether arrays in them are inputs.
 
     Fields that no program reads, such as what a system looks like, are marked as UNREAD: nothing is compiled anew for them.
     """

@@ -266,7 +266,7 @@ def _instance(x: Any, walk: Walk) -> Any:
 
 
 def _is_frozen(kind: type) -> bool:
-    """Whether the attributes of objects of a class cannot be set."""
+    """True for a class of objects whose attributes cannot be set."""
     parameters = getattr(kind, "__dataclass_params__", None)
     return issubclass(kind, eqx.Module | tuple) or (parameters is not None and parameters.frozen)
 
@@ -336,7 +336,7 @@ def _function(f: types.FunctionType, walk: Walk) -> Any:
 
 
 def _chains(walk: Walk, value: Any, chains: tuple[tuple[str, ...], ...]) -> Any:
-    """What the code reads of a value: of a module of the user's the attributes that it names, of all else everything."""
+    """The key of the part of a value that the code reads: of a user's module the attributes that it names, else all."""
     if not isinstance(value, types.ModuleType):
         walk.hands_on = walk.hands_on or getattr(value, "__name__", None) in REMEMBERING or not is_plain(value)
         return walk.value(value)

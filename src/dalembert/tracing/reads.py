@@ -43,7 +43,7 @@ _KNOWN: dict[int, tuple[weakref.ref, Reads]] = {}
 
 
 def reads(code: CodeType) -> Reads:
-    """What this code reads, worked out once for each code object."""
+    """The names that this code reads, worked out once for each code object."""
     known = _KNOWN.get(id(code))
     if known is not None and known[0]() is code:
         return known[1]
@@ -73,7 +73,7 @@ DYNAMIC = frozenset([
 
 
 def _names(code: CodeType, names: frozenset[str]) -> bool:
-    """Whether this code, or code in it, names one of them."""
+    """True if this code, or code in it, names one of them."""
     inner = (c for c in code.co_consts if isinstance(c, CodeType))
     return not names.isdisjoint(code.co_names) or any(_names(c, names) for c in inner)
 
@@ -127,7 +127,7 @@ def _collect(code: CodeType, chains: dict[str, dict[str, set]]) -> None:
 
 @functools.cache
 def is_library(module: str | None) -> bool:
-    """Whether a module is Python's, installed, or part of this package: its own values do not change."""
+    """True for a module that is Python's, installed, or part of this package: its own values do not change."""
     if module is None:
         return False
     if module.split(".")[0] == "dalembert":
@@ -151,7 +151,7 @@ REFLECTING = frozenset(["sys", "importlib", "inspect", "gc", "builtins", "pkguti
 
 @functools.cache
 def reflects(module: str, name: str | None = None) -> bool:
-    """Whether a module of Python's, or a function of it, gives access to values that no code names."""
+    """True for a module of Python's, or a function of it, that gives access to values that no code names."""
     return module.split(".")[0] in REFLECTING and (module != "builtins" or name is None or name in DYNAMIC)
 
 
@@ -166,7 +166,7 @@ _PLAIN_OF_JAX = frozenset([
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a function of a library is from a plain module; functions of the user's are looked into anyway."""
+    """True for a function of a library from a plain module; functions of the user's are looked into anyway."""
     module = getattr(value, "__module__", None)
     if not callable(value) or not is_library(module):
         return True
@@ -179,5 +179,5 @@ def is_plain(value: Any) -> bool:
 
 
 def is_plain_module(module: ModuleType, chains: tuple[tuple[str, ...], ...]) -> bool:
-    """Whether the attributes that are read of a library's module, given as chains of names, are of plain modules."""
+    """True if the attributes that are read of a library's module, given as chains of names, are of plain modules."""
     return module.__name__ in PLAIN or (module is jax and all(chain and chain[0] in _PLAIN_OF_JAX for chain in chains))

@@ -84,7 +84,7 @@ class Watched(NamedTuple):
 
 
 def unchanged(watched: tuple[Watched, ...] | None) -> bool:
-    """Whether all of them still read the same objects by their names. In loops: a generator would take as long again."""
+    """True if all of them still read the same objects by their names. In loops: a generator would take as long again."""
     for f, (code, defaults), cells, names in watched or ():
         if f.__code__ is not code or f.__defaults__ is not defaults:
             return False
@@ -106,7 +106,7 @@ def _content(cell: types.CellType) -> Any:
 
 
 def watch(walk: Walk) -> tuple[Watched, ...] | None:
-    """What to look at so as to know that a new walk would give the same key; None where only a new walk can tell.
+    """The objects that tell whether a new walk would give the same key; None where only a new walk can tell.
 
     It can be known where everything read is a number, a text, a function or an array of JAX, or belongs to a library: what
     these names stand for does not change in place.

@@ -47,7 +47,7 @@ from dalembert.tracing import Remembered
 
 
 def restricts(system: System, orders: tuple[int, ...] = (0, 1)) -> bool:
-    """Whether some constraint is of these orders: those of accelerations do not restrict (q, v)."""
+    """True if some constraint is of these orders: those of accelerations do not restrict (q, v)."""
     return any(c.order in orders for c in system.constraints)
 
 
@@ -92,7 +92,7 @@ class SystemFlow:
         self._free[clock].append(arrays)
 
     def solve(self, y: np.ndarray, times: np.ndarray, accuracy: Accuracy) -> Solved:
-        """As `run`, without the outputs."""
+        """The rows of `run`, without the outputs."""
         with self._arrays(times) as arrays:
             at = Integration.at(y, arrays.clock * times, accuracy)
             return at.solution(self.code.advance(at, arrays, accuracy.clipped))
@@ -142,7 +142,7 @@ def compiled_flow(
     system: Problem, what: tuple[Hashable, ...], size: int, functions: Callable[[Rebuilt], FlowFunctions],
     projection: Callable[[Rebuilt], Callable] | None = None,
 ) -> tuple[CompiledFlow, SystemParts]:  # fmt: skip
-    """As `flow_of`, of a system whose arrays may be traced: pivots are then chosen at ones."""
+    """The code of `flow_of` and the parts of a system, whose arrays may be traced: pivots are then chosen at ones."""
     parts = parts_of(system)
     traced = any(isinstance(x, Tracer) for x in parts.leaves)
     key = None if parts.key is None else (parts.key, what)
@@ -176,7 +176,7 @@ def reduced_flow(system: System, n: int, m: int, projected: bool = False) -> Sys
 
 
 def reduced_code(system: System, n: int, m: int, projected: bool) -> tuple[CompiledFlow, SystemParts]:
-    """As `reduced_flow`, of a system whose arrays may be traced."""
+    """The code of `reduced_flow` and the parts of a system, whose arrays may be traced."""
 
     def functions(rebuilt: Rebuilt) -> FlowFunctions:
         def equations(z, y, t, *given):

@@ -79,7 +79,7 @@ def travelled(chart: Connection, xi, times, tolerance: float) -> Travelled:
 
 
 def exact_flow_compiles(chart: Connection) -> bool:
-    """Whether the flow is run by machine code, if it can be translated: on CPUs, with numbers that are known."""
+    """True where the flow is run by machine code, if it can be translated: on CPUs, with numbers that are known."""
     return outside() and jax.default_backend() == "cpu" and chart.n + chart.m <= LARGEST
 
 
@@ -265,7 +265,7 @@ class _Segment(NamedTuple):
 
 
 def _native_segment(chart: Connection, start: float, xi, times: np.ndarray, tolerance: float) -> _Segment:
-    """As `_diffrax_segment`; Unsupported where a function cannot be translated."""
+    """A segment in machine code; Unsupported where a function cannot be translated."""
     first, ahead = start == times[0], times > start  # where a later segment begins the one before has ended
     found = travelled(chart, xi, np.concatenate([[start], times[ahead]]), tolerance)
     saved = (ahead | (first & (times == start))) & (np.cumsum(ahead) < found.saved)

@@ -321,7 +321,7 @@ def connection(system: System, q, v, t: Time = 0.0, *, dependent: Sequence[int |
 
 
 def velocity_chart(system: System, q, v, t: Time, dependent: Sequence[int | str] | None) -> Connection:
-    """As `connection`, of what is checked; a holonomic constraint restricts v by dφ/dt = 0, and what restricts q is not
+    """`connection`, of what is checked; a holonomic constraint restricts v by dφ/dt = 0, and what restricts q is not
     looked at: the chart is one of all q."""
     points, speeds = as_points(q, v)
     n, now = points.shape[1], jnp.asarray(as_number(t, "t", "a finite time"), dtype=float)

@@ -77,7 +77,7 @@ def _unit_coupling(mass, rows, reactions) -> Float[Array, "m m"]:
 
 
 def velocity_constraints(system: System, q: Vector, v: Vector, t) -> Rows:
-    """What restricts v: φ(q, v) of constraints of order 1, dφ/dt of those of order 0, stacked in the user's order."""
+    """The restrictions of v: φ(q, v) of constraints of order 1, dφ/dt of those of order 0, stacked in the user's order."""
     rows = [
         first_derivative(system, c, q, v, t) if c.order == 0 else value(system, c, q, v, v, t) for c in system.constraints
     ]
@@ -95,7 +95,7 @@ def violation(system: System, q: Vector, v: Vector, t) -> Float[Array, ""]:
 
 
 def explicit_terms(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Reduction:
-    """As `reduction`, without any check, for use in compiled code: inf or NaN where m or C is singular."""
+    """The terms of `reduction`, without any check, for use in compiled code: inf or NaN where m or C is singular."""
     rest = jnp.zeros_like(v)
     inertia, mass = value_and_jacobian(lambda a: euler_lagrange(system, q, v, a, t), rest)
     rows = constraint_rows(system, q, v, t)

@@ -175,7 +175,7 @@ class _Written:
         return [g.total(g.apply("mul", *x) for x in zip(row.tolist(), v.tolist(), strict=True)) for row in rows]
 
     def _continuous(self, nodes: list[int]) -> None:
-        """Where directions or masses jump, v is what stays in (q, v), and w here: Unsupported."""
+        """Unsupported where directions or masses jump: there v stays in (q, v), and w here."""
         for i in reached(self.g, nodes):
             op = self.g.nodes[i][0]
             if self.moves(i) and op != "var" and op not in ANALYTIC | CONTINUOUS:

@@ -239,7 +239,7 @@ def _integrate_derivatives(problem, derivatives, multipliers, times, tolerance, 
 
 
 def _natively(problem, derivatives, multipliers, times, tolerance, max_steps: int) -> Ostrogradsky:
-    """As `_integrate_derivatives`; Unsupported where a function cannot be translated."""
+    """The integration of derivatives in machine code; Unsupported where a function cannot be translated."""
     (rows, n), (r, m), k = derivatives.shape, multipliers.shape, problem.derivatives
     mh, known = constraint_numbers(problem, n)[1], np.asarray(times)
     flow = derivatives_flow(problem, n, r, m, mh)

@@ -161,7 +161,7 @@ def constraint_numbers(problem: VariationalProblem, n: int) -> tuple[int, int]:
 
 
 def orders_of(problem: VariationalProblem, n: int) -> tuple[int, ...]:
-    """How many derivatives every differential equation reads, (m,), in the order of `differential_constraints`."""
+    """The number of derivatives that each differential equation reads, (m,), in the order of `differential_constraints`."""
     return traced(_orders, problem, np.zeros(n))
 
 

@@ -124,7 +124,7 @@ def rotations(inertia: float | Sequence[float] = 1.0) -> Embedded:
 
 
 def are_rotations(manifold: Manifold) -> bool:
-    """Whether it was made by `rotations`; not one with the inertia ¼, which is the sphere in R⁴ as well."""
+    """True for a manifold that `rotations` made; not one with the inertia ¼, which is the sphere in R⁴ as well."""
     return (
         isinstance(manifold, Embedded)
         and manifold.phi == Sphere(1.0)

@@ -168,7 +168,7 @@ def _where(going: np.ndarray, new: Any, old: Any) -> np.ndarray:
 
 
 def is_gaussian(eqn: Any) -> bool:
-    """Whether this is JAX's own exp(-x²), of the derivatives of erf and erfc: newer versions take the bits of x apart."""
+    """True for JAX's own exp(-x²), of the derivatives of erf and erfc: newer versions take the bits of x apart."""
     if eqn.primitive.name != "custom_jvp_call":
         return False
     jaxpr = getattr(eqn.params["call_jaxpr"], "jaxpr", eqn.params["call_jaxpr"])
@@ -177,7 +177,7 @@ def is_gaussian(eqn: Any) -> bool:
 
 
 def scan_sizes(params: dict[str, Any]) -> list[int]:
-    """How many inputs of a scan are constants and how many are carried: numbers, or trees in newer versions of JAX."""
+    """The numbers of constants and of carried inputs of a scan: numbers, or trees in newer versions of JAX."""
     trees = params["ft_in"].unpack()[:2] if "ft_in" in params else ()
     return [len(x) for x in trees] or [params["num_consts"], params["num_carry"]]
 

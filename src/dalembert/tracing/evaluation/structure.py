@@ -269,7 +269,7 @@ def positions(indices, grid, slices: Slices, operand_shape) -> tuple[tuple[np.nd
 
 
 def fill_value(eqn) -> np.ndarray:
-    """What stands for an element outside; if none is given NaN, true, the least signed or the largest unsigned integer."""
+    """The value of an element outside; if none is given NaN, true, the least signed or the largest unsigned integer."""
     given, dtype = eqn.params["fill_value"], eqn.outvars[0].aval.dtype
     if given is None and dtype.kind in "iu":
         given = np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max
