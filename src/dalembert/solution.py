@@ -14,6 +14,8 @@ from dalembert.notebook import Described
 from dalembert.numbers import as_numbers, place_of
 from dalembert.outcome import CONTROLLED, SOLVED, Outcome
 
+__all__ = ["ActiveBounds", "BoundaryStatistics", "ControlSolution", "FinalTime", "Refinement", "Solution", "SolveError"]
+
 if TYPE_CHECKING:
     import xarray
 

@@ -23,6 +23,8 @@ from dalembert.systems.higher.variational import with_parameters
 from dalembert.systems.pickling import made
 from dalembert.systems.system import System, check_system
 
+__all__ = ["SymbolicEquations", "from_sympy", "symbolic_equations"]
+
 MOST = 100  # coordinates
 
 

@@ -67,7 +67,7 @@ def test_functions_and_what_a_user_makes_have_examples():
 
 # Steps of algorithms that other rooms call; a user meets them through what they serve.
 INTERNAL = {f"dalembert.{name}" for name in (
-    "algebra.jumps.agree", "algebra.newton.root", "numbers.is_traced", "systems.checks.check_initial_data",
+    "algebra.roots.agree", "algebra.roots.root", "numbers.is_traced", "systems.checks.check_initial_data",
     "numbers.check_x64",
 )}  # fmt: skip
 
