@@ -172,15 +172,15 @@ def tour(file: str, function: str, name: str, made: bool = False) -> tuple[set[s
 
 def test_the_walk_itself():
     """Through a function of its own, down two levels, and up again: read off the text of `roots`."""
-    entered, climbs = tour("step/roots.py", "roots", "system")
+    entered, climbs = tour("step/step_roots.py", "roots", "system")
     assert {"systems/checks.py", "step/start/prepare.py"} <= entered
     assert climbs >= 1
-    assert tour("step/roots.py", "roots", "starts") == ({"numbers/data.py"}, 0)
+    assert tour("step/step_roots.py", "roots", "starts") == ({"numbers/data.py"}, 0)
 
 
 def test_the_system_of_simulate():
     """It is to enter 10 modules and to climb 4 times; the numbers here may fall and must not grow."""
-    entered, climbs = tour("step/simulate.py", "simulate", "system")
+    entered, climbs = tour("step/simulation.py", "simulate", "system")
     assert len(entered) <= 10, sorted(entered)
     assert climbs <= 3
 

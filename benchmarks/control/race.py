@@ -23,7 +23,7 @@ import numpy as np
 from dalembert.boundary.data.ends import TimeGrid
 from dalembert.boundary.newton import Termination
 from dalembert.boundary.prepare import Request
-from dalembert.boundary.solve import Asked, settings
+from dalembert.boundary.solver import Asked, settings
 from dalembert.control.extremals import ControlSearch, control_search
 from dalembert.gallery import PROBLEMS
 

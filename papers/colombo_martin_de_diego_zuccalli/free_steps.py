@@ -13,7 +13,7 @@ from numpy.polynomial.chebyshev import Chebyshev
 from dalembert.boundary import Nodes, solve
 from dalembert.discretize import Averaged, Interpolated, Points
 from dalembert.discretize.time import energies, with_time
-from dalembert.discretize.windows import WindowMap
+from dalembert.discretize.window_maps import WindowMap
 from dalembert.solution import Solution
 from dalembert.systems import VariationalProblem
 from dalembert.systems.higher.variational import density

@@ -11,10 +11,10 @@ import dalembert as da
 from dalembert.boundary.data.drawn import Slopes, onto_path_constraints
 from dalembert.boundary.data.ends import TimeGrid
 from dalembert.boundary.prepare import Request
-from dalembert.boundary.solve import Asked, settings, smooth_start
+from dalembert.boundary.solver import Asked, settings, smooth_start
 from dalembert.gallery.knife_edge import REST, TIME, knife_edge
 
-multistart = importlib.import_module("dalembert.boundary.multistart")
+multistart = importlib.import_module("dalembert.boundary.starts")
 SIDEWAYS = {"initial": (REST, REST), "final": ((0.0, 1.0, 0.0), REST), "T": TIME, "steps": 40}
 
 

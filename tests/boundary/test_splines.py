@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.boundary.spline import grid
-from dalembert.discretize.windows import Hermite
+from dalembert.boundary.splines import grid
+from dalembert.discretize.window_maps import Hermite
 from dalembert.gallery import riemannian_cubic as parallel
 
 M = da.manifolds

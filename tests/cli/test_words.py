@@ -11,7 +11,7 @@ import pytest
 
 from dalembert.cli import arguments, words
 from dalembert.cli.listing import gallery_record
-from dalembert.discretize.windows import MAPS
+from dalembert.discretize.window_maps import MAPS
 from dalembert.gallery import ENTRIES, PROBLEMS, Entry
 from dalembert.step.run.state import STARTERS
 

@@ -9,7 +9,7 @@ from dalembert.boundary.interior import rules
 from dalembert.boundary.kkt import linear
 from dalembert.boundary.newton import Termination
 from dalembert.boundary.prepare import Request
-from dalembert.boundary.solve import Asked, settings
+from dalembert.boundary.solver import Asked, settings
 from dalembert.control.extremals import control_search
 from dalembert.gallery import PROBLEMS
 

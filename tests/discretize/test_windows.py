@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dalembert.discretize import Averaged, Hermite, Interpolated, windows
-from dalembert.discretize.windows import window_jets
+from dalembert.discretize.window_maps import window_jets
 
 EVEN = np.linspace(0.0, 1.0, 7)
 

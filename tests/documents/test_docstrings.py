@@ -108,8 +108,8 @@ def test_formulas_reach_markdown_as_they_are_written(written, markdown):
     assert formulas.as_markdown(written) == markdown
 
 
-HEADING = '<h2 id="dalembert.step.simulate.simulate" class="doc doc-heading">simulate</h2>'
-EQUATION = formulas.as_markdown(inspect.getdoc(PUBLIC["dalembert.step.simulate.simulate"])).partition("\n\n")[0]
+HEADING = '<h2 id="dalembert.step.simulation.simulate" class="doc doc-heading">simulate</h2>'
+EQUATION = formulas.as_markdown(inspect.getdoc(PUBLIC["dalembert.step.simulation.simulate"])).partition("\n\n")[0]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 import dalembert as da
 from dalembert.cli import app
-from dalembert.discretize.windows import Hermite
+from dalembert.discretize.window_maps import Hermite
 from dalembert.gallery import PROBLEMS
 from dalembert.gallery.elastic_beam import elastic_beam
 

@@ -111,7 +111,7 @@ KNOWN = (
 # What random.Random(2026).sample took from the 2600 sites of PLACES when they were first drawn. They stand here, so that
 # they stay those that were run.
 DRAWN = (
-    ("d00", "discretize/windows.py", "product[j - 1] for j in range(1, k + 1))]", "+", "-"),
+    ("d00", "discretize/window_maps.py", "product[j - 1] for j in range(1, k + 1))]", "+", "-"),
     ("d01", "measure/nodes.py", "return incoming(self.scheme, self.system, Interval(q0, q1", "q1", "q0"),
     ("d02", "boundary/kkt/linear.py", "place = kkt.lower + columns", "+", "-"),
     ("d03", "boundary/kkt/terms.py", "if last + 1 < len(fixed)", "+", "-"),

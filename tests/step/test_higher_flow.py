@@ -9,7 +9,7 @@ import pytest
 
 import dalembert as da
 from dalembert.discretize.higher import forward_differences, shifted_back, shifted_forth, starting_windows
-from dalembert.discretize.windows import windows
+from dalembert.discretize.window_maps import windows
 from dalembert.gallery.heisenberg import exact, heisenberg
 from dalembert.systems import lift
 

@@ -17,7 +17,7 @@ import dalembert as da
 from dalembert.lazy import as_left
 from dalembert.step.run import driver
 
-door = importlib.import_module("dalembert.step.simulate")
+door = importlib.import_module("dalembert.step.simulation")
 K = 1.0
 ROLL = [0.0, 0.0, 0.3, 0.25, 0.5], [np.cos(0.3), np.sin(0.3), 0.2, 0.1, 0.1]
 SWING = [0.6, 0.0, -0.8], [0.0, 0.5, 0.0]

@@ -51,7 +51,7 @@ def test_the_short_way_is_found(n):
     system, q0 = rods(n), np.full(n, 0.3)
     da.simulate(system, q0, np.zeros(n), h=0.01, steps=1)
     found = []
-    module = importlib.import_module("dalembert.step.simulate")
+    module = importlib.import_module("dalembert.step.simulation")
     original = module.repeat
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "repeat", lambda *x: (found.append(original(*x)), found[-1])[1])

@@ -52,7 +52,7 @@ from dalembert.boundary.kkt.terms import check_given_windows
 from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, Watching, first_values, sampled_jets, transcribe
 from dalembert.boundary.newton import Settings, Termination
 from dalembert.boundary.result import Ended, EndLimits, judge_end, solutions_of
-from dalembert.discretize.windows import Interpolated, Points, WindowMap, Windows, as_windows, check_stretchable, windows
+from dalembert.discretize.window_maps import Interpolated, Points, WindowMap, Windows, as_windows, check_stretchable, windows
 from dalembert.interrupts import keep
 from dalembert.native.threads import on_threads
 from dalembert.numbers import as_numbers

@@ -23,7 +23,7 @@ from dalembert.boundary.kkt.path_terms import velocities
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.kkt.transcription import Transcription, end_multipliers
 from dalembert.boundary.newton import Iterate, Termination
-from dalembert.discretize.windows import WindowMap, Windows
+from dalembert.discretize.window_maps import WindowMap, Windows
 from dalembert.interrupts import wanted
 from dalembert.outcome import Outcome
 from dalembert.solution import FAR, ActiveBounds, BoundaryStatistics, FinalTime, Solution

@@ -15,7 +15,7 @@ from dalembert.numbers import EPSILON
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step import simulate
-from dalembert.step.simulate import check_interrupted
+from dalembert.step.simulation import check_interrupted
 from dalembert.systems import Lyapunov, System
 from dalembert.systems.compiled.function import SystemFunction
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.claims.subject import Claim, Promise, Subject
-from dalembert.discretize.windows import Interpolated, WindowMap
+from dalembert.discretize.window_maps import Interpolated, WindowMap
 from dalembert.measure import consistency
 from dalembert.measure.convergence import Comparison, Convergence, converge, order
 from dalembert.outcome import Outcome

@@ -17,7 +17,7 @@ from dalembert.claims.existence import FLOW, WINDOWS, judge_ranks
 from dalembert.claims.geometry import EVOLUTION, IDENTITY, judge_evolution
 from dalembert.claims.subject import Claim, Promise
 from dalembert.discretize import DiscreteSystem
-from dalembert.discretize.windows import Interpolated
+from dalembert.discretize.window_maps import Interpolated
 from dalembert.measure import Invariant, energy, momentum, poincare_cartan, regularity, symplectic_defect
 from dalembert.measure.higher import PathData, path_windows
 from dalembert.measure.nodes import NodeView, node_view

@@ -17,7 +17,7 @@ from dalembert.measure.nodes import nodes_of
 from dalembert.measure.symplectic import SymplecticDefect, symplectic_defect
 from dalembert.outcome import Outcome
 from dalembert.step import ensemble, simulate
-from dalembert.step.simulate import check_interrupted
+from dalembert.step.simulation import check_interrupted
 from dalembert.systems import System, momentum, references
 from dalembert.systems.compiled.function import SystemFunction
 from dalembert.systems.consistency import velocity_residuals

@@ -11,7 +11,7 @@ import numpy as np
 from dalembert.claims import balance, convergence, existence, flows, geometry
 from dalembert.claims.subject import SAMPLES, Claim, RunData, Subject, Verdict
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.windows import WindowMap
+from dalembert.discretize.window_maps import WindowMap
 from dalembert.measure.nodes import own_scheme, states_of
 from dalembert.numbers import as_function, as_number, as_positive, as_state, described, whole_number
 from dalembert.step import Branch, simulate

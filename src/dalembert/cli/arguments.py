@@ -15,7 +15,7 @@ from dalembert.cli import words
 from dalembert.cli.words import Setting
 from dalembert.control import OptimalControl
 from dalembert.discretize import Scheme
-from dalembert.discretize.windows import MAPS
+from dalembert.discretize.window_maps import MAPS
 from dalembert.gallery import ENTRIES, PROBLEMS, BoundaryEntry, Entry
 from dalembert.numbers import MOST_NODES, as_positive, whole_number
 from dalembert.step import Avoid, Branch, Nearest, Varying

@@ -42,7 +42,7 @@ from dalembert.boundary.iteration import Search, search_of
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton import Iterate, Termination
 from dalembert.boundary.prepare import Asked, Request, prepare_once
-from dalembert.boundary.solve import SmoothStart, extremal, extremals_of, smooth_start
+from dalembert.boundary.solver import SmoothStart, extremal, extremals_of, smooth_start
 from dalembert.control.given import GivenPath, given_path, size_of_end
 from dalembert.control.problem import Lobatto, OptimalControl, actuation, count_equations, plant_scheme, scheme_name
 from dalembert.control.result import control_solution

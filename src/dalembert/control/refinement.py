@@ -36,7 +36,7 @@ from dalembert.algebra.banded import one_blas_thread
 from dalembert.boundary.data.ends import Through, TimeGrid, at_times, read_through, read_times
 from dalembert.boundary.data.free_time import Free, fitted
 from dalembert.boundary.prepare import Request
-from dalembert.boundary.solve import Asked, extremal, settings
+from dalembert.boundary.solver import Asked, extremal, settings
 from dalembert.control.extremals import ControlSearch, control_search
 from dalembert.control.problem import Lobatto, OptimalControl, check_solution_of
 from dalembert.drawing import Depicted

@@ -4,7 +4,7 @@ from dalembert.discretize.discrete import DiscreteSystem
 from dalembert.discretize.nodes import Redefined, redefined
 from dalembert.discretize.scheme import Beta, Central, PairMap, Scheme, SchemeClaims, TripleMap
 from dalembert.discretize.time import energies, with_time
-from dalembert.discretize.windows import Averaged, Hermite, Interpolated, Points, WindowMap, Windows, windows
+from dalembert.discretize.window_maps import Averaged, Hermite, Interpolated, Points, WindowMap, Windows, windows
 
 __all__ = [
     "Averaged",

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.discretize.windows import WindowMap, window_action
+from dalembert.discretize.window_maps import WindowMap, window_action
 from dalembert.systems.higher.variational import (
     VariationalProblem,
     common_order,

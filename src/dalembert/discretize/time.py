@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.discretize.windows import Averaged, Hermite, Interpolated, WindowMap, as_windows, inner_points
+from dalembert.discretize.window_maps import Averaged, Hermite, Interpolated, WindowMap, as_windows, inner_points
 from dalembert.numbers import as_flag, as_function, as_numbers, described
 from dalembert.path import Path
 from dalembert.solution import Solution

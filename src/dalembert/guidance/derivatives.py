@@ -25,7 +25,7 @@ from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.kkt.linear import BandedFactors, LinearSolver
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.prepare import Request
-from dalembert.boundary.solve import Asked, extremal, settings
+from dalembert.boundary.solver import Asked, extremal, settings
 from dalembert.control.extremals import ControlStart, dimension_of
 from dalembert.control.given import read_partly
 from dalembert.control.problem import OptimalControl, check_optimal_control, count_equations, with_plant_parameters

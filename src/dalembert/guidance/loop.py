@@ -21,7 +21,7 @@ from dalembert.boundary.interior.activity import Activity
 from dalembert.boundary.newton import Iterate
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.result import OUTCOMES
-from dalembert.boundary.solve import Asked, settings
+from dalembert.boundary.solver import Asked, settings
 from dalembert.control.extremals import ControlSearch, control_search, prepare_control
 from dalembert.control.given import read_partly, size_of_end
 from dalembert.control.problem import OptimalControl, actuation, check_optimal_control

@@ -28,7 +28,7 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step import Branch, simulate
 from dalembert.step.run.state import Starter
-from dalembert.step.simulate import check_interrupted
+from dalembert.step.simulation import check_interrupted
 from dalembert.systems import System, reference
 from dalembert.systems.continuous import multipliers_along, travelled
 from dalembert.systems.system import check_system

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.windows import WindowMap
+from dalembert.discretize.window_maps import WindowMap
 from dalembert.measure.nodes import check_neighbours, check_single, form_of
 from dalembert.numbers import EPSILON, as_function, is_traced, whole_number
 from dalembert.outcome import Outcome

@@ -17,7 +17,7 @@ from dalembert.algebra import Newton, Solve, newton
 from dalembert.algebra.roots import implicit
 from dalembert.discretize import Scheme
 from dalembert.discretize.higher import forward_differences, node_defects
-from dalembert.discretize.windows import Hermite, Interpolated, WindowMap, as_windows
+from dalembert.discretize.window_maps import Hermite, Interpolated, WindowMap, as_windows
 from dalembert.measure.nodes import check_neighbours, check_single
 from dalembert.numbers import as_array, as_number, as_positive, described
 from dalembert.path import Path

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.higher import forward_differences, momenta_of_nodes
-from dalembert.discretize.windows import WindowMap
+from dalembert.discretize.window_maps import WindowMap
 from dalembert.measure.higher import (
     PathData,
     check_flow_path,

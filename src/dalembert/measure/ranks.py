@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import numerical_rank
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.windows import WindowMap
+from dalembert.discretize.window_maps import WindowMap
 from dalembert.measure.higher import (
     HigherFlow,
     PathData,

@@ -16,7 +16,7 @@ from dalembert.algebra import numerical_rank
 from dalembert.algebra.ode import integrate
 from dalembert.algebra.roots import implicit
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.windows import WindowMap
+from dalembert.discretize.window_maps import WindowMap
 from dalembert.measure.higher import HigherFlow, higher_flow
 from dalembert.measure.nodes import NodeView, kernel, node_view
 from dalembert.notebook import Described

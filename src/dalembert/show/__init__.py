@@ -2,6 +2,6 @@
 
 from dalembert.show.html.report import page
 from dalembert.show.motion import Animation, animate
-from dalembert.show.plot import plot
+from dalembert.show.plots import plot
 
 __all__ = ["Animation", "animate", "page", "plot"]

@@ -1,13 +1,13 @@
 """Initial value problems: starters, the choice of a root, the step as data, and the run."""
 
-from dalembert.step.ensemble import ensemble
+from dalembert.step.ensembles import ensemble
 from dalembert.step.free_steps import simulate_free_steps
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.varying import Varying
-from dalembert.step.roots import Root, roots
 from dalembert.step.run.branch import Avoid, Branch, Least, Nearest
 from dalembert.step.run.state import SampledFeedback
-from dalembert.step.simulate import PreparedRun, prepare, simulate
+from dalembert.step.simulation import PreparedRun, prepare, simulate
+from dalembert.step.step_roots import Root, roots
 
 __all__ = [
     "Avoid",

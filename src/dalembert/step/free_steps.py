@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 from dalembert.algebra import Newton, newton
 from dalembert.discretize import Hermite, Interpolated, Points, WindowMap, with_time
 from dalembert.discretize.higher import forward_differences
-from dalembert.discretize.windows import as_windows
+from dalembert.discretize.window_maps import as_windows
 from dalembert.numbers import EPSILON, as_flag, as_numbers
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Statistics, StepError

@@ -16,7 +16,7 @@ import numpy as np
 
 from dalembert.algebra import Newton
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.windows import Interpolated, WindowMap
+from dalembert.discretize.window_maps import Interpolated, WindowMap
 from dalembert.drawing import Depicted
 from dalembert.numbers import (
     MOST_NODES,

@@ -16,7 +16,7 @@ from dalembert.lazy import as_left, fields_as_left
 from dalembert.messages import warn
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Study
-from dalembert.step.ensemble import Lanes, Running
+from dalembert.step.ensembles import Lanes, Running
 from dalembert.step.options import RunOptions
 from dalembert.step.run.assemble import warn_of_resolution
 from dalembert.step.run.state import Watch

@@ -16,7 +16,7 @@ from dalembert.boundary.data.ends import TimeGrid
 from dalembert.boundary.kkt.linear import own_pivots
 from dalembert.boundary.newton import Settings
 from dalembert.boundary.prepare import Request
-from dalembert.boundary.solve import Asked, extremal
+from dalembert.boundary.solver import Asked, extremal
 from dalembert.drawing import Depicted
 from dalembert.messages import warn
 from dalembert.native.threads import as_threads, on_threads

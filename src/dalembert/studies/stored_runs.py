@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.windows import WindowMap
+from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import as_flag, described
 from dalembert.outcome import Outcome
 from dalembert.path import Path
@@ -33,7 +33,7 @@ from dalembert.step.run.branch import Branch
 from dalembert.step.run.driver import find_run
 from dalembert.step.run.state import Given, SampledFeedback, Starter
 from dalembert.step.run.steps import Opening, Sink, State, check_progress, register, report_progress
-from dalembert.step.simulate import begin_run, check_path
+from dalembert.step.simulation import begin_run, check_path
 from dalembert.step.start.prepare import check_any_system
 from dalembert.store.atomic import flush, flush_folder
 from dalembert.store.checksum import FileError

@@ -13,7 +13,7 @@ from dalembert.algebra.dense import least_norm
 from dalembert.boundary.data.ends import EndData, FilledSlots
 from dalembert.boundary.data.sizes import Densities, Sizes
 from dalembert.discretize.higher import holonomic_derivatives
-from dalembert.discretize.windows import Windows
+from dalembert.discretize.window_maps import Windows
 from dalembert.systems import InconsistentDataError, RankDeficientError
 from dalembert.systems.higher.euler_lagrange import constraint_rates
 from dalembert.systems.higher.variational import (

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 
 from dalembert.boundary.data.ends import EndData, Nodes
 from dalembert.discretize.higher import holonomic_derivatives
-from dalembert.discretize.windows import Windows
+from dalembert.discretize.window_maps import Windows
 from dalembert.numbers import as_function, as_number, as_numbers, described, whole_number
 from dalembert.systems import InconsistentDataError, RankDeficientError
 from dalembert.systems.higher.variational import VariationalProblem, with_parameters

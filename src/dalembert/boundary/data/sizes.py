@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.discretize.windows import Windows
+from dalembert.discretize.window_maps import Windows
 from dalembert.solution import Solution
 from dalembert.systems import VariationalProblem
 from dalembert.systems.higher.variational import with_fields

@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from dalembert.boundary.kkt.transcription import Transcription
 from dalembert.boundary.newton import Iterate, Termination
-from dalembert.discretize.windows import ends_with_derivatives
+from dalembert.discretize.window_maps import ends_with_derivatives
 
 LARGE = 2.0  # A over M
 SMALL = 1e-2  # of |λ|: less is left to the error of the discretization

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 
 from dalembert.boundary.data.limits import Level, PathFunction, PathInequalities, PathPoints
 from dalembert.boundary.kkt.shared_unknowns import TIME
-from dalembert.discretize.windows import Windows
+from dalembert.discretize.window_maps import Windows
 
 
 def as_given(shared):

@@ -19,7 +19,7 @@ from dalembert.boundary.kkt.assembly import Term
 from dalembert.boundary.kkt.path_terms import WatchedPaths, path_blocks
 from dalembert.boundary.kkt.shared_unknowns import ROWS, TIME, TIMED
 from dalembert.discretize.higher import constraint_derivatives, holonomic_derivatives
-from dalembert.discretize.windows import (
+from dalembert.discretize.window_maps import (
     Windows,
     constraint_windows,
     ends_with_derivatives,

@@ -30,7 +30,7 @@ from dalembert.boundary.kkt.shared_unknowns import (
 )
 from dalembert.boundary.kkt.system import Components, KKTSystem, Monitored, Scales
 from dalembert.boundary.kkt.terms import BlockLayout, Group, TermList, groups_of
-from dalembert.discretize.windows import Windows, window_jets
+from dalembert.discretize.window_maps import Windows, window_jets
 from dalembert.systems.higher.variational import (
     VariationalProblem,
     constraint_numbers,

@@ -17,7 +17,7 @@ from dalembert.discretize.higher import (
     shifted_back,
     window_equations,
 )
-from dalembert.discretize.windows import WindowMap
+from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import EPSILON
 from dalembert.step.programs.base import Outputs, StepProgram, Vector
 from dalembert.systems.higher.variational import VariationalProblem, common_order, holonomic_constraints

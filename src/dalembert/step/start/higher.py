@@ -23,7 +23,7 @@ from dalembert.discretize.higher import (
     starting_windows,
     window_equations,
 )
-from dalembert.discretize.windows import Hermite, Interpolated, WindowMap, as_windows
+from dalembert.discretize.window_maps import Hermite, Interpolated, WindowMap, as_windows
 from dalembert.numbers import as_array
 from dalembert.step.programs.base import join
 from dalembert.step.programs.higher import HigherProgram

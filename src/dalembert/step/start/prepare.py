@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from dalembert.algebra import Newton, newton, numerical_rank
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.scheme import check_maps
-from dalembert.discretize.windows import WindowMap
+from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import (
     as_array,
     as_state,

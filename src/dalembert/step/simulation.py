@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.windows import WindowMap
+from dalembert.discretize.window_maps import WindowMap
 from dalembert.interrupts import Interrupted
 from dalembert.messages import suggesting
 from dalembert.numbers import as_flag, outside

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.boundary.solve import solve
-from dalembert.discretize.windows import WindowMap
+from dalembert.boundary.solver import solve
+from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import MOST_NODES, as_flag, as_number, as_numbers, called, check_x64, described, whole_number
 from dalembert.solution import Solution
 from dalembert.systems.manifolds import Embedded, Manifold, ambient_spline, riemannian_spline

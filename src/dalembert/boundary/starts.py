@@ -15,7 +15,7 @@ from dalembert.boundary.data.drawn import onto_path_constraints
 from dalembert.boundary.data.ends import TimeGrid
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.prepare import Request
-from dalembert.boundary.solve import (
+from dalembert.boundary.solver import (
     Asked,
     S,
     SmoothStart,
