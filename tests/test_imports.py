@@ -193,9 +193,16 @@ def test_imports_go_one_way():
 
 
 def test_the_way_through_the_house_has_the_same_levels():
-    text = (SOURCES.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    text = (SOURCES.parents[1] / "docs/house.md").read_text(encoding="utf-8")
     table = [(int(level), name) for level, name in re.findall(r"^\| (\d+) \| `(\w+)` \|", text, re.MULTILINE)]
     assert table == [(level, name) for level, names in enumerate(LEVELS) for name in names]
+
+
+def test_the_page_of_the_house_names_what_stands():
+    text = (SOURCES.parents[1] / "docs/house.md").read_text(encoding="utf-8")
+    places = [name for name in re.findall(r"`([\w/]+(?:\.py)?)`", text) if "/" in name and not name.startswith("tests/")]
+    assert len(places) > 15
+    assert [name for name in places if not (SOURCES / name).exists()] == []
 
 
 def test_every_room_of_the_levels_stands():
