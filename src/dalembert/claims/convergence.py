@@ -1,4 +1,5 @@
-"""Whether q, v and the multipliers have the order that the scheme declares; of a flow of order k, q and the multipliers."""
+"""Claims of order: q, v and the multipliers have the order that the scheme declares; of a flow of order k, q and the
+multipliers."""
 
 from __future__ import annotations
 
@@ -139,7 +140,8 @@ def leaf(subject: Subject) -> Iterator[Claim]:
 
 
 class FlowData(NamedTuple):
-    """What a run of a flow of order k starts from: derivatives (2k, n), None where it is nodes, and λ with its rates."""
+    """Initial data of a run of a flow of order k: derivatives (2k, n), None where nodes are given, λ with its rates; also
+    the step h and the initial time t0."""
 
     jets: Any
     multipliers: Any

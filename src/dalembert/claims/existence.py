@@ -1,4 +1,4 @@
-"""Whether the motion and the discrete flow exist, and whether the constraints hold where the scheme promises it."""
+"""Claims that the motion and the discrete flow exist, and that the constraints hold where the scheme promises it."""
 
 from __future__ import annotations
 

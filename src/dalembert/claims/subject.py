@@ -156,7 +156,7 @@ NOTHING = 1e-9  # of the terms of a sum: what is taken for zero
 
 @dataclasses.dataclass(frozen=True)
 class RunData:
-    """Where and how the run goes: initial data, step, number of steps, and what decides among roots."""
+    """Data of a run: initial data, step, number of steps, and what decides among roots."""
 
     q0: Float[np.ndarray, "n"]
     v0: Float[np.ndarray, "n"]

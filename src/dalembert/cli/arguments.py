@@ -1,4 +1,4 @@
-"""What the words of a command line stand for: systems, data, schemes, branches. Every mistake names the option."""
+"""Systems, data, schemes and branches that the words of a command line stand for. Every mistake names the option."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `dalembert list` prints, without JAX: the files of the gallery are run with placeholders for what they import."""
+"""Output of `dalembert list`, without JAX: the files of the gallery are run with placeholders for what they import."""
 
 from __future__ import annotations
 

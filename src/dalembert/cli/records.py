@@ -1,4 +1,4 @@
-"""What --json prints of a run, of a solution and of an order: plain dicts, lists, numbers and text."""
+"""Records that --json prints of a run, of a solution, of a study and of an order: plain dicts, lists, numbers and text."""
 
 from __future__ import annotations
 

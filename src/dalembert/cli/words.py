@@ -1,4 +1,4 @@
-"""What can be said of the words of a command line before JAX is there: which names exist, and whether a word is right.
+"""Names that a command line may contain, and checks of its words, before JAX is imported.
 
 `tests/cli/test_words.py` compares the names with the rooms that they come from.
 """

@@ -95,7 +95,7 @@ def _with_gaps(given: Any) -> bool:
 
 
 class EndsAsked(NamedTuple):
-    """What holds at the ends: what is given, coordinate by coordinate, and what else."""
+    """Conditions at the ends that were asked for: the given values, coordinate by coordinate, and the sets and ties."""
 
     given: Ends
     sets: EndSets
@@ -329,8 +329,8 @@ def _equations(problem: OptimalControl, jets: Float[np.ndarray, "samples 2 n"], 
 
 
 class GivenPath(NamedTuple):
-    """What is given, and a path (N+1, n) with its velocities that has it. given: which positions of the nodes are; sets:
-    what else holds at the ends; smooth: path and velocities without the guess; settled, leaf: see `check_states` and
+    """Given data, and a path (N+1, n) with its velocities that has them. given: which positions of the nodes are given;
+    sets: what else holds at the ends; smooth: path and velocities without the guess; settled, leaf: see `check_states` and
     `shared_leaf`."""
 
     ends: Ends

@@ -47,7 +47,7 @@ PARTS = ("state", "controls", "reactions", "values", "adjoints", "steps", "inequ
 
 @dataclasses.dataclass(frozen=True)
 class ControlLayout:
-    """Where the numbers of a block stand: n coordinates, r controls, m constraints, `watched` values of path inequalities.
+    """Layout of the numbers of a block: n coordinates, r controls, m constraints, `watched` values of path inequalities.
 
     Block rule: what a step solves for, and its equations, stand in one block, (q_{i+1}, ν_i | λ_i, η_i), so that the block's
     own matrix is the Jacobian of a step; u_{i+1} is with q_{i+1}. The velocities of the ends take the place of positions in

@@ -1,4 +1,4 @@
-"""What follows a plan where the motion differs from it: gains, a receding horizon, sensitivities. Begin with `gains`.
+"""Guidance along a plan where the motion differs from it: gains, a receding horizon, sensitivities. Begin with `gains`.
 
 `linearisation` has the second variation of a problem along its solution and its neighbours, and `loop` a plant with a
 controller in Python.

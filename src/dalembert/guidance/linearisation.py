@@ -231,7 +231,7 @@ def linearise(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> Linea
 
 
 class GivenEnds(NamedTuple):
-    """What is given of a problem: its ends, and points to pass."""
+    """Given data of a problem: its ends, and points to pass."""
 
     initial: PartlyGiven
     final: PartlyGiven

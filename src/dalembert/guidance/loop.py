@@ -40,7 +40,8 @@ from dalembert.tracing import Jitted
 
 
 class Controller(Protocol):
-    """What `closed_loop` asks: Feedback and PredictiveController, whose problem says how controls act; or a law."""
+    """Controller that `closed_loop` asks for the controls: Feedback and PredictiveController, whose problem says how
+    controls act; or a law."""
 
     def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
         """u (r,) for the time t + ahead, from the state at t."""

@@ -48,7 +48,8 @@ class Linear(NamedTuple):
 
 
 class Quadratic(NamedTuple):
-    """What is chosen, with the matrices of V, and the cost relative to that of the linear-quadratic regulator."""
+    """Quadratic V and D: the chosen w̄, P, S and D, with the matrices of V, and the cost relative to that of the
+    linear-quadratic regulator."""
 
     direction: np.ndarray
     P: np.ndarray

@@ -271,7 +271,7 @@ def higher_flow(problem: VariationalProblem, nodes, multipliers, h, t0, scheme) 
 
 
 class PathData(NamedTuple):
-    """What is taken of a path of constant step h: q (N+1, n), multipliers (K, m), t (N+1,)."""
+    """Arrays of a path of constant step h: q (N+1, n), multipliers (K, m), t (N+1,)."""
 
     q: Array
     multipliers: Array

@@ -170,8 +170,8 @@ def ensemble(
 
 
 class Running(NamedTuple):
-    """How many threads there are at most, who is told how many steps are done, the code where it is chosen already, and the
-    time at which runs end."""
+    """Parameters of the execution of many runs: the largest number of threads, the function that is told how many steps are
+    done, the code where it is chosen already, and the time at which runs end."""
 
     threads: int | None
     watch: Watch
@@ -412,7 +412,7 @@ def _end_at(
 
 
 def _repeat_last(table: np.ndarray, done: np.ndarray, first: dict, code) -> None:
-    """Where a run has ended its last state is repeated; the state it began with where no step was solved."""
+    """Fills the rows after the end of each run with its last state, the one it began with where no step was solved."""
     if not table.shape[1]:
         return
     none = np.flatnonzero(done == 0)

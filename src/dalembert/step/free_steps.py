@@ -158,7 +158,7 @@ def _state(begun: Begun) -> Float[Array, "s"]:
 
 @Jitted
 def _run(problem, scheme, nodes, multipliers, options: Newton, count, *, length: int):
-    """Where it starts, and (node, multipliers, force, code, iterations, residual) of every step, 0 where none is taken."""
+    """Start of the run, and (node, multipliers, force, code, iterations, residual) of every step, 0 where none is taken."""
     free = with_time(problem, scheme, forward=False)
     begun = from_nodes(free, Points(), nodes, multipliers, 0.0, 1.0)
     program = HigherProgram(free, Points(), *constraint_numbers(free, nodes.shape[1]), nodes.shape[0])
@@ -299,7 +299,8 @@ def _next_trial(search: Search, last) -> tuple[Float[Array, ""], Trial]:
 
 
 def _update(search: Search, new: Trial, same) -> Search:
-    """What a trial has shown. b is the newest one while a bracket is refined, and the first before, to see if it failed."""
+    """The search after the trial `new`. b is the newest one while a bracket is refined, and the first before,
+    to see if it failed."""
     first, larger = search.trials == 0, search.trials % 2 == 1
     before = _choose(search.bracketed, search.b, _choose(larger, search.up, search.down))
     crossed = new.defect * before.defect <= 0.0  # false for NaN

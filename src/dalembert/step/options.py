@@ -88,7 +88,7 @@ class RunOptions:
             as_choice(self.backend, "backend", ("native", "jax"), "back-ends, if one is given,")
 
     def _check_varying(self) -> None:
-        """What belongs to steps of one length."""
+        """ValueError for a sampled feedback law with Varying: it belongs to steps of one length."""
         if self.varying is not None and self.feedback is not None:
             raise ValueError(
                 "feedback, h: a sampled law is held over steps of one length; with Varying give the law as forces"
@@ -103,23 +103,23 @@ class RunOptions:
 
     @property
     def recipe(self) -> Recipe:
-        """What the program is made by."""
+        """Recipe of the program: scheme, starter and branch."""
         return Recipe(self.scheme, self.starter, self.branch)
 
     @property
     def newton(self) -> Newton:
-        """How a step is solved."""
+        """Parameters of Newton's method, by which a step is solved."""
         return Newton(float(self.tolerance), int(self.max_iterations))
 
     @functools.cached_property
     def step_options(self) -> StepOptions:
-        """What every step is told."""
+        """Options that are the same in every step."""
         function = self.reduce and self.reduce[0]
         return StepOptions(self.branch, self.newton, self.stop, self.domain, self.feedback, function)
 
     @property
     def deflate(self) -> bool:
-        """Whether a Lyapunov constraint is written as λ = -φ₀/u."""
+        """True if a Lyapunov constraint is written as λ = -φ₀/u."""
         return self.branch is None or (isinstance(self.branch, Avoid) and self.branch.factor is None)
 
     @property
@@ -137,7 +137,7 @@ class RunOptions:
         return other
 
     def words(self, problem: dict[str, Any], kind: type) -> Words:
-        """What the records of all calls with the same functions have in common. problem: its texts; kind: its class."""
+        """Metadata that the records of all calls with the same functions share. problem: its texts; kind: its class."""
         functions = {
             "stop": self.stop, "domain": self.domain, "feedback": self.feedback and self.feedback.law,
             "reduce": self.reduce and self.reduce[0], "density": self.varying and self.varying.density,
@@ -236,8 +236,8 @@ def _check_reducer(reduce: Any) -> None:
 
 
 class Words(NamedTuple):
-    """What of a record is the same in every call, for as long as the functions read the same. functions: sources of those
-    given beside the system, by their arguments' names."""
+    """Metadata of a record that are the same in every call, for as long as the functions read the same. functions: sources
+    of those given beside the system, by their arguments' names."""
 
     texts: dict[str, Any]
     functions: dict[str, str]

@@ -173,7 +173,7 @@ def begin_run(system, given: Given, options: RunOptions, ready: tuple[ReadyRun, 
 
 
 def repeat(run: ReadyRun, q, v, system: Any, given: Given, options: RunOptions) -> tuple[Path, bool] | None:
-    """As `ReadyRun.path`, with the record of the call; None also where steps vary, whose density is found anew."""
+    """The value of `ReadyRun.path`, with the record of the call; None also where steps vary, whose density is found anew."""
     if options.varying is not None:
         return None
     record = options.record(run.words, system.subject.under(options.scheme), q0=given.q0, v0=given.v0)
@@ -305,7 +305,7 @@ class PreparedRun:
         return check_path(*(self._at_once(q0, v0, steps, t0) or self._search(Given(q0, v0), steps, t0)), throw)
 
     def _at_once(self, q0: Any, v0: Any, steps: int, t0: Any) -> tuple[Path, bool] | None:
-        """Where nothing but the numbers can have changed since the last call: the path, and whether it is calm."""
+        """The path, and true if it is calm; None unless nothing but the numbers can have changed since the last call."""
         ready = self._ready
         if ready is None or not (outside() and ready[0].lasts):
             return None
@@ -338,5 +338,5 @@ class PreparedRun:
 
 
 def _is_vector(x: Any, n: int) -> bool:
-    """Whether it is an array of n doubles, of NumPy; whether they are finite the machine code sees."""
+    """True for a NumPy array of n doubles; the machine code sees whether they are finite."""
     return type(x) is np.ndarray and x.dtype == np.float64 and x.shape == (n,)

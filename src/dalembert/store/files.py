@@ -1,4 +1,4 @@
-"""What simulate and solve return as NetCDF files, and back."""
+"""NetCDF files of what simulate and solve return: written, and read back."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _of_store(source: File) -> Path | CriticalPoint | Study:
 
 
 def matches(path: Path | Study | str | os.PathLike, system: Problem | OptimalControl) -> bool:
-    """Whether the source hash of a path (or of a file) is that of this system's functions.
+    """True if the source hash of a path (or of a file) is that of this system's functions.
 
     Only the source text of Lagrangian, constraints and forces is compared, not parameters and captured values.
 

@@ -1,4 +1,4 @@
-"""Whether a run that goes on is the one that was begun: the same functions and numbers, and arithmetic of the same bits."""
+"""Checks that a run goes on as the one that was begun: the same functions and numbers, and arithmetic of the same bits."""
 
 from __future__ import annotations
 

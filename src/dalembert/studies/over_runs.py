@@ -55,7 +55,7 @@ class MergeTree:
 
     @property
     def waiting(self) -> int:
-        """How many values are kept."""
+        """Number of values that are kept."""
         return len(self._waiting)
 
     @property

@@ -1,4 +1,4 @@
-"""Where the blocks of a sweep go: into the memory of this process, into a store, or into one merged value.
+"""Results of a sweep, block by block: in the memory of this process, in a store, or merged into one value.
 
 Blocks that a store has are kept; the others are computed, by whatever workers.
 """

@@ -233,7 +233,7 @@ def sink_for(store: str | os.PathLike) -> RunSink:
 
 @contextlib.contextmanager
 def replacing(place: File) -> Iterator[None]:
-    """What is done inside may make a new store in the place of a run's, which is not being written; where it makes none, the
+    """Context in which a new store may be made in the place of a run's, which is not being written; where none is made, the
     old one is there again."""
     if not place.exists():
         yield

@@ -21,7 +21,7 @@ NOISE = 1e-13  # of the largest terms of a condition: what is smaller is roundin
 
 
 class Facts(NamedTuple):
-    """What enters the conditions at K samples; "slot" stands for q, v, a, …
+    """Values and derivatives that enter the conditions at K samples; "slot" stands for q, v, a, …
 
     value: L (K,). action: L by each slot (K, slots, n). force: f (K, n), and by slots (K, n, slots, n). equations: φ by
     slots (K, m, slots, n). rows: R (K, m, n). given: rows that the user wrote (K, g, n), and by slots (K, g, n, slots, n).
@@ -179,7 +179,7 @@ def _restrictions(problem: Any, jets, times):
 
 
 def restrictions_at(problem: Any, jets, times) -> tuple[np.ndarray, np.ndarray]:
-    """What vanishes on the samples, (K, r), and its derivatives, (K, r, slots, n)."""
+    """Values of the restrictions, which vanish on the samples, (K, r), and their derivatives, (K, r, slots, n)."""
     found, slopes = _restrictions(problem, jets, times)
     return np.asarray(found), np.asarray(slopes)
 
@@ -191,7 +191,7 @@ ROUNDS = 5  # of drawing points, where some are outside the domain
 
 
 class Neighbourhood(NamedTuple):
-    """Where it is looked: q0 and v0 (n,) at t0, and how far, (n,) or None."""
+    """Neighbourhood in which samples are drawn: q0 and v0 (n,) at t0, and how far from them, (n,) or None."""
 
     q0: np.ndarray
     v0: np.ndarray

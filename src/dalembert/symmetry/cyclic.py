@@ -40,7 +40,7 @@ NEAR = 1e-10  # a last correction below leaves rounding
 
 
 class Turn(NamedTuple):
-    """What a step of the full scheme is between q̂(r₀) and e^{φξ}q̂(r₁)."""
+    """Step of the full scheme between q̂(r₀) and e^{φξ}q̂(r₁)."""
 
     chart: GroupChart
     scheme: Scheme

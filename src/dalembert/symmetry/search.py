@@ -282,7 +282,7 @@ LARGEST = 4e7  # numbers in the lifted fields at all samples
 
 
 class AffineSearch(NamedTuple):
-    """What the doors and their parts hand on: the problem, where it is looked at, and from where on a residual is none."""
+    """Data of a search for affine symmetries: the problem, the samples, and the tolerance up to which a residual is none."""
 
     problem: Any
     samples: Samples

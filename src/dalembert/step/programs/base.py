@@ -22,7 +22,7 @@ ONE_STAGE = (1.0,)  # the weights of a step that is not composed of others
 
 
 class Outputs(NamedTuple):
-    """What a solved step reports: multipliers λ and the constraint force Rᵀλ, at t + multiplier_time · h."""
+    """Outputs of a solved step: multipliers λ and the constraint force Rᵀλ, at t + multiplier_time · h."""
 
     multipliers: Float[Array, "m"]
     force: Vector

@@ -151,7 +151,7 @@ class VaryingSteps(DerivedProgram):
         end, number = now.t + now.h, len(self.weights)
 
         def following() -> tuple[Float[Array, ""], Float[Array, ""]]:
-            """What is added to ρ, and whether it is astray; from the last stage, whose h is that part of ε."""
+            """Increment of ρ, and 1 if ρ is astray, else 0; from the last stage, whose h is that part of ε."""
             value, rate = self.density.value_and_rate(self.system, q + increment, self.base.velocity(new), end)
             more = h / self.weights[-1] * rate
             return more, jnp.where(agree((density + 0.5 * more) * self.unit, value), 0.0, 1.0)
@@ -168,7 +168,7 @@ class VaryingSteps(DerivedProgram):
         return self.base.velocity(s[..., :-OWN])
 
     def astray(self, q0, s0, q1, s1) -> Any:
-        """Whether ρ/σ was off at the end of the whole step from (q0, s0) to (q1, s1), or in its middle, on the cubic through
+        """True if ρ/σ was off at the end of the whole step from (q0, s0) to (q1, s1), or in its middle, on the cubic through
         both ends: ρ is the density there, and nothing else in a step sees a σ that is large between two nodes alone.
         There it is looked at in long steps, whose velocity turns or whose density changes: it may cost as much as a step."""
         h, v0, v1 = s1[-1] / self.weights[-1], self.velocity(s0), self.velocity(s1)
@@ -185,12 +185,12 @@ class VaryingSteps(DerivedProgram):
 
 
 def agree(here, wanted) -> Any:
-    """Whether two densities are the same up to the factor ASTRAY."""
+    """True if two densities are the same up to the factor ASTRAY."""
     return (here <= ASTRAY * wanted) & (wanted <= ASTRAY * here)
 
 
 def clock_of(program: StepProgram, s) -> Float[Array, "clock"]:
-    """What a row needs to tell its time besides its index: nothing where all steps are equal."""
+    """Values that a row needs besides its index to tell its time: none where all steps are equal."""
     return program.clock(s) if isinstance(program, VaryingSteps) else s[..., :0]
 
 
@@ -205,7 +205,7 @@ def last_length(program: StepProgram, s) -> Any:
 
 
 def has_ended(program: StepProgram, t) -> Any:
-    """Whether the run has come to its last time; None where its number of steps alone decides."""
+    """True if the run has come to its last time; None where its number of steps alone decides."""
     return t * program.limit[1] >= program.limit[0] if isinstance(program, VaryingSteps) else None
 
 

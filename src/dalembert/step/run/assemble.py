@@ -94,7 +94,8 @@ def first_velocities(xp, prepared: Prepared, grid: Grid):
 
 
 class Levels(NamedTuple):
-    """Where the velocities and the multipliers of a program are, and when the multipliers act after a step began, over h."""
+    """Time levels of the velocities and multipliers of a program, and the time from the beginning of a step to the action of
+    the multipliers, over h."""
 
     names: tuple[str, str]
     multiplier_time: float
@@ -105,7 +106,7 @@ class Levels(NamedTuple):
         return cls(program.levels, program.multiplier_time, step_options.feedback is not None)
 
     def fields(self, columns: dict[str, Any], t0: Any, h: Any) -> dict[str, Any]:
-        """What rows are of the fields of a path. columns: by name, k as numbers of steps."""
+        """Fields of a path from the columns of its rows. columns: by name, k as numbers of steps."""
         clock = columns["clock"]
         t, h = (clock[..., 0], clock[..., 1]) if clock.shape[-1] else (t0 + columns["k"] * h, h)
         return {
@@ -151,12 +152,12 @@ def warn_of_resolution(path: Path) -> None:
 
 
 def is_resolved(steps: int, turns: int, crossings: int, leaps: int) -> bool:
-    """Whether `warn_of_resolution` surely has nothing to say of a run."""
+    """True if `warn_of_resolution` surely has nothing to say of a run."""
     return leaps == 0 and max(turns, crossings) <= TURNS * steps
 
 
 def _sharpest(path: Path) -> str:
-    """Where neighbouring steps differ most in length, if all are there to be seen."""
+    """Sentence on the neighbouring steps that differ most in length; empty unless the nodes of all steps are there."""
     t = np.asarray(path.t)
     if t.ndim != 1 or len(t) != path.steps + 1 or len(t) < 4:
         return ""

@@ -86,7 +86,7 @@ def _state_of_failure(program: StepProgram, step_options: StepOptions, carry: Ru
 
 @seldom
 def _stands(program: VaryingSteps, step_options: StepOptions, carry: RunState, t0, h):
-    """Whether a step of varying length has none, or its end no density."""
+    """True if a step of varying length has no length, or its end no density."""
     reached, stage, held_force, t, h = _state_of_failure(program, step_options, carry, t0, h)
     start = prediction(program, stage, reached, t, h)
     z, _ = solve_step(program, step_options.branch, Call(reached.q, reached.s, t, h, held_force), start, step_options.newton)

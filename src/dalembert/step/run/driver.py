@@ -237,7 +237,7 @@ def _run_traced(prepared: Prepared, step_options: StepOptions, carry: RunState, 
 
 
 class RunParameters(NamedTuple):
-    """What a run is told besides its data. settings: t0, h and the tolerance; rows: as many as it may fill."""
+    """Parameters of a run besides its data. settings: t0, h and the tolerance; rows: as many as it may fill."""
 
     grid: Grid
     settings: tuple[float, float, float]
@@ -246,7 +246,7 @@ class RunParameters(NamedTuple):
 
 
 class RunCode(NamedTuple):
-    """What all runs share that read the same and have as many coordinates.
+    """Compiled code that all runs share that read the same and have the same number of coordinates.
 
     sizes: equations of each constraint; root: the proof of the data; begin: a carry, for its structure; bound: by the
     function objects of a call, its program, with whatever arrays, and the metadata of its record.
@@ -309,7 +309,7 @@ class ReadyRun:
 
     @property
     def lasts(self) -> bool:
-        """Whether the functions still name the same; False where only a new look at them can tell."""
+        """True if the functions still name the same; False where only a new look at them can tell."""
         return self._watched is not None and unchanged(self._watched)
 
     def parameters(self, options: RunOptions) -> RunParameters:
@@ -348,8 +348,9 @@ class ReadyRun:
         return Path.later(lambda: vars(ended())), is_resolved(k // code.layout.stages - self._lead, *counted)
 
     def start(self, q: Vector, v: Vector, options: RunOptions) -> Prepared | None:
-        """What `path` starts from; None where that is. The last digits of (a, λ), from which the first iteration begins, are
-        those of machine code: a run whose rows go elsewhere starts from the same, to have the same bits."""
+        """Program and data of the first step, from which `path` starts; None where `path` gives None. The last digits of
+        (a, λ), from which the first iteration begins, are those of machine code: a run whose rows go elsewhere starts from
+        the same, to have the same bits."""
         arrays = self._arrays()
         try:
             made = self._begin(q, v, self.parameters(options), options.starter, arrays.motion)
@@ -381,7 +382,7 @@ class ReadyRun:
 
 
 class CacheKey(NamedTuple):
-    """What a system and the options of a run hold: key, the objects that can change, and the arrays.
+    """Cache key of a system and the options of a run, the objects that can change, and the arrays.
 
     The arrays of the system come first, then the scheme's. watched: by what it is seen that all this is still so; None where
     it must be read again. runs: those found for it, by the number of coordinates: the key is long.

@@ -67,7 +67,7 @@ def prediction(program: StepProgram, stage, point: RunState, t, h) -> Float[Arra
 
 
 def leaps(before, after):
-    """Whether a determinant changed its size more than LEAP-fold; 0 stands for one that is not known."""
+    """True if a determinant changed its size more than LEAP-fold; 0 stands for one that is not known."""
     low, high = jnp.minimum(before, after), jnp.maximum(before, after)
     return (low > 0) & (high > LEAP * low)
 
@@ -210,14 +210,15 @@ def _step(program: StepProgram, step_options: StepOptions, t0, h, carry: RunStat
 
 
 def density_mismatch(program: StepProgram, before: RunState, after: RunState) -> Any:
-    """Whether the density of steps of varying length is off after a whole step."""
+    """True if the density of steps of varying length is off after a whole step; 0 where all steps are equal."""
     if not isinstance(program, VaryingSteps):
         return 0
     return lax.stop_gradient(program.astray(before.q, before.s, after.q, after.s))
 
 
 def stops(program: StepProgram, step_options: StepOptions) -> list[Callable]:
-    """What ends a run after a step, as functions of (q, v, t): the user's condition, and the time of steps that vary."""
+    """Conditions that end a run after a step, as functions of (q, v, t): the user's condition, and the time of steps
+    that vary."""
     wanted, found = step_options.stop, []
     if wanted is not None:
         found.append(lambda q, v, t: call_system(program, wanted, q, v, t))
@@ -231,7 +232,7 @@ def _active(carry: RunState, limit) -> Array:
 
 
 def row_of(program: StepProgram, carry: RunState) -> dict[str, Array]:
-    """What is saved of a state."""
+    """Row of a table: the values that are saved of a state, by name."""
     return {"q": carry.q, "v": program.velocity(carry.s), "multipliers": carry.multipliers, "force": carry.force,
             "held_force": carry.held_force, "clock": clock_of(program, carry.s), "k": carry.k}  # fmt: skip
 

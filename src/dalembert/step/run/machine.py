@@ -118,7 +118,7 @@ class MachineSteps(Steps):
 
     @property
     def number_of_rows(self) -> int:
-        """How many the table has."""
+        """Number of rows that the table has."""
         return self._count.item(ROWS)
 
     def _rows(self, first: int) -> Rows:
@@ -172,7 +172,7 @@ def machine_steps(
 
 
 def native_traced_run(program: StepProgram, step_options: StepOptions, carry: RunState, grid: Grid):
-    """As `traced_run`. Derivatives are those of `traced_run`, which is then what runs."""
+    """The run of `traced_run`, in machine code called by XLA. Derivatives are those of `traced_run`, which then runs."""
     native = compile_program(program, step_options, carry, grid.t0, grid.h)
     register(native.code, lanes=False)  # Unsupported, if XLA's interface is another one, must be known here
 
@@ -396,7 +396,7 @@ def _functions(program, step_options: StepOptions, carry: RunState, leaves, with
 
 
 def _stop(program, step_options: StepOptions, with_arrays) -> Callable | None:
-    """Whether anything ends the run after a step."""
+    """Function (q, v, t, p) → true if anything ends the run after a step; None where nothing can."""
     if not stops(program, step_options):
         return None
 
@@ -418,7 +418,7 @@ def _residual(step_options: StepOptions, with_arrays) -> Callable | None:
 
 
 def lengths(value: Any) -> tuple[int, int]:
-    """How many numbers it has, and how many integers."""
+    """Number of entries of a tree that are no integers, and number of integers."""
     whole = [_is_whole(x) for x in jax.tree.leaves(value)]
     sizes = [int(np.size(x)) for x in jax.tree.leaves(value)]
     integers = sum(size for size, w in zip(sizes, whole, strict=True) if w)

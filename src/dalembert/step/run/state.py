@@ -81,7 +81,7 @@ class Grid(NamedTuple):
 
 
 class StepOptions(eqx.Module):
-    """What the user chose for a run, besides the program and the state: all static."""
+    """Options that the user chose for a run, besides the program and the state: all static."""
 
     branch: Branch | None
     newton: Newton
@@ -106,7 +106,7 @@ class Given(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """What a program is chosen by, besides the system: a Scheme or the windows, a starter, and a rule among roots."""
+    """Choices that determine a program, besides the system: a Scheme or the windows, a starter, and a rule among roots."""
 
     scheme: Any
     starter: Any

@@ -48,7 +48,7 @@ class Steps(abc.ABC):
 
     @property
     def ended(self) -> bool:
-        """Whether it has reached its last node, or has an outcome."""
+        """True if it has reached its last node, or has an outcome."""
         return self.code != 0 or self.k >= self.grid.steps
 
     @abc.abstractmethod
@@ -104,8 +104,8 @@ State = dict[str, np.ndarray]
 
 
 class Opening(NamedTuple):
-    """What is known of a run before its first step. path: of the nodes before it, with provenance; rows: how many there will
-    be at most; state: between two steps; fingerprint: by what its bits are determined, besides the provenance."""
+    """Data of a run that are known before its first step. path: of the nodes before it, with provenance; rows: how many
+    there will be at most; state: between two steps; fingerprint: by what its bits are determined, besides the provenance."""
 
     path: Path
     rows: int
@@ -124,7 +124,7 @@ class Sink(abc.ABC):
 
     @abc.abstractmethod
     def begin(self, opening: Opening) -> tuple[int, State] | None:
-        """Where to go on: how many rows there are, and the state after them; None: from the beginning."""
+        """Number of rows that are there and the state after them, from which the run goes on; None: from the beginning."""
 
     @abc.abstractmethod
     def take(self, fields: dict[str, np.ndarray | None], first: int) -> None:
@@ -132,7 +132,7 @@ class Sink(abc.ABC):
 
     @abc.abstractmethod
     def due(self) -> bool:
-        """Whether it is time for a commit."""
+        """True if it is time for a commit."""
 
     @abc.abstractmethod
     def commit(self, path: Path, rows: int, state: State) -> None:
@@ -152,7 +152,7 @@ _OPENERS: list[Callable[[str | os.PathLike], Sink]] = []
 
 
 def register(opener: Callable[[str | os.PathLike], Sink]) -> None:
-    """What makes a sink of the name of a store; the room that writes stores is above this one."""
+    """Sets the function that makes a sink of the name of a store; the room that writes stores is above this one."""
     _OPENERS[:] = [opener]
 
 
@@ -166,12 +166,13 @@ def sink_of(store: Any) -> Sink:
 
 
 def fingerprint(steps: Steps) -> dict[str, str]:
-    """What determines the bits of a run besides its record."""
+    """Fingerprint of a run: the data that determine its bits besides its record."""
     return fingerprint_of(steps.native, steps.key, steps.inputs)
 
 
 def fingerprint_of(native: bool, equations: str, inputs: np.ndarray) -> dict[str, str]:
-    """What determines the bits of a run besides its record: the equations as they are computed, what they read, processor.
+    """Fingerprint of a run, which determines its bits besides its record: back-end, equations as they are computed, the
+    numbers that they read, processor.
 
     equations: hash of the machine code, or of what JAX reads; inputs: the numbers that they read.
     """
@@ -210,7 +211,7 @@ class Bar:
 
 
 def _show(unit: str, done: int, total: int) -> tuple[Callable[..., None], Callable[[], None]]:
-    """How to update the line, and how to remove it."""
+    """Functions that update the progress line, and that remove it."""
 
     def columns(rich: Any) -> tuple:
         text = rich.TextColumn(f"{{task.completed:,}} {unit}{{task.fields[rate]}}")
@@ -227,7 +228,8 @@ def check_progress(progress: Any) -> None:
 
 @contextlib.contextmanager
 def report_progress(progress: Progress, total: int, unit: str = "steps") -> Iterator[Watch]:
-    """What is told now and then how many of `total` steps, or of another unit, are done; None where nobody asks."""
+    """Context of the function that is told now and then how many of `total` steps, or of another unit, are done; None where
+    nobody asks."""
     check_progress(progress)
     told = Bar(unit=unit) if progress is True else progress or None
     try:

@@ -1,1 +1,1 @@
-"""What a run begins with: its data, checked, and its first nodes. Begin with `prepare`."""
+"""Start of a run: its initial data, checked, and its first nodes. Begin with `prepare`."""

@@ -1,4 +1,4 @@
-"""Where the flow of a variational problem starts: from derivatives at the initial time, or from the first nodes."""
+"""Start of the flow of a variational problem: from derivatives at the initial time, or from the first nodes."""
 
 from __future__ import annotations
 

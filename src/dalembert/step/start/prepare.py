@@ -334,8 +334,8 @@ _onto_distribution = Jitted(onto_distribution)
 
 
 def check_callbacks(prepared: Prepared, grid: Grid, step_options: StepOptions, initial) -> Any:
-    """What stop, domain, a feedback law, a branch's function and a reducer return; gives the value with which the latter
-    begins, `initial`, in its final types."""
+    """Checks the values that stop, domain, a feedback law, a branch's function and a reducer return; gives the value with
+    which the latter begins, `initial`, in its final types."""
     program, q = prepared.program, prepared.q
     stop, domain, feedback = step_options.stop, step_options.domain, step_options.feedback
     system: System | DiscreteSystem | VariationalProblem = program.system
