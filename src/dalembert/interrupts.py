@@ -137,7 +137,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class _Later:
-    """What makes a path."""
+    """Deferred path: the function that makes it."""
 
     def __init__(self, made: Callable[[], Any]):
         self.made = made

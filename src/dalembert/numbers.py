@@ -1,4 +1,4 @@
-"""What a user gives as data: real, finite numbers, as float64 arrays.
+"""Data that a user gives: real, finite numbers, as float64 arrays.
 
 Every argument that holds data comes through here before anything is computed with it, so that no run is lost to what stood
 wrong at its beginning. Each error names the argument, what was found, and what is right. Traced values (inside jit, vmap and
@@ -238,7 +238,7 @@ def outside() -> bool:
 
 
 def is_traced(*trees) -> bool:
-    """Whether values are being traced, inside jit, vmap or grad: they have shapes but no numbers yet.
+    """True if values are being traced, inside jit, vmap or grad: they have shapes but no numbers yet.
 
     Under vmap and grad only arguments that depend on the traced ones are tracers; under jit every operation is traced,
     even on constants.

@@ -157,7 +157,7 @@ def _work(c: Code, buffers: dict[str, str], data: dict[str, str], table: str) ->
 
 
 def _size(c: Code, buffer: str) -> str:
-    """How many numbers a buffer holds."""
+    """Number of entries in a buffer."""
     rank, dims = c.load(_byte(c, buffer, _BUFFER["rank"]), "i64"), c.load(_byte(c, buffer, _BUFFER["dims"]), "ptr")
     size = c.slot("size", "i64")
     c.store("1", size, "i64")
@@ -228,7 +228,7 @@ class _Slots:
 
 
 def _word(slot: int, name: str) -> int:
-    """Where a word of a slot stands in the table."""
+    """Index in the table of a word of a slot."""
     return SLOT.size * slot + SLOT.offset(name)
 
 
@@ -324,7 +324,7 @@ def _handle(flow: CompiledFlow, layout: Packing, steps: int) -> Handle:
 
 
 def _answering(integrate: Callable[..., None]) -> Callable[..., None]:
-    """As machine code calls it. Ctrl-C, which XLA would not hear of, comes again after the call."""
+    """Function that machine code calls to integrate. Ctrl-C, which XLA would not hear of, comes again after the call."""
 
     def call(table, carry, count, inputs, rows, number, *_: int) -> None:
         try:

@@ -71,7 +71,7 @@ class SymbolicPlan(NamedTuple):
         return tuple(sorted(found))
 
     def next_place(self, q: int) -> int:
-        """Where a component after those of the block stands in the next block, which takes σ_{c+2b} as its own."""
+        """Place in the next block, which takes σ_{c+2b} as its own, of a component after those of this block."""
         c = q % self.size
         return (c, c + self.size)[q < 2 * self.size] if c in self.differences else q - self.size
 
@@ -131,7 +131,7 @@ def into_differences(
 
 
 def into_next(value: Mapping[Pair, T], plan: SymbolicPlan, plus: Callable[[T, T], T]) -> dict[Pair, T]:
-    """What is left of the elimination, in the basis of the next block and with its places."""
+    """Update matrix that the elimination leaves, in the basis of the next block and with its places."""
     found = dict(value)
     for c in plan.differences:
         found = joined(found, c + plan.size, c + 2 * plan.size, plus)
@@ -255,7 +255,7 @@ def backward(plan: SymbolicPlan) -> Code:
 
 
 def _held(c: Code, i: str, plan: SymbolicPlan, base: str, differences: dict[int, tuple[str, str]]) -> None:
-    """Where z_p is fixed it is 0, and its difference is -z_{p+b}."""
+    """Set every fixed z_p to 0, and its difference to -z_{p+b}."""
     with where_fixed(c, i):
         free = c.at("%free", c.let(f"mul i64 {i}, {plan.size}"))
         for p, (slot, later) in differences.items():
@@ -277,7 +277,7 @@ def _stored_factors(c: Code, i: str, plan: SymbolicPlan) -> list[EliminatedGroup
 
 @contextlib.contextmanager
 def where_fixed(c: Code, i: str) -> Iterator[None]:
-    """What is done only in blocks with a fixed component; few have one, and what changes there is kept in slots."""
+    """Branch for blocks with a fixed component; few have one, and what changes there is kept in slots."""
     some, none = c.name("fixed"), c.name("plain")
     some_fixed = c.load(c.at("%fixed_blocks", i))
     c.fork(c.let(f"fcmp une double {some_fixed}, {c.constant(0.0)}"), some, none, likely=False)
@@ -391,7 +391,7 @@ class _Added:
 
 
 def _fixed(c: Code, i: str, plan: SymbolicPlan, value: dict[Pair, str], diagonal: Sequence[str]) -> dict[Pair, str]:
-    """Where a component of the block is fixed, its rows and columns vanish but for the diagonal that is added."""
+    """Entries in which the rows and columns of the block's fixed components vanish but for the diagonal that is added."""
     slots = {pair: c.slot("fixed") for pair in value}
     for pair, name in value.items():
         c.store(name, slots[pair])
@@ -463,7 +463,7 @@ def _inverse(c: Code, block: list[list[str | None]]) -> list[str]:
 
 
 def _negative(plan: SymbolicPlan) -> Code:
-    """How many eigenvalues of D are negative, from those of D⁻¹."""
+    """Code that counts the negative eigenvalues of D, from those of D⁻¹."""
     c = Code()
     total, zero = c.slot("negative", "i64"), c.constant(0.0)
     c.store("0", total, "i64")
@@ -544,7 +544,7 @@ class BoundFactorization:
         return x[: len(right)]
 
     def negative(self, stored: np.ndarray) -> int:
-        """How many eigenvalues of D are negative: as many as those of K."""
+        """Number of negative eigenvalues of D: as many as those of K."""
         return int(self.factorization.negative(len(stored), stored.ctypes.data))
 
     def _workspace(self, right: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ def interior_text(terms: int, data: int, coordinates: int, rules: Any) -> str:
 
 
 class InteriorSearch(InteriorPart):
-    """What the loop does with a step x; it goes on at the label `taken`, and `end`s the loop where no point is taken.
+    """Search of the loop along a step x; it goes on at the label `taken`, and `end`s the loop where no point is taken.
 
     trial: slots of numbers of the iteration that is under way; along: the slope of the barrier function along x.
     """
@@ -96,7 +96,7 @@ class InteriorSearch(InteriorPart):
         c.go(search)
 
     def _takes(self, length: str) -> str:
-        """Whether the filter takes the new point."""
+        """Condition that the new point is acceptable: that it decreases θ or ϕ enough, and that the filter allows it."""
         given = self.at, self._standing("new_"), self.along, length, self.get("small"), self.get("tolerance")
         return self.c.both(self._judge(self.rules.taken, *given), self._allowed)
 

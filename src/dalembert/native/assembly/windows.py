@@ -78,7 +78,7 @@ class _Traced(NamedTuple):
 
 
 class Formed:
-    """What is formed of nodes that were traced before."""
+    """Products and derivatives that are formed of nodes traced before."""
 
     def __init__(self, graph: Graph, declared: bool):
         self._graph, self._declared = graph, declared
@@ -174,7 +174,7 @@ class TracedWindow:
         return {node: c.load(c.at(base, at)) for at, node in enumerate(places)}
 
     def shared_values(self, c: Code, shared: str) -> Values:
-        """What does not change from window to window, read before the loop."""
+        """Values that do not change from window to window, read before the loop."""
         w = self.windowed
         lengths = [(f"shared{k}", math.prod(s)) for k, s in enumerate(w.shared)]
         return self._bound(c, shared, [*lengths, ("captured", len(self.captured))])

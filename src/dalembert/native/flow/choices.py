@@ -64,7 +64,7 @@ def write_selections(g: Graph, outputs: Sequence[int]) -> list[int]:
 
 
 def _agrees(g: Graph, branch: int) -> bool:
-    """Whether both sides are promised to agree where they meet."""
+    """True if both sides are promised to agree where they meet."""
     return g.nodes[g.nodes[branch][1]][0] == "agree"
 
 
@@ -236,7 +236,7 @@ class Borders:
             c.store(c.load(c.at(self.chosen, c.let(f"sub i64 {i}, 1"))), c.at(self.given, i))
 
     def keep(self, sample: int, passed: str) -> None:
-        """What stands where the field was evaluated, so much after the beginning of the step."""
+        """Store as a sample the values and rates where the field was evaluated, so much after the beginning of the step."""
         c = self.c
         to = c.at(self.samples, c.let(f"mul i64 {self.stride}, {sample}"))
         values, rates = c.at(to, 1), c.at(to, c.let(f"add i64 {self.many}, 1"))
@@ -271,7 +271,7 @@ class Borders:
             c.label(on)
 
     def doubtful(self) -> str:
-        """Whether any border may be passed in the step."""
+        """Condition that some border may be passed in the step."""
         c, found = self.c, self.c.slot("doubtful", "i1")
         c.store("false", found, "i1")
         with c.loop(0, self.signs) as j, c.loop(0, len(SAMPLES) - 1) as k:
@@ -279,7 +279,7 @@ class Borders:
         return c.load(found, "i1")
 
     def doubts(self, j: str, k: str) -> tuple[str, str, str, str]:
-        """Whether the step is beyond border j at sample k + 1, whether it may pass it after sample k; times of both."""
+        """Conditions that the step is beyond border j at sample k + 1, that it may pass it after sample k; times of both."""
         c, zero = self.c, self.c.constant(0.0)
         (t, d, rate), (end, e, last) = self._pair(k, j)
         side = self._side(j)
@@ -297,12 +297,12 @@ class Borders:
         return self.c.intrinsic("copysign", self.c.constant(1.0), self._sample_of("0", j)[1])
 
     def passed(self, j: str) -> str:
-        """Whether the border is passed where the field was evaluated."""
+        """Condition that the border is passed where the field was evaluated."""
         c = self.c
         return c.negated(c.compare("oge", c.times(self._side(j), c.load(c.at(self.here, j))), c.constant(0.0)))
 
     def leaves(self, j: str) -> str:
-        """Whether the motion comes no nearer there."""
+        """Condition that the motion comes no nearer to the border there."""
         c = self.c
         rate = c.times(self.clock, c.load(c.at(self.rates, j)))
         return c.compare("oge", c.times(self._side(j), rate), c.constant(0.0))

@@ -129,7 +129,7 @@ class Integration(NamedTuple):
         return int(self.counts[COUNTED.offset(name)])
 
     def solution(self, code: int) -> Solved:
-        """What it has come to. code: of its end."""
+        """The solution that the integration has come to. code: of its end."""
         saved = self.count("saved")
         self.rows[saved:] = np.inf
         return Solved(self.rows, saved, code == REACHED, self.count("steps"))
@@ -192,7 +192,7 @@ class ImplicitPart:
 
 @dataclasses.dataclass(frozen=True)
 class FlowFunctions:
-    """What is integrated: functions of (z, y, t, *given), without z where there are no unknowns.
+    """Functions that define an integration, of (z, y, t, *given), without z where there are no unknowns.
 
     field: g. outputs: numbers wanted at the times. watch: below 0 it ends the integration. positions: whose rates follow.
     """
@@ -216,7 +216,7 @@ class _Equations:
     solver: Loaded
 
     def words(self, held: Held, given: np.ndarray, start: np.ndarray | None) -> dict[str, Any]:
-        """What a field is told of them; given: (z, y, t, *given) and what they close over, flat."""
+        """Run parameters of a field for the equations; given: (z, y, t, *given) and what they close over, flat."""
         k, u = self.unknowns.start.size, self.unknowns
         start = np.zeros(k) if self.affine else u.start if start is None else start
         tolerance = np.inf if self.affine else u.tolerance
@@ -244,7 +244,7 @@ class CompiledFlow:
 
     @property
     def without_pivots(self) -> bool:
-        """Whether unknowns that enter linearly are not eliminated: at the numbers given no pivots served."""
+        """True if unknowns that enter linearly are not eliminated: at the numbers given no pivots served."""
         return self.equations is not None and self.equations.affine and not self.equations.written
 
     def project_onto(self, projection: CompiledFunction) -> CompiledFlow:
@@ -306,7 +306,7 @@ class CompiledFlow:
 
 
 class FlowArrays:
-    """What the functions of a flow are told, for one run at a time, so that runs are safe under threads.
+    """Run parameters of the functions of a flow, for one run at a time, so that runs are safe under threads.
 
     clock: the direction of time. given: the arrays of the functions. values: (y, t, *given) flat, with room for y and t.
     """
@@ -324,7 +324,7 @@ class FlowArrays:
             self._shared |= flow.equations.words(self._held, self._with_room(unknowns, code), start)
 
     def told(self, name: str) -> int:
-        """Where it stands what the function of this name is told."""
+        """Address of the run parameters of the function of this name."""
         found = self._told.get(name)
         return self._tell(name) if found is None else found
 
@@ -345,7 +345,7 @@ class FlowArrays:
         return whole
 
     def projection(self, code: CompiledFunction) -> int:
-        """Where it stands what the projection is told."""
+        """Address of the run parameters of the projection."""
         if "project" not in self._told:
             values = self._with_room(0, code), np.empty(code.result_size)
             arrays = dict(zip(("given", "result"), map(self._held.array, values), strict=True))

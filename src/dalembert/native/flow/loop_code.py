@@ -511,7 +511,7 @@ class _Loop:
         c.store(str(PLAIN), self.mode, "i64")
 
     def _way(self, natural: str) -> str:
-        """How far to go beyond a border, of a step that would be `natural`."""
+        """Time by which a step goes beyond a border, if its length would be `natural`."""
         c = self.c
         part = c.intrinsic("maxnum", c.times(c.constant(BEHIND[0]), self.tolerance), c.constant(BEHIND[1]))
         return c.plus(c.times(part, natural), c.times(c.constant(4 * TINY), c.absolute(c.load(self.t))))

@@ -80,7 +80,7 @@ def _continue_quotients(g: Graph, results: list[Nodes], good: int, samples: list
 
 
 def _serves(g: Graph, i: int, quotient: Quotient, sample: Sample) -> bool:
-    """Whether the quotient has no remainder, and is what node i is, also where its denominator is zero."""
+    """True if the quotient has no remainder, and equals node i, also where its denominator is zero."""
     _, name, component = g.nodes[quotient.x]
     there = sample[name].copy()
     there[component] = evaluate(g, [quotient.root], sample)[0]

@@ -1,4 +1,4 @@
-"""What a node depends on, in which order nodes are evaluated, what belongs to one side of a branch, and their values."""
+"""Dependence of nodes, the order in which they are evaluated, the nodes of one side of a branch, and their values."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Dependence:
         return masks
 
     def on(self, i: int, *names: str) -> bool:
-        """Whether node i depends on any of the named vectors."""
+        """True if node i depends on any of the named vectors."""
         mask = self._update_masks()[i]
         return any(mask >> self._bits[name] & 1 for name in names if name in self._bits)
 

@@ -66,7 +66,7 @@ def definite_parts(samples: np.ndarray) -> np.ndarray | None:
 
 
 def _definite(a: np.ndarray) -> bool:
-    """Whether a, or -a, is symmetric to rounding and well above singular."""
+    """True if a, or -a, is symmetric to rounding and positive definite, well above singular."""
     size = np.linalg.eigvalsh(a if np.trace(a) > 0 else -a)
     return bool(np.allclose(a, a.T, rtol=0.0, atol=1e-10 * np.abs(a).max()) and size[0] > 1e-10 * size[-1])
 

@@ -158,7 +158,7 @@ FOLD: dict[str, Callable] = {
 
 
 class Unsupported(Exception):
-    """What cannot be translated, or not within the budget: `what` names the primitive, `why` the reason.
+    """Error for what cannot be translated, or not within the budget: `what` names the primitive, `why` the reason.
 
     place: where the user wrote it, if that is known. role: what the function is in which it stands, if a caller knows.
     """

@@ -125,7 +125,7 @@ class _Reciprocals:
         self.known: dict[int, int] = {}
 
     def follows(self, b: int) -> bool:
-        """Whether 1/b is a product of reciprocals of other denominators."""
+        """True if 1/b is a product of reciprocals of other denominators."""
         if b in self.root:
             return True
         node = self.g.nodes[b]
@@ -175,7 +175,7 @@ def with_angles(g: Graph, outputs: Sequence[int]) -> list[int]:
 
 
 def _angle(g: Graph, i: int) -> int | None:
-    """What stands for the sum or difference i, if it is such a one."""
+    """Node of at most one sine or cosine that stands for the sum or difference i; None if it is no such sum."""
     op, *x = g.nodes[i]
     if op not in ("add", "sub"):
         return None

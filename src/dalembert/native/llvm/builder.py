@@ -184,7 +184,7 @@ class Code:
         return self.call(self.whole, f"llvm.{name}.{suffix}", *((self.whole, v) for v in x))
 
     def some(self, condition: str) -> str:
-        """Whether a truth value holds in any lane."""
+        """Condition that a truth value holds in any lane."""
         if self.width == 1:
             return condition
         return self.call("i1", f"llvm.vector.reduce.or.v{self.width}i1", (self.truth, condition))

@@ -66,7 +66,7 @@ class Loaded:
         self._addresses: dict[str, int] = {}
 
     def address(self, name: str) -> int:
-        """Where a function stands."""
+        """Address of a function."""
         found = self._addresses.get(name)
         if found is None:
             found = self._addresses[name] = self._engine.get_function_address(name)
@@ -75,7 +75,7 @@ class Loaded:
         return found
 
     def variable(self, name: str) -> int:
-        """Where a global variable stands."""
+        """Address of a global variable."""
         return self._engine.get_global_value_address(name)
 
 
@@ -161,7 +161,7 @@ class PrivateFolder:
         return sorted(found)
 
     def size(self) -> tuple[int, int]:
-        """How many files there are, and their bytes."""
+        """Number of files, and their bytes."""
         files = self._files()
         return len(files), sum(size for _, size, _ in files)
 

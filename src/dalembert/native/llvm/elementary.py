@@ -20,7 +20,7 @@ _COSINE = (4.16666666666666019037e-02, -1.38888888888741095749e-03, 2.4801587289
 
 
 def written_out() -> bool:
-    """Whether this processor multiplies and adds in one operation, without which the parts of π/2 are not exact."""
+    """True if this processor multiplies and adds in one operation, without which the parts of π/2 are not exact."""
     triple, _, features = host()
     return triple.startswith("aarch64") or "+fma" in features.split(",")
 

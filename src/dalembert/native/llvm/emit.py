@@ -131,7 +131,7 @@ class Emitter:
             values[node] = self.code.let(f"bitcast {self.code.real} {value} to {self.code.whole}") if whole else value
 
     def stored(self, outputs: Sequence[int], values: Values) -> list[str]:
-        """As `emit`, with integers as the bits of doubles."""
+        """Values of the outputs as `emit` gives them, with integers as the bits of doubles."""
         found = zip(outputs, self.emit(outputs, values), strict=True)
         return [self.code.let(f"bitcast {self.code.whole} {x} to {self.code.real}") if self.graph.kind[i] == "i" else x
                 for i, x in found]  # fmt: skip
@@ -240,7 +240,7 @@ class Emitter:
         )
 
     def _sides(self, args: list, values: Values, fast: bool) -> str:
-        """As `_branch`, in lanes: a side is computed if any lane takes it, and each lane picks its own."""
+        """Outputs of a branch, as `_branch`, in lanes: a side is computed if any lane takes it; each lane picks its own."""
         code = self.code
         condition, *sides = args
         kinds, taken = self._kinds(sides[0]), values[condition]

@@ -13,7 +13,7 @@ import numpy as np
 
 
 class Field(NamedTuple):
-    """Where the numbers of one name stand, and their shape."""
+    """Place and shape of the numbers of one name."""
 
     offset: int
     shape: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Where the numbers of a run stand in memory: the arrays that compiled code reads and writes."""
+"""Memory layout of the numbers of a run: the arrays that compiled code reads and writes."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Layout:
 
 
 def kept(stages: int) -> int:
-    """How many solutions are kept."""
+    """Number of solutions that are kept."""
     return LONG_HISTORY if stages == 1 else HISTORY
 
 

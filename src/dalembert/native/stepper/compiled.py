@@ -136,7 +136,7 @@ class CompiledStep:
             self.run(carry[i], count[i], inputs[i % len(inputs)], rows[i])
 
     def table(self, lanes: bool, stop: np.ndarray = NEVER) -> np.ndarray:
-        """What @ensemble needs to know of this code, packed as TABLE; its addresses hold as long as this and stop."""
+        """Parameters of @ensemble for this code, packed as TABLE; the addresses hold as long as this and stop."""
         kernel = self._lanes if lanes else None
         return TABLE.pack(
             run=self._code.address("run"),

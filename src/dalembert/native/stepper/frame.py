@@ -1,4 +1,4 @@
-"""What the algorithm of a step leaves open: where the numbers of a run stand, and what becomes of a condition."""
+"""Frames of a step: its algorithm leaves open where the numbers of a run stand, and what becomes of a condition."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IN_REGISTERS = ("q", "q_compensation", "s", "s_compensation")
 
 
 class LastUpdate(abc.ABC):
-    """What ends an iteration without another Jacobian."""
+    """The update that ends an iteration without another Jacobian."""
 
     @abc.abstractmethod
     def keep(self) -> None:
@@ -33,7 +33,7 @@ class LastUpdate(abc.ABC):
 
     @abc.abstractmethod
     def try_next(self) -> str:
-        """Whether the next one is, and all that it changes may be taken."""
+        """Condition that the next update is small, too, and that all it changes may be taken."""
 
     @abc.abstractmethod
     def take(self, where: str | None) -> None:
@@ -58,7 +58,7 @@ class Frame(abc.ABC):
 
     @property
     def once(self) -> bool:
-        """Whether one linear solution is enough, from wherever it starts."""
+        """True if one linear solution is enough, from wherever it starts."""
         return self.plan is not None and self.plan.once
 
     def enter(self, inputs: Mapping[str, Sequence[str]]) -> None:
@@ -121,7 +121,7 @@ class Frame(abc.ABC):
 
     @abc.abstractmethod
     def read_sign(self) -> str:
-        """What has been kept by the last stage that went in the direction of this one."""
+        """The sign kept by the last stage that went in the direction of this one."""
 
     @abc.abstractmethod
     def write_sign(self, value: str) -> None:
@@ -161,15 +161,15 @@ class Frame(abc.ABC):
 
     @abc.abstractmethod
     def require_solution(self, good: str) -> None:
-        """Where this fails the pivoted solver takes over."""
+        """Leave the system to the pivoted solver where this condition fails."""
 
     @abc.abstractmethod
     def note_divergence(self, near: str) -> None:
-        """Whether the update is a small one, or the iteration diverges."""
+        """Note that the iteration diverges where `near` fails: where the update is not a small one."""
 
     @abc.abstractmethod
     def require_convergence(self, small: str) -> None:
-        """Where this fails the iteration goes on."""
+        """Go on with the iteration where this condition fails."""
 
     @abc.abstractmethod
     def finish(self, small: str, tiny: str, close: str, last: LastUpdate) -> None:
@@ -186,15 +186,15 @@ class Frame(abc.ABC):
 
     @abc.abstractmethod
     def require(self, condition: str, outcome: Outcome) -> None:
-        """Where this fails the run ends with that outcome, before this step."""
+        """End the run with this outcome, before this step, where the condition fails."""
 
     @abc.abstractmethod
     def stop(self, condition: str) -> None:
-        """Where this holds the run ends after this step."""
+        """End the run after this step where the condition holds."""
 
     @abc.abstractmethod
     def stop_flag(self) -> str | None:
-        """Whether it does so; None if it never does."""
+        """Condition that the run ends after this step; None if it never does."""
 
     @abc.abstractmethod
     def commit(self) -> None:
@@ -244,7 +244,7 @@ def _constant(name: str, values: Iterable[float]) -> str:
 
 
 class Stages:
-    """Where a run is within its step: k counts stages, and `now` is the one that is under way, 0 … number - 1."""
+    """Stages of a step, and where a run is among them: k counts stages, and `now` is the one under way, 0 … number - 1."""
 
     def __init__(self, step: Translated, code: Code):
         self.number, self.code, self.step = len(step.weights), code, step
@@ -252,7 +252,7 @@ class Stages:
         self.table, self.prepared = "", []
 
     def changes(self, i: int) -> int:
-        """How often a node is evaluated: what depends on h once per stage, where stages differ."""
+        """Level of a node, which says how often it is evaluated: what depends on h once per stage, where stages differ."""
         level = self.step.level(i)
         return max(level, 1) if self.number > 1 and self.step.depend.on(i, "h") else level
 
@@ -275,7 +275,7 @@ class Stages:
                 c.store(value, c.at(row, j))
 
     def load(self, values: Values) -> None:
-        """What has been prepared for the stage that is under way."""
+        """Load the values that have been prepared for the stage that is under way."""
         c = self.code
         if self.prepared:
             row = c.at(self.table, c.let(f"mul i64 {self.now}, {len(self.prepared)}"))
@@ -304,11 +304,11 @@ class Stages:
             self.code.store(following, self.slot, "i64")
 
     def last(self) -> str | None:
-        """Whether the step ends with this stage; None where it always does."""
+        """Condition that the step ends with this stage; None where it always does."""
         return None if self.number == 1 else self.code.let(f"icmp eq i64 {self.now}, {self.number - 1}")
 
     def backwards(self) -> str | None:
-        """Whether the stage that is under way goes back in time; None where none does."""
+        """Condition that the stage that is under way goes back in time; None where none does."""
         if min(self.step.weights) > 0:
             return None
         if not self.back:
@@ -515,7 +515,7 @@ class ScalarFrame(Frame):
         return self.has_outcome() if self.outputs.stop else None
 
     def has_outcome(self) -> str:
-        """Whether the run has an outcome."""
+        """Condition that the run has an outcome."""
         return self.code.let(f"icmp ne i64 {self.count('code')}, 0")
 
     def commit(self) -> None:
@@ -552,7 +552,7 @@ class ScalarFrame(Frame):
             self._fail(outcome)
 
     def _fail(self, outcome: Outcome) -> None:
-        """Where the iteration diverges that is why a system is singular or a number not finite."""
+        """End the run with an outcome: NOT_CONVERGED if divergence is why a system is singular or a number not finite."""
         c, code = self.code, str(int(outcome))
         c.label(self.failure(outcome))
         if outcome in (Outcome.SINGULAR, Outcome.NOT_FINITE):

@@ -21,7 +21,7 @@ LARGEST_WRITTEN = 12_000  # operations of an elimination that is written out; be
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How the linear systems are solved: the pivots of the unknowns that are iterated, and of those that then follow.
+    """Plan for solving the linear systems: the pivots of the unknowns that are iterated, and of those that then follow.
 
     nonlinear: what Newton's method iterates. affine: what one linear solution gives after it. once: the equations of the
     first are proven to be affine in them, too, and one solution is enough. judged: they may jump, or their Jacobian is not
@@ -35,7 +35,7 @@ class Plan:
 
     @property
     def growth(self) -> float:
-        """What the check of the pivots may be."""
+        """Largest value that the check of the pivots may have."""
         return GROWTH["linear" if self.once else "iterated"]
 
     @property
@@ -111,7 +111,7 @@ class GraphOutputs:
 
     @property
     def ends_with_chord(self) -> bool:
-        """Whether the last update is found with the Jacobian of the one before."""
+        """True if the last update is found with the Jacobian of the one before."""
         return bool(self.following_size)
 
     def compensated_unknowns(self, g: Graph) -> list[int]:
@@ -128,7 +128,7 @@ class GraphOutputs:
 
     @property
     def nodes_of_step(self) -> list[int]:
-        """What is computed in every step, apart from conditions and laws."""
+        """Nodes that are computed in every step, apart from conditions and laws."""
         return [*self.f, *self.jacobian, *self.update, *self.check, *self.affine_update, *self.affine_check, *self.size,
                 *self.following, *self.new_q, *self.new_s, *self.scale, *self.multipliers, *self.force,
                 *self.new_velocity]  # fmt: skip
@@ -193,7 +193,7 @@ def _following(step: Translated, jacobian: np.ndarray, plan: Plan | None) -> lis
 
 
 def worth_a_chord(g: Graph, level: Callable[[int], int], f: list[int], update: list[int], following: list[int]) -> bool:
-    """Whether an update with the Jacobian of the one before has so few operations that it may also be tried in vain."""
+    """True if an update with the Jacobian of the one before has so few operations that it may also be tried in vain."""
 
     def operations(nodes: list[int]) -> int:
         iterated = (g.nodes[i][0] for i in reached(g, nodes) if level(i) == 2)

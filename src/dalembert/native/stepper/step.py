@@ -106,7 +106,7 @@ class Translated:
     _levels: dict[int, int] = dataclasses.field(default_factory=dict)
 
     def level(self, i: int) -> int:
-        """How often node i changes: 0 once per run (for every stage), 1 once per step or stage, 2 once per iteration."""
+        """Level of node i: 0 if it changes once per run (for each stage), 1 once per step or stage, 2 once per iteration."""
         found = self._levels.get(i)
         if found is None:
             found = self._levels[i] = self._level(i)
@@ -120,7 +120,7 @@ class Translated:
 
     @functools.cached_property
     def equations(self) -> Equations:
-        """What is proven of F."""
+        """Equations F with what is proven of them."""
         return Equations(self.graph, self.f, self.jacobian, self.declared)
 
     @property
@@ -130,7 +130,7 @@ class Translated:
 
     @property
     def linear(self) -> bool:
-        """Whether F is proven to be affine in z."""
+        """True if F is proven to be affine in z."""
         return self.equations.affine(self.everything, self.everything)
 
 

@@ -163,7 +163,7 @@ class StepCode:
         c.go("accept")
 
     def _check(self, plan: Plan, update: Sequence[str], check: str) -> None:
-        """Whether the pivots were good ones, and the update is finite."""
+        """Require that the pivots were good ones, and that the update is finite."""
         c = self.code
         check = c.plus(check, c.vanishing(update))
         self.frame.require_solution(c.compare("ole", check, c.constant(plan.growth)))
@@ -220,7 +220,7 @@ class StepCode:
         self._save(values, new["q"])
 
     def _count(self, values: Values, found: Crossing | None) -> None:
-        """What is counted and reduced of whole steps; a crossing, where it does not end the run."""
+        """Update the counts and the reductions of whole steps; count a crossing where it does not end the run."""
         f = self.frame
         if found is None:
             found = watch_sign(f, values)
@@ -304,7 +304,7 @@ class StepCode:
 
 
 def judgement(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[str]) -> tuple[str, str]:
-    """Whether every tested |update_i| ≤ tolerance · scale_i at the new w, and whether ≤ DIVERGING · scale_i."""
+    """Conditions that every tested |update_i| is ≤ tolerance · scale_i at the new w, and ≤ DIVERGING · scale_i."""
     c, small, near = f.code, f.code.constant(True), f.code.constant(True)
     for largest, scale in _sizes(f, values, w, update):
         small = c.both(small, c.compare("ole", largest, c.times(scale, f.tolerance)))
@@ -313,7 +313,7 @@ def judgement(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[s
 
 
 def is_tiny(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[str]) -> str:
-    """Whether every tested |update_i| ≤ TINY · scale_i and ≤ tolerance · scale_i: nothing can be gained by another."""
+    """Condition that every tested |update_i| ≤ TINY · scale_i and ≤ tolerance · scale_i: another gains nothing."""
     c, tiny = f.code, f.code.constant(True)
     limit = c.select(c.compare("olt", f.tolerance, c.constant(TINY)), f.tolerance, c.constant(TINY))
     for largest, scale in _sizes(f, values, w, update):
@@ -322,7 +322,7 @@ def is_tiny(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[str
 
 
 def is_close(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[str]) -> str:
-    """Whether every tested |update_i| ≤ √tolerance · scale_i: the next one will be small, with this Jacobian as well."""
+    """Condition that every tested |update_i| ≤ √tolerance · scale_i: the next one will be small, with this Jacobian too."""
     c, close = f.code, f.code.constant(True)
     for largest, scale in _sizes(f, values, w, update):
         close = c.both(close, c.compare("ole", largest, c.times(scale, f.close)))
@@ -330,9 +330,9 @@ def is_close(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[st
 
 
 def is_finished(f: Frame, values: Values, w: Sequence[str], first: Mapping[int, str], second: Mapping[int, str]) -> str:
-    """Whether `second`, which follows on the update `first` with the same Jacobian, is finite and small, and what it leaves
-    negligible: about |second|²/|first|, because updates with one Jacobian fall by the same factor. Where the first was
-    small already the second only has to be."""
+    """Condition that `second`, which follows on the update `first` with the same Jacobian, is finite and small, and that
+    what it leaves is negligible: about |second|²/|first|, because updates with one Jacobian fall by the same factor. Where
+    the first was small already the second only has to be."""
     c = f.code
     done = c.compare("oeq", c.vanishing(list(second.values())), c.constant(0.0))
     for (before, _), (largest, scale) in zip(_sizes(f, values, w, first), _sizes(f, values, w, second), strict=True):
@@ -394,7 +394,7 @@ class Chord(LastUpdate):
 def keep_compensation(
     f: Frame, z: Sequence[str], w: Mapping[int, str], update: Mapping[int, str], where: str | None = None
 ) -> None:
-    """What rounding has cut off w = z - update: exact, because the update is smaller than z. where: in which runs."""
+    """Store what rounding has cut off w = z - update: exact, because the update is smaller than z. where: in which runs."""
     c = f.code
     for j in sorted(f.compensation.keys() & update.keys()):
         f.place(f.compensation[j], c.minus(c.minus(z[j], w[j]), update[j]), where)
@@ -440,7 +440,7 @@ def determinant_sign(c: Code, pivots: Sequence[str], odd: int) -> str:
 
 
 def is_leap(c: Code, before: str, after: str) -> str:
-    """Whether a determinant changed its size more than LEAP-fold; 0 stands for one that is not known."""
+    """Condition that a determinant changed its size more than LEAP-fold; 0 stands for one that is not known."""
     grew = c.compare("olt", before, after)
     low, high = c.select(grew, before, after), c.select(grew, after, before)
     known = c.compare("ogt", low, c.constant(0.0))
@@ -448,7 +448,7 @@ def is_leap(c: Code, before: str, after: str) -> str:
 
 
 def watch_sign(f: Frame, values: Values) -> Crossing:
-    """Whether the sign changed since the last stage that went in the direction of this one: 0 is no sign."""
+    """Crossing: a sign, and whether it changed since the last stage that went in the direction of this one: 0 is no sign."""
     c, old, zero = f.code, f.read_sign(), f.code.constant(0.0)
     new = f.emitter.sign(f.emitter.emit(f.outputs.factor, values)[0]) if f.outputs.factor else c.load(f.sign)
     crossed = c.compare("olt", c.times(new, old), zero)

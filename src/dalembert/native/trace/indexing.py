@@ -175,7 +175,7 @@ def _reduce(op: str) -> Callable:
 
 
 def _empty(op: str, dtype: np.dtype) -> Any:
-    """What op gives for nothing."""
+    """Neutral element of op: what it gives for nothing."""
     if op in ("max", "min") and dtype.kind in "iu":
         return getattr(np.iinfo(dtype), "min" if op == "max" else "max")
     value = {"add": 0, "mul": 1, "max": -math.inf, "min": math.inf, "and": True, "or": False}[op]

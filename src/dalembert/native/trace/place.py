@@ -1,4 +1,4 @@
-"""What of a user's program could not be translated: the words, the line, and the functions they stand in."""
+"""Place in a user's program of what could not be translated: the words, the line, and the functions they stand in."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 def place_of(equations: list[Any]) -> Place | None:
-    """Where the user wrote the innermost of some nested equations of a jaxpr."""
+    """Place where the user wrote the innermost of some nested equations of a jaxpr."""
     for eqn in reversed(equations):
         frames = list(_frames(eqn))
         at = next((k for k, (code, _) in enumerate(frames) if _is_users(code)), None)

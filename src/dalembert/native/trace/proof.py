@@ -1,4 +1,4 @@
-"""What the operations of the equations prove about them: in which unknowns they may bend, and across which they may jump.
+"""Proofs about the equations from their operations: in which unknowns they may bend, and across which they may jump.
 
 A derivative that vanishes proves nothing: those of sign, floor or a comparison do, and those of stop_gradient and of custom
 rules are what their author says. Where no unknown meets such an operation, F is analytic and the Jacobian its derivative;
@@ -85,14 +85,14 @@ class Equations:
         return np.array([[bool(own.depends >> j & 1) for j in range(len(self._f))] for own in self._f])
 
     def affine(self, rows: Sequence[int], columns: Sequence[int]) -> bool:
-        """Whether these equations are affine in these unknowns together: one solution of them is enough."""
+        """True if these equations are affine in these unknowns together: one solution of them is enough."""
         bits = _bits(columns)
         own = union(self._f[i] for i in rows)
         entries = union(self._of[int(i)] for i in self.jacobian[np.ix_(rows, columns)].ravel())
         return not bits & (own.bends | entries.depends | self._declared)
 
     def judged(self, rows: Sequence[int], columns: Sequence[int]) -> bool:
-        """Whether a small update can leave a large residual: these equations may jump, or their Jacobian is not proven."""
+        """True if a small update can leave a large residual: these equations may jump, or their Jacobian is not proven."""
         return bool(_bits(columns) & (union(self._f[i] for i in rows).jumps | self._declared))
 
 

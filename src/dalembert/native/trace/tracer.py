@@ -148,7 +148,7 @@ def _used(eqn) -> range | list[int]:
 
 
 def _mentions(jaxpr, names: frozenset[str]) -> bool:
-    """Whether one of some primitives occurs."""
+    """True if one of these primitives occurs."""
     for eqn in jaxpr.eqns:
         parts = (p if isinstance(p, tuple | list) else (p,) for p in eqn.params.values())
         inner = [getattr(p, "jaxpr", p) for part in parts for p in part]
