@@ -92,7 +92,7 @@ def equilibrate(rows: Float[np.ndarray, "n lower+1"]) -> Float[np.ndarray, " n"]
 
 
 class _Rest(NamedTuple):
-    """What a block S with coupling E to the rows that follow leaves behind.
+    """Remainder of a block S with coupling E to the rows that follow, once directions of it are eliminated.
 
     negative: eigenvalues below zero among the directions that are eliminated. product: their part of E S⁻¹ Eᵀ.
     kept, coupling: S and E of the other directions.

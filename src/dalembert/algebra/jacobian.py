@@ -22,7 +22,7 @@ jacobian_p.multiple_results = True
 
 
 class _Left(threading.local):
-    """Whether this thread traces for somebody who differentiates on his own."""
+    """Flag of a thread: true while it traces for a reader that differentiates on its own."""
 
     now = False
 
@@ -32,7 +32,7 @@ _LEFT = _Left()
 
 @contextlib.contextmanager
 def left_to_the_reader() -> Iterator[None]:
-    """Where a function is traced for a translator that knows `jacobian_p`: its Jacobians are not spelled out."""
+    """Context in which a function is traced for a translator that knows `jacobian_p`: its Jacobians are not spelled out."""
     before, _LEFT.now = _LEFT.now, True
     try:
         yield
@@ -64,7 +64,7 @@ def _along_unit_vectors(function: Callable[[Array], Any], z: Float[Array, "z"]) 
 
 
 def spelled_out(*arguments: Any, jaxpr: Any) -> list[Any]:
-    """What the operation is, by JAX."""
+    """Values and Jacobians of the operation `jacobian_p`, computed by JAX."""
     *consts, z = arguments
     values, slopes = _along_unit_vectors(lambda x: eval_jaxpr(jaxpr, (), *consts, x), z)
     return [*values, *slopes]

@@ -60,7 +60,7 @@ def agree(condition: Bool[Array, ""]) -> Bool[Array, ""]:
 
 
 def may_jump(function: Callable, point: Array) -> bool:
-    """Whether the function may be discontinuous, or may have declared derivatives that are not its own.
+    """True if the function may be discontinuous, or may have declared derivatives that are not its own.
 
     The operations of the function are read, not its values: a comparison or a rounding may jump, and stop_gradient and
     custom derivative rules return what their author declares.
@@ -81,7 +81,7 @@ def may_jump(function: Callable, point: Array) -> bool:
 
 
 def depends(function: Callable, point: Array) -> bool:
-    """Whether the function depends on its argument, judged from its operations and not from its values.
+    """True if the function may depend on its argument, judged from its operations and not from its values.
 
     Args:
         function: a function of one array, traceable by JAX.
@@ -108,7 +108,7 @@ def _found(function: Callable, point: Array) -> list[Found]:
 
 
 def _outputs(jaxpr: Any, given: list[Found]) -> list[Found]:
-    """What is found of the outputs of a jaxpr, given what is known of its inputs."""
+    """Dependence and jumps of the outputs of a jaxpr, (reads, jumps) each, from those of its inputs."""
     known: dict[Any, Found] = dict(zip(jaxpr.invars, given, strict=True))
 
     def read(atom) -> Found:
@@ -336,7 +336,8 @@ def newton_by_values(
     units: Callable[[np.ndarray], np.ndarray],
     first: tuple[np.ndarray, np.ndarray],
 ) -> tuple[Float[np.ndarray, "z"], ByValues]:
-    """As `newton` with scale 1 + |z|, in NumPy, where a compiled function gives (F, F')(z); first: those at the start.
+    """Newton's iteration as in `newton` with scale 1 + |z|, in NumPy, where a compiled function gives (F, F')(z);
+    first: those at the start.
 
     It ends at a point where F has been evaluated, and leaves the update that passes the test: beyond it F may jump.
     A program for one evaluation is traced and compiled in a fraction of the time of one for the whole iteration.
@@ -373,8 +374,8 @@ def root(
     options: Newton,
     units: Callable[[Float[Array, "z z"]], Float[Array, "z"]] | None = None,
 ) -> tuple[Float[Array, "z"], Solve]:
-    """As `newton`, and differentiable: dz = -F_z⁻¹ F_θ dθ, by the implicit function theorem and not through the
-    iteration.
+    """Root of a function, found as by `newton`, and differentiable: dz = -F_z⁻¹ F_θ dθ, by the implicit function theorem
+    and not through the iteration.
 
     Args:
         function: as for `newton`; derivatives may be taken with respect to values that it closes over.

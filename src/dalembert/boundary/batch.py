@@ -116,7 +116,7 @@ def solve_batch(
 
 
 def _read_ends(end, name: str):
-    """What is given at an end, its arrays as numbers with a leading axis."""
+    """Data of an end, its arrays as numbers with a leading axis."""
     if end is None or isinstance(end, Nodes):
         return end
     if not isinstance(end, list | tuple):

@@ -145,7 +145,7 @@ class FreeTimeSearch:
 
 
 def _over(it: Iterate) -> bool:
-    """Whether another way is of no use."""
+    """True if another way to a minimum is of no use."""
     return it.end in (Termination.CONVERGED, Termination.NOT_FINITE, Termination.INTERRUPTED)
 
 

@@ -29,7 +29,7 @@ from dalembert.interrupts import Leaving, leave_if_wanted, wanted
 
 
 class Termination(enum.IntEnum):
-    """How the iteration ended."""
+    """Reason for which the iteration ended."""
 
     CONVERGED = 0
     SINGULAR = 1
@@ -105,7 +105,7 @@ DOMINANCE, MARGIN = 0.9, 1.5  # of what the slope of Σf is to be outweighed wit
 
 
 def noise(objective: float, other: float) -> float:
-    """What rounding can change in a sum of such terms."""
+    """Rounding error that a sum of such terms can have."""
     return NOISE * (abs(objective) + abs(other))
 
 
@@ -135,7 +135,7 @@ def descends(old: Evaluation, new: Evaluation, penalty: float, slope: float, len
 
 
 def takes_whole(old: Evaluation, new: Evaluation, penalty: float, slope: float) -> bool:
-    """Whether the whole step is taken: also where it halves the gradient, at the end of the iteration, where merit is
+    """True if the whole step is taken: also where it halves the gradient, at the end of the iteration, where merit is
     rounding."""
     return descends(old, new, penalty, slope, 1.0) or (new.finite and new.norm <= 0.5 * old.norm)
 
@@ -240,7 +240,7 @@ class BoundaryNewton:
         return found is not None
 
     def _nearly(self, it: Iterate, before: float, direction: Direction) -> bool:
-        """Whether a step with the factors that are there ends the iteration; tried where quadratic convergence predicts it.
+        """True if a step with the factors that are there ends the iteration; tried where quadratic convergence predicts it.
 
         The simplified step is Newton's next one but for a factor 1 + O(u). Source: see `predicts_small`.
         """

@@ -95,8 +95,8 @@ def warm_multipliers(made: Transcription, z: np.ndarray, guess: Solution) -> Non
 
 
 def known_forces(made: Transcription, positions: bool, z: np.ndarray, guess: Any) -> np.ndarray | None:
-    """What the multipliers of the bounds add to the gradient on a known solution of the same bounds; those of path
-    inequalities go into the path z. positions: whether positions have bounds."""
+    """Bound-multiplier gradient on a known solution of the same bounds, or None; multipliers of path inequalities go
+    into the path z, too. positions: whether positions have bounds."""
     paths = () if made.watched is None else made.watched.paths
     names = {*(["q"] if positions else []), *(path.name for path in paths)}
     if not isinstance(guess, Solution) or not names <= guess.bounds.keys():
@@ -165,7 +165,7 @@ class PreparedProblem(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What one problem of a batch is given, as `solve` takes it."""
+    """Data of one problem of a batch, as `solve` takes them."""
 
     initial: Any = None
     final: Any = None
@@ -174,7 +174,7 @@ class Request(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What `solve` is given besides the problem, its settings checked."""
+    """Arguments of `solve` besides the problem, its settings checked."""
 
     request: Request
     grid: TimeGrid
@@ -187,7 +187,7 @@ class Asked(NamedTuple):
 
 
 class PathLimits(NamedTuple):
-    """What a solution keeps within, as `solve` takes it."""
+    """Limits that a solution keeps within, as `solve` takes them."""
 
     bounds: Any = None
     inequalities: Any = None
@@ -343,7 +343,7 @@ def extremals(ready: ReadyProblem, certify: bool, threads: int = 1) -> list[Solu
 
 
 def _search(prepared: PreparedProblem, made: Transcription, z: np.ndarray, settings: Settings) -> Search:
-    """What finds the extremal, inside the bounds."""
+    """Search that finds the extremal, inside the bounds."""
     bounds = [] if prepared.bounds is None else [(made.places, prepared.bounds - prepared.origin)]
     if prepared.watched is not None:
         bounds += [(at, p.limits) for at, p in zip(made.watched_places("values"), prepared.watched.paths, strict=True)]
@@ -354,7 +354,8 @@ def _search(prepared: PreparedProblem, made: Transcription, z: np.ndarray, setti
 
 
 def _transcribed(prepared: PreparedProblem) -> Transcribed:
-    """Where nothing moves on a first path and the user gives no sizes, the extents are those of Newton's first step."""
+    """Transcription of a problem with its first paths. Where nothing moves on one and the user gives no sizes, the extents
+    are those of Newton's first step."""
     problem, w, fixed, values, _, guesses = prepared[:6]
     timed = prepared.horizon is not None
 

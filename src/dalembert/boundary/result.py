@@ -34,7 +34,7 @@ MOVES = 1e-3  # of θ in a step: a larger one tells that nothing holds the final
 
 
 class Judged(NamedTuple):
-    """What the end of an iteration is. alternation: see `multipliers.alternating`; inertia: see `kind_of`."""
+    """Assessment of the end of an iteration. alternation: see `multipliers.alternating`; inertia: see `kind_of`."""
 
     it: Iterate
     residual: float
@@ -71,8 +71,9 @@ def judge(
     free: FreeTimeAt | None,
     certify: bool,
 ) -> Judged:
-    """What has converged to values that alternate from node to node is no solution. sequences: of a path, which may not;
-    certify: with the kind of the extremal and the condition of its equations."""
+    """Assessment of the end of an iteration: values that alternate from node to node, to which it has converged, are no
+    solution. sequences: of a path, which may not; certify: with the kind of the extremal and the condition of its
+    equations."""
     certify = certify and not wanted()
     kkt, pinned = it.kkt, activity.pinned(it.kkt, it.z)
     gradient = it.at.gradient + activity.multipliers

@@ -49,7 +49,7 @@ class Solvable(Protocol[S]):
 
     @property
     def solution_class(self) -> type[S]:
-        """What its solutions are."""
+        """Class of its solutions."""
         ...
 
     def replace(self, **values: Any) -> Solvable[S]:
@@ -196,7 +196,7 @@ def _prepared(problem: VariationalProblem, asked: Asked, requests: Sequence[Requ
 
 
 class SmoothStart(NamedTuple):
-    """What a first path is without a guess. t: (N+1,); path: (N+1, n); sizes: (n,), of the coordinates.
+    """First path where there is no guess. t: (N+1,); path: (N+1, n); sizes: (n,), of the coordinates.
 
     given: (N+1, n), which positions are; rows: `slopes_of_intervals` of constraints, at paths (batch, N+1, n), or None;
     onto: moves paths near constraints of which some have a higher order than 1, or None.

@@ -1,4 +1,4 @@
-"""Whether initial data satisfy the constraints, whatever the units and the origin: φ(q) = 0, dφ/dt = 0, φ(q, v) = 0.
+"""Consistency of initial data with the constraints, whatever the units and the origin: φ(q) = 0, dφ/dt = 0, φ(q, v) = 0.
 
 An equation r(x) = 0, x one of q and v, with derivative J, counts as satisfied where |r_i| ≤ 10⁻⁸ Σ_j |J_ij| s_j and the
 least correction d of x leaves J as it is: |Σ_j (J(x + d) - J(x))_ij d_j| ≤ 10⁻⁸ Σ_j |J_ij d_j|, so that a curved constraint

@@ -74,7 +74,7 @@ class Constraint(eqx.Module):
 
     @property
     def chetaev(self) -> bool:
-        """Whether the forces are Chetaev's."""
+        """True if the forces are Chetaev's."""
         return type(self).force_rows is Constraint.force_rows
 
     def virtual_basis(self, system: Any, q: Vector, v: Vector, a: Vector, t) -> Float[Array, "n d"] | None:

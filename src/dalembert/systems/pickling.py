@@ -1,4 +1,4 @@
-"""What a user writes, through pickle and back: functions travel by their names, and by value only with cloudpickle.
+"""Pickling and unpickling of what a user writes: functions travel by their names, and by value only with cloudpickle.
 
 Compiled code is not part of a system and is made again where the system arrives.
 """

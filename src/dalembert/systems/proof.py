@@ -28,7 +28,7 @@ REGULAR = 1e-6  # the least determinant, or singular value, of a matrix with suc
 
 
 class InitialValues(NamedTuple):
-    """What the checks look at, computed in one compiled call at z = (a, λ). residual, matrix: of `kkt_residual`."""
+    """Values that the checks look at, computed in one compiled call at z = (a, λ). residual, matrix: of `kkt_residual`."""
 
     residual: Array
     matrix: Array
@@ -195,7 +195,7 @@ class ProvenStart(NamedTuple):
 
 
 class SystemRead:
-    """What a system holds, and what was made for it.
+    """A system as it was read, with its numbers, and what was made for it.
 
     key: for systems that differ in numbers alone. watched: by what it is seen that all this is still so; None where the
     system must be read again.

@@ -1,4 +1,4 @@
-"""What a user's functions read, and what is kept for as long as that stays the same. Begin with `jitted`."""
+"""Fingerprints of what a user's functions read, and values kept for as long as that stays the same. Begin with `jitted`."""
 
 from dalembert.interrupts import hear_in_collections
 from dalembert.tracing.arguments import UNREAD, refilled, split, taken_apart

@@ -1,5 +1,5 @@
-"""What a function reads when it runs: its code, and by value everything that the code names, followed through the user's own
-functions and objects.
+"""Fingerprint of a function, of what it reads when it runs: its code, and by value everything that the code names, followed
+through the user's own functions and objects.
 
 Two functions of equal fingerprints do the same, unless they read what no fingerprint shows: files, clocks, random numbers,
 the environment, the state of a library. The rules for data, numbers, containers, arrays, classes and objects, by value, come

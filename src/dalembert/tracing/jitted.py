@@ -66,7 +66,7 @@ class _Entry(NamedTuple):
 
 
 class _Call(threading.local):
-    """What the present call of this thread gave, and what its trace returned."""
+    """Arguments of the present call of this thread, and what its trace returned."""
 
     given: Any = None
     out: Any = None

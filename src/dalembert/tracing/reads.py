@@ -1,4 +1,4 @@
-"""What the code of a function names, and what belongs to libraries, whose own values do not change."""
+"""Names that the code of a function reads, and what belongs to libraries, whose own values do not change."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a boundary problem is given: ends, points, times, limits, sizes, checked. Begin with `ends`."""
+"""Data of a boundary problem, checked: ends, points, times, limits, sizes. Begin with `ends`."""

@@ -232,8 +232,8 @@ def _curvatures(problem: VariationalProblem, jets, times):
 
 
 def _flat_directions(hessian: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Where ∂²L/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ is singular on the kernel of the constraints' gradients by their highest derivatives at all
-    samples, all in typical sizes: the directions in which it vanishes, (samples, n), otherwise none."""
+    """Directions, (samples, n), in which ∂²L/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ vanishes on the kernel of the constraints' gradients by their
+    highest derivatives, where it is singular there at all samples, otherwise none; all in typical sizes."""
     worst = []
     for h, a in zip(hessian, rows, strict=True):
         lengths = np.linalg.norm(a, axis=1, keepdims=True)

@@ -104,7 +104,7 @@ def coordinate_at(key: Any, place: str, n: int, coordinates: Sequence[str] | Non
 
 
 class EndSets(NamedTuple):
-    """What holds at the ends besides what is given. on: ψ of the first and of the last end, or None; equations: how many
+    """Conditions at the ends besides the given data. on: ψ of the first and of the last end, or None; equations: how many
     they are; tied: (levels, n), components that are free and the same at both ends; shift: (levels, n), their difference."""
 
     on: tuple[EndFunction | None, EndFunction | None]
@@ -114,17 +114,17 @@ class EndSets(NamedTuple):
 
     @property
     def held(self) -> Bool[np.ndarray, "2 levels n"]:
-        """What is neither given nor free."""
+        """Components that are neither given nor free: those that are tied, and all of an end that lies on a set."""
         return np.stack([self.tied | (f is not None) for f in self.on])
 
     @property
     def carried(self) -> int:
-        """How many numbers every block carries from the first end to the last."""
+        """Number of components that every block carries from the first end to the last."""
         return int(self.tied.sum())
 
     @property
     def size(self) -> int:
-        """How many components of a block they take."""
+        """Number of components of a block that these conditions take."""
         return 2 * self.carried + max(*self.equations, self.carried)
 
 
@@ -155,7 +155,7 @@ def check_ends_agree(initial: Any, final: Any) -> None:
 
 
 def equations_of(end: Any, name: str, problem: Problem, levels: int, n: int) -> int:
-    """How many equations ψ has; errors that name the end."""
+    """Number of equations of ψ, 0 where the end lies on no set; errors name the end."""
     if not isinstance(end, On):
         return 0
     names = ", ".join(["q", "v", "a", "j", "s"][:levels])
@@ -171,8 +171,8 @@ def equations_of(end: Any, name: str, problem: Problem, levels: int, n: int) -> 
 
 
 class EndState(NamedTuple):
-    """Where an end is sought. name: "initial" or "final"; jet: (levels, n); free: which of it is not given; sizes: (levels,
-    n)."""
+    """State of an end that is sought. name: "initial" or "final"; jet: (levels, n); free: which of it is not given; sizes:
+    (levels, n)."""
 
     name: str
     jet: Float[np.ndarray, "levels n"]
@@ -268,7 +268,7 @@ def _linearised(function: EndFunction, problem: Problem, jet, t):
 
 
 def sizes_of_set(function: EndFunction, problem: Problem, at: EndState, equations: int) -> Float[np.ndarray, "m"]:
-    """How much ψ changes over typical sizes."""
+    """Changes of ψ over typical sizes, (m,), 1 where it does not change."""
     _, slopes = _rows(function, problem, at.jet, at.t)
     found = np.abs(slopes * at.sizes).max(axis=(1, 2))[:equations]
     return np.where(np.isfinite(found) & (found > 0.0), found, 1.0)
@@ -284,7 +284,7 @@ NAMES = "initial", "final"
 
 
 def plain(end: Any) -> Any:
-    """What is given at an end: nothing where it lies on a set."""
+    """Data given at an end: none where it lies on a set or is periodic."""
     return None if isinstance(end, On | Periodic) else end
 
 
@@ -334,7 +334,7 @@ def end_slots(w: Windows, end: int) -> np.ndarray:
 def state_of(
     w: Windows, values: Float[np.ndarray, "slots n"], fixed: np.ndarray, end: int, size: Float[np.ndarray, "n"]
 ) -> EndState:
-    """What a path has at an end; size: of positions."""
+    """State of a path at an end; size: of positions."""
     slots = end_slots(w, end)
     free = np.repeat(~fixed[slots][:, None], values.shape[1], axis=1)
     sizes = size / np.ptp(w.t) ** w.orders[slots].astype(float)[:, None]

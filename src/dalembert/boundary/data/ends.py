@@ -1,4 +1,4 @@
-"""What is given at the ends and between: from the user's arguments to fixed slots, and a first path through them."""
+"""Data given at the ends and between: from the user's arguments to fixed slots, and a first path through them."""
 
 from __future__ import annotations
 

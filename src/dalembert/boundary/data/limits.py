@@ -33,7 +33,7 @@ SLACK = 1e-9  # by how much what is given may be outside, relative to its size: 
 
 
 class Bounded(NamedTuple):
-    """What can have bounds: `size` numbers a node, with names or None."""
+    """Quantity that can have bounds: `size` numbers a node, with names or None."""
 
     size: int
     names: tuple[str, ...] | None = None
@@ -144,9 +144,9 @@ class PathFunction:
 
 
 class Level(NamedTuple):
-    """Where G is taken. steps: on the steps, else at the nodes; ends: of steps, whether the first and the last node have
-    velocities of their own, so that G is taken there too; t: (N+1,) of the nodes; parabolas: integrals over the nodes are
-    those of Simpson's rule on every two steps."""
+    """Places where G is taken. steps: on the steps, else at the nodes; ends: of steps, whether the first and the last node
+    have velocities of their own, so that G is taken there too; t: (N+1,) of the nodes; parabolas: integrals over the nodes
+    are those of Simpson's rule on every two steps."""
 
     steps: bool
     ends: tuple[bool, bool]
@@ -203,7 +203,7 @@ def nodes_of(t: Float[np.ndarray, "nodes"]) -> Level:
 
 
 def continued_forces(known: ActiveBounds, level: Level) -> Float[np.ndarray, "K m"]:
-    """What the multipliers of a solution's bounds add to the gradient at other places: their densities, in between."""
+    """Bound-multiplier gradient of a solution at other places: the densities of its multipliers, interpolated in between."""
     return at_times(known.t, known.multipliers, level.times) * level.weights[:, None]
 
 
@@ -231,14 +231,14 @@ class PathInequalities(NamedTuple):
         return found[:, list(self.function.velocities)] if self.name == "v" else found
 
     def settled(self, given: Bool[np.ndarray, "K inputs"]) -> Bool[np.ndarray, "K m"]:
-        """Where nothing that is free changes G. given: which of (q, v, u) are."""
+        """True where nothing that is free changes G, (K, m). given: which of (q, v, u) are."""
         return ~((~given).astype(int) @ self.reads.T.astype(int)).astype(bool)
 
     def values(self, parameters: Any, at: PathPoints) -> Float[np.ndarray, "K m"]:
         return np.asarray(_values(self.function, at, parameters))
 
     def sizes(self, parameters: Any, at: PathPoints, sizes: tuple) -> Float[np.ndarray, "m"]:
-        """How much every one of G changes where q, v and u change by their sizes."""
+        """Changes of every component of G, (m,), where q, v and u change by their sizes."""
         chosen = np.unique(np.linspace(0, len(at.t) - 1, SAMPLES).astype(int))
         random = np.random.default_rng(0)
         near = [x[chosen] + 0.1 * s * random.standard_normal(x[chosen].shape) for x, s in zip(at[:3], sizes, strict=True)]
@@ -269,7 +269,7 @@ class PathInequalities(NamedTuple):
 
 
 class PathPoints(NamedTuple):
-    """What G is given, (K, ·)."""
+    """Arguments of G, (K, ·)."""
 
     q: Float[np.ndarray, "K n"]
     v: Float[np.ndarray, "K n"]
@@ -322,7 +322,7 @@ class Wrapped:
 
 
 def _count(problem: Problem, given: Wrapped, q, u) -> int:
-    """How many numbers g returns."""
+    """Number of values that g returns."""
     arguments = (q, q, u) if u.shape[0] else (q, q)
     names = ("q, v, u" if u.shape[0] else "q, v") + problem.trailing
     shape = output_shape(lambda: problem.call(given.function, *arguments, t=jnp.zeros(())), "inequalities", names)

@@ -1,4 +1,4 @@
-"""What is given at one end and follows from the other: constraints that fix a function of the ends.
+"""Redundant data, given at one end, that follow from the other: constraints that fix a function of the ends.
 
 Their equations are dependent: with the multipliers y of the function Aᵀy = 0 on all that is free, exactly or to the order of
 the scheme. Of what is given as many components are left out as there are such functions, and the solution has to meet them.
@@ -51,7 +51,7 @@ class Curve(NamedTuple):
         return (2.0 * np.asarray(t) - self.start - self.end) / (self.end - self.start)
 
     def at(self, t: Float[np.ndarray, "T"], values: Float[np.ndarray, "POINTS ..."]) -> Float[np.ndarray, "T ..."]:
-        """What has these values at the points, at other times."""
+        """Interpolant at other times, a polynomial that has these values at Chebyshev's points."""
         coefficients = np.linalg.solve(chebyshev.chebvander(_places(), POINTS - 1), values.reshape(POINTS, -1))
         return chebyshev.chebval(self.place(t), coefficients).T.reshape(len(t), *values.shape[1:])
 

@@ -66,7 +66,7 @@ def origin_of(given: Float[np.ndarray, "points n"], path: Float[np.ndarray, "nod
 
 
 def extents_of(given: Float[np.ndarray, "points n"], path: Float[np.ndarray, "nodes n"]) -> Float[np.ndarray, "n"]:
-    """How far the given positions lie apart, or a thousandth of the extent of the first path where that is more."""
+    """Extents of the given positions, (n,), or a thousandth of the extent of the first path where that is more."""
     apart = np.ptp(given, axis=0) if len(given) else 0.0
     return np.maximum(apart, SLIGHT * np.ptp(path, axis=0))
 

@@ -34,8 +34,8 @@ class Activity(NamedTuple):
     margins: Float[np.ndarray, "blocks b"]
 
     def pinned(self, kkt: KKTSystem, z: np.ndarray, strictly: bool = False) -> Float[np.ndarray, "blocks b"] | None:
-        """What holds the active components where they are, on the diagonal of K; strictly: not the weakly active ones. None
-        where nothing is active."""
+        """Terms on the diagonal of K that hold the active components where they are; strictly: not the weakly active ones.
+        None where nothing is active."""
         if not np.any(self.active):
             return None
         rows = np.maximum(kkt.row_sizes(kkt.matrix(z)), kkt.curvature)
@@ -99,7 +99,7 @@ def activity_of(path: InteriorPath) -> Activity:
 
 
 def no_activity(kkt: KKTSystem) -> Activity:
-    """Where there are no bounds."""
+    """Activity where there are no bounds: nothing is active."""
     shape = kkt.fixed.shape
     return Activity(np.zeros(shape, np.int64), np.zeros(shape, bool), np.zeros(shape), np.full(shape, np.inf))
 

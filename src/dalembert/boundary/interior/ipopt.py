@@ -94,7 +94,7 @@ class IpoptSearch:
 
 
 class _Functions:
-    """What IPOPT calls, with what it was told last."""
+    """Functions that IPOPT calls, with the number of iterations and the update that it reported last."""
 
     def __init__(self, search: IpoptSearch, z: np.ndarray):
         self.search, self.kkt, self._z = search, search.kkt, z.copy()

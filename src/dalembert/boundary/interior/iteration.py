@@ -65,7 +65,7 @@ class StepSearch:
         self.kkt, self.settings, self.bounds = kkt, settings, bounds
 
     def moved(self, path: InteriorPath, direction: BarrierStep | None) -> bool:
-        """Whether a point on the step is accepted; the path moves there. None: there is no step, and only the way back."""
+        """True if a point on the step is accepted; the path moves there. None: there is no step, and only the way back."""
         if path.watch is None and rules.watches(path.shortened) and direction is not None:
             path.watch = self._begun(path, direction)
         if path.watch is not None:
@@ -73,7 +73,7 @@ class StepSearch:
         return direction is not None and self._searched(path, self._begun(path, direction), first=True)
 
     def _begun(self, path: InteriorPath, direction: BarrierStep) -> Watch:
-        """What is asked of a step from here."""
+        """A step and the point where it begins, with the longest part of it inside the bounds."""
         bounds, slacks = self.bounds, path.slacks
         fraction = float(rules.fraction(path.barrier, xp=np))
         changes = bounds.changes(direction.step)
@@ -202,7 +202,7 @@ class InteriorPoint:
         return path
 
     def _advanced(self, path: InteriorPath) -> bool:
-        """As far as machine code goes, then one iteration; whether that was the end."""
+        """True if this was the end: machine code as far as it goes, then one iteration."""
         if self._machine is not None and path.watch is None and self._machine.run(path):
             return True
         leave_if_wanted()
@@ -251,14 +251,15 @@ class InteriorPoint:
         return True
 
     def _left_to_rounding(self, path: InteriorPath) -> bool:
-        """Whether the whole step, no part of which is taken, changes nothing: on long paths a filter compares rounding, and
+        """True if the whole step, no part of which is taken, changes nothing: on long paths a filter compares rounding, and
         the slack of a bound that is touched at one node, with a multiplier that grows with N, has no more digits."""
         it, tolerance = path.newton, self.settings.tolerance
         off = self._errors(path, 0.0).complementarity
         return it.shift == 0.0 and bool(max(it.update, it.violation, off / rules.SOLVED) <= tolerance)
 
     def _contradictory(self, path: InteriorPath) -> bool:
-        """Whether the linearized constraints have no solution near: no line search makes a step of it."""
+        """True if locally infeasible: the linearized constraints have no solution near, and no line search makes a step of
+        it."""
         it = path.newton
         return bool(rules.contradictory(path.violation, it.shift, it.update, self.settings.tolerance, xp=np))
 
@@ -336,7 +337,7 @@ class InteriorPoint:
         return None
 
     def _negative(self, factors, matrix: Callable[[], np.ndarray], it: Iterate, products: np.ndarray) -> int:
-        """How many eigenvalues of K are negative. Where frontal factors cannot tell and a count would be slow, the curvature
+        """Number of negative eigenvalues of K. Where frontal factors cannot tell and a count would be slow, the curvature
         dxᵀ(H + Σ + δW)dx along the step stands for it, see `BoundaryNewton`; products: of gradient and step."""
         if isinstance(factors, FrontalFactors) and (factors.other is None or it.shift < 1.0):
             return factors.negative()

@@ -150,7 +150,7 @@ class InteriorMachine:
             self._part(workspace, "filter")[: 2 * len(corners)] = np.ravel(corners)
 
     def _taken(self, path: InteriorPath, workspace: np.ndarray, found: dict[str, float]) -> None:
-        """What the loop has come to."""
+        """Takes over what the loop has come to: the path, its multipliers, the filter, the counts."""
         it, n = path.newton, path.newton.z.size
         corners = self._part(workspace, "filter")[: 2 * int(found["corners"])]
         path.filter.corners = list(zip(corners[::2].tolist(), corners[1::2].tolist(), strict=True))

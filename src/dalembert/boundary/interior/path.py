@@ -116,7 +116,7 @@ class Barrier:
 
     @functools.cached_property
     def _nearest(self) -> tuple[np.ndarray, np.ndarray]:
-        """How near a first path comes, infinite where there is no bound."""
+        """Least and largest values of a first path, as near to the bounds as it comes, infinite where there is no bound."""
         units, (lower, upper) = self.kkt.units, self.bounds
         with np.errstate(invalid="ignore"):
             width = np.where(np.isfinite(lower) & np.isfinite(upper), PUSH * (upper - lower), np.inf)
@@ -165,8 +165,9 @@ class BarrierStep(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """Where a step begins, and what is asked of it. length: the longest inside; dual: change of the multipliers; whole:
-    whether nothing shortens either; fraction: τ; trials: whole steps that were taken since, see `StepSearch`."""
+    """A step and the point where it begins, also the reference of a watchdog. length: the longest inside; dual: change of
+    the multipliers; whole: whether nothing shortens either; fraction: τ; trials: whole steps that were taken since, see
+    `StepSearch`."""
 
     where: Seen
     multipliers: np.ndarray
@@ -196,7 +197,7 @@ class Filter:
         self.corners.append((float(rules.corner_violation(at, self.tolerance, xp=np)), rules.corner_barrier(at)))
 
     def allows(self, new: Standing) -> bool:
-        """Whether no point of the filter is as good."""
+        """True if no point of the filter is as good."""
         if not new.finite or new.violation > self.largest:
             return False
         return all(rules.better(new, *corner) for corner in self.corners)
@@ -207,7 +208,7 @@ class Filter:
             self.add(at)
 
     def accepts(self, at: Standing, new: Standing, slope: float, length: float) -> bool:
-        """Whether a step of this length from `at` to `new` is taken. slope: of ϕ along the whole step."""
+        """True if a step of this length from `at` to `new` is acceptable. slope: of ϕ along the whole step."""
         return self.allows(new) and bool(rules.taken(at, new, slope, length, self.small, self.tolerance, xp=np))
 
 

@@ -99,12 +99,12 @@ class Restoration:
 
     @property
     def still(self) -> bool:
-        """Whether |c| has a minimum here."""
+        """True if |c| has a minimum here."""
         return self.barrier <= 2.0 * LEAST * self.share and -self.slope <= STILL * self.square
 
 
 def restore(path: InteriorPath, settings: Settings) -> bool:
-    """Whether a point is found that violates the constraints less and that the filter accepts; the path moves there, or to
+    """True if a point is found that violates the constraints less and that the filter accepts; the path moves there, or to
     the least violation."""
     it = path.newton
     path.filter.add(path.standing(it.at, it.z))

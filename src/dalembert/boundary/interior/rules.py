@@ -64,12 +64,12 @@ class LastStep(NamedTuple):
 
 
 def magnitude(own, multipliers, count, *, xp: Any = jnp):
-    """What the gradient is relative to, from Σ|ν| and Σz, so many together."""
+    """Scale s_d to which the gradient is relative, from Σ|ν| and Σz, so many together."""
     return xp.maximum(1.0, (own + multipliers) / count / LARGE_MULTIPLIER)
 
 
 def rounded(last, tolerance):
-    """Whether what is left of the gradient is rounding: a whole step of Newton's has changed nothing."""
+    """True if what is left of the gradient is rounding: a whole step of Newton's has changed nothing."""
     return (last.whole > 0.0) & (last.shift == 0.0) & (last.update <= tolerance)
 
 
@@ -81,7 +81,7 @@ def solved(errors, last, relative, largest, tolerance):
 
 
 def unsolved(barrier, errors, last, tolerance, *, xp: Any = jnp):
-    """Whether the equations of the present μ are still to be solved: on long paths rounding alone violates them by more than
+    """True if the equations of the present μ are still to be solved: on long paths rounding alone violates them by more than
     a small μ."""
     enough = SOLVED * barrier
     moving = xp.logical_not(rounded(last, tolerance))
@@ -104,7 +104,8 @@ def affordable(shift):
 
 
 def contradictory(violation, shift, update, tolerance, *, xp: Any = jnp):
-    """Whether the linearized constraints have no solution near: no line search makes a step of it."""
+    """True if locally infeasible: the linearized constraints have no solution near, and no line search makes a step of
+    it."""
     return (violation > tolerance) & (shift == 0.0) & xp.logical_not(update < FARTHEST)
 
 
@@ -114,13 +115,13 @@ def fraction(barrier, *, xp: Any = jnp):
 
 
 def descent(at, slope, length, small, tolerance, *, xp: Any = jnp):
-    """Whether ϕ is what such a step has to lower. slope: of ϕ along the whole step; small: the violation from which on."""
+    """True if ϕ is what such a step has to lower. slope: of ϕ along the whole step; small: the violation from which on."""
     falls = length * xp.maximum(-slope, 0.0) ** POWERS[0] > at.violation ** POWERS[1]
     return (slope < 0.0) & (at.violation <= small) & ((at.violation <= tolerance) | falls)
 
 
 def taken(at, new, slope, length, small, tolerance, *, xp: Any = jnp):
-    """Whether a step of this length from `at` to `new` is taken where the filter allows it."""
+    """True if a step of this length from `at` to `new` is acceptable where the filter allows it."""
     noise = 10.0 * NOISE * abs(at.barrier)
     armijo = new.barrier <= at.barrier + ARMIJO * length * slope + noise
     less = (new.violation <= (1.0 - MARGIN) * at.violation) | (new.barrier <= at.barrier - MARGIN * at.violation + noise)
@@ -128,7 +129,7 @@ def taken(at, new, slope, length, small, tolerance, *, xp: Any = jnp):
 
 
 def remembered(at, reached, slope, length, small, tolerance, *, xp: Any = jnp):
-    """Whether the point that is left goes into the filter."""
+    """True if the point that is left goes into the filter."""
     falls = reached.barrier <= at.barrier + ARMIJO * length * slope
     return xp.logical_not(descent(at, slope, length, small, tolerance, xp=xp) & falls)
 
@@ -143,7 +144,7 @@ def corner_barrier(at):
 
 
 def better(new, violation, barrier):
-    """Whether one point of the filter is not as good."""
+    """True if one point of the filter is not as good."""
     return (new.violation <= violation) | (new.barrier <= barrier)
 
 
@@ -152,22 +153,22 @@ def long_enough(length):
 
 
 def stopped(length, violation, tolerance):
-    """Whether slacks are to be cut one by one."""
+    """True if slacks are to be cut one by one."""
     return (length < SHORT) & (violation > tolerance)
 
 
 def much_better(at, new):
-    """Whether that is worth it."""
+    """True if slacks that are cut one by one leave so much less violation that it is worth it."""
     return new.violation <= CUT * at.violation
 
 
 def no_better(new, before):
-    """Whether corrections of second order end."""
+    """True if corrections of second order end, as the last one hardly lowers the violation."""
     return new.violation > WORSE * before
 
 
 def jams(length, jammed, *, xp: Any = jnp):
-    """How many steps one after the other slacks have stopped."""
+    """Number of steps one after the other that slacks have stopped."""
     return xp.where(length < JAMMED, jammed + 1.0, 0.0)
 
 
@@ -181,7 +182,7 @@ def stuck(jammed):
 
 
 def shortens(halved, shortened, *, xp: Any = jnp):
-    """How many steps one after the other the filter has shortened; halved: whether the last one, 1.0 or 0.0."""
+    """Number of steps one after the other that the filter has shortened; halved: whether the last one, 1.0 or 0.0."""
     return xp.where(halved > 0.0, shortened + 1.0, 0.0)
 
 

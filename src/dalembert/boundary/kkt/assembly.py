@@ -67,7 +67,7 @@ class Term(NamedTuple):
         return jnp.stack(values), gradient, second
 
     def flat_offsets(self, size: int) -> tuple[int, ...]:
-        """Where the entries of z stand in an array of blocks of this size, from block start+i on."""
+        """Places of the entries of z in an array of blocks of this size, counted from block start+i."""
         return tuple(o * size + c for o, c in zip(self.offsets, self.components, strict=True))
 
 
@@ -176,7 +176,7 @@ def _flat(function: Callable, reads: int, kind) -> Callable:
 
 @remembered(16)
 def _derivatives(term: Term, kind) -> OnceTraced:
-    """What all codes of a term are made of."""
+    """Derivatives of a term, traced once, from which all its codes are made."""
     read = Places(tuple(range(len(term.offsets))), 0)
     return OnceTraced(_flat(term.derivatives, 1, kind), (read,), kind[1], kind[3])
 
@@ -313,13 +313,13 @@ class JaxAssembly:
         return float(objective), np.array(gradient)
 
     def values(self, z: np.ndarray) -> list[np.ndarray]:
-        """As `CompiledAssembly.values`."""
+        """L̃ and f of every window of the terms, as `CompiledAssembly.values`."""
         return [np.asarray(both) for both in _values(self.terms, self.data, self.shared, z)]
 
     def add_entries(
         self, z: np.ndarray, band: np.ndarray, position: np.ndarray, lower: int, without: np.ndarray | None
     ) -> None:
-        """As `CompiledAssembly.add_entries`."""
+        """Second derivatives of L̃ into a band matrix, as `CompiledAssembly.add_entries`."""
         blocks = band.reshape(-1, self.size, band.shape[-1])
         found = _entries(self.terms, self.patterns, self.data, self.shared, z)
         for term, pattern, units, values in zip(self.terms, self.patterns, self.units, found, strict=True):

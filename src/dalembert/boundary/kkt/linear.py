@@ -41,7 +41,7 @@ _OWN = contextvars.ContextVar("own", default=False)
 
 
 def chooses_own_pivots() -> bool:
-    """Whether this is inside of `own_pivots`."""
+    """True inside of `own_pivots`."""
     return _OWN.get()
 
 
@@ -105,12 +105,12 @@ REFUSALS = 3  # one after the other, after which it is not tried again for the s
 
 
 def accurate(correction, solution):
-    """Whether a solution needs no other correction: sizes of both, floats or JAX's numbers."""
+    """True if a solution needs no other correction: sizes of both, floats or JAX's numbers."""
     return correction <= EXACT * solution
 
 
 def converging(correction, solution):
-    """Whether another correction may make it accurate."""
+    """True if another correction may make a solution accurate."""
     return correction <= CONTRACTION * solution
 
 
@@ -155,7 +155,7 @@ class FrontalFactors:
         return self.other is not None and self.other.singular
 
     def pivoted(self, right: np.ndarray) -> int | None:
-        """How many pivots are negative, before `solve` corrects the solution of this right-hand side; None where it is not
+        """Number of negative pivots, before `solve` corrects the solution of this right-hand side; None where it is not
         known of the matrix before that its solutions were accurate."""
         if not self.linear.sound or self.linear.nudged:
             return None
@@ -213,7 +213,7 @@ class FrontalFactors:
         return least
 
     def negative(self) -> int:
-        """How many pivots are negative."""
+        """Number of negative pivots."""
         return 0 if self.stored is None else self.frontal.negative(self.stored)
 
     def _solve(self, right: np.ndarray) -> np.ndarray:
@@ -267,7 +267,7 @@ class LinearSolver:
         return FrontalFactors(self, frontal, z, self.kkt.diagonal(shift, relax, added), matrix)
 
     def negative(self, z: np.ndarray, added: np.ndarray | None = None) -> int | None:
-        """How many eigenvalues of the matrix at z are negative; None where frontal factors cannot tell.
+        """Number of negative eigenvalues of the matrix at z; None where frontal factors cannot tell.
 
         The pivots are those of K + E with E from rounding and the nudge. Where no eigenvalue of (K + E)⁻¹E reaches 1 no
         K + tE, 0 ≤ t ≤ 1, is singular, and K has as many: it is the matrix by which the error of a solution follows from
@@ -315,7 +315,7 @@ class LinearSolver:
 
 
 def _nudge(kkt: KKTSystem, sizes: np.ndarray) -> np.ndarray:
-    """What is added to the diagonal of blocks where a component is fixed, and at the ends, (blocks, b).
+    """Regularisation that is added to the diagonal of blocks where a component is fixed, and at the ends, (blocks, b).
 
     There a multiplier may be eliminated before the unknowns of its constraint, so that its pivot vanishes. With a little of
     the right sign it does not (R. J. Vanderbei, Symmetric quasidefinite matrices, 1995); the corrections remove the effect.

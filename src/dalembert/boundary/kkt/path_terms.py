@@ -124,12 +124,12 @@ class WatchedPaths(NamedTuple):
         return self._replace(paths=tuple(path.at_times(t) for path in self.paths))
 
     def points(self, path: PathInequalities, w: Windows, slots: Float[np.ndarray, "slots n"]) -> PathPoints:
-        """What G is given on a path."""
+        """Arguments of G on a path."""
         q, v, level = slots[w.nodes] + self.origin, velocities(w, slots), path.level
         return PathPoints(level.on(q), level.rates(q, v), np.zeros((len(level.times), 0)), level.times)
 
     def settled(self, path: PathInequalities, w: Windows, given: Bool[np.ndarray, "slots n"]) -> Bool[np.ndarray, "K m"]:
-        """Where nothing that is free changes G. given: which components of the slots are."""
+        """True where nothing that is free changes G, (K, m). given: which components of the slots are."""
         rates, held = np.zeros_like(given[w.nodes]), w.orders == 1
         rates[w.owners[held]] = given[held]
         return path.settled(path.level.both(given[w.nodes], rates))

@@ -63,7 +63,7 @@ class SameTime:
 
 
 class TimedParts(NamedTuple):
-    """What a KKTSystem is made of."""
+    """Parts of which a KKTSystem is made."""
 
     elements: Elements
     components: Components
@@ -158,7 +158,7 @@ class EndCondition(NamedTuple):
 
 
 class Tie(NamedTuple):
-    """What is the same at both ends, up to a shift (p,): its places at the first and at the last end."""
+    """Components that are the same at both ends, up to a shift (p,): their places at the first and at the last end."""
 
     first: list[Place]
     last: list[Place]

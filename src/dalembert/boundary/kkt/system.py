@@ -65,7 +65,7 @@ class Evaluation(NamedTuple):
 
 
 def finite(at) -> bool:
-    """Whether objective and norm of a point are numbers, floats or JAX's."""
+    """True if objective and norm of a point, floats or JAX's numbers, are finite."""
     return (abs(at.objective) < math.inf) & (abs(at.norm) < math.inf)
 
 
@@ -80,7 +80,7 @@ class Scales(NamedTuple):
 
 
 class Components(NamedTuple):
-    """What the components of a path are. fixed: (blocks, b), those that keep their value; primal: (b,), which are unknowns
+    """Kinds of the components of a path. fixed: (blocks, b), those that keep their value; primal: (b,), which are unknowns
     and not multipliers; relaxed: (b,), multipliers of constraints that are not linear."""
 
     fixed: np.ndarray
@@ -89,8 +89,8 @@ class Components(NamedTuple):
 
 
 class Monitored(NamedTuple):
-    """What convergence is judged by. places: (p, n), of the positions and of what else; spans: (p,), factors by which it
-    becomes positions."""
+    """Components by which convergence is judged. places: (p, n), of the positions and of the others; spans: (p,), factors
+    that turn them into positions."""
 
     places: np.ndarray
     spans: np.ndarray
@@ -143,7 +143,7 @@ class KKTSystem:
 
     @property
     def near(self) -> int:
-        """How many blocks on either side a block may be coupled to."""
+        """Number of blocks on either side to which a block may be coupled."""
         return self.lower // self.size + 1
 
     def evaluate(self, z: np.ndarray) -> Evaluation:
@@ -212,7 +212,7 @@ class KKTSystem:
         return self.from_rows(np.abs(sizes, out=sizes).max(axis=0))
 
     def diagonal(self, shift: float, relax: float, added: np.ndarray | None = None) -> np.ndarray:
-        """What is added to the diagonal of K, (blocks, b)."""
+        """Terms that are added to the diagonal of K, (blocks, b)."""
         if not shift and not relax and added is None:
             return self.unit
         own = self.unit.copy() if added is None else self.unit + self.free * added

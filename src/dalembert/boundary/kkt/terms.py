@@ -145,7 +145,7 @@ OWN = ("highest", "momentum", "multipliers")  # parts of a block that belong to 
 
 @dataclasses.dataclass(frozen=True)
 class BlockLayout:
-    """Where the unknowns of a node stand in its block."""
+    """Places of the unknowns of a node in its block."""
 
     n: int
     k: int
@@ -163,7 +163,7 @@ class BlockLayout:
 
     @property
     def carried(self) -> int:
-        """How many numbers the highest derivatives of one window are."""
+        """Number of components of the highest derivatives of one window, 0 where they are no unknowns of their own."""
         return self.points * self.n if self.carries else 0
 
     def part(self, name: str) -> slice:

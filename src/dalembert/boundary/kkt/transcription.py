@@ -44,14 +44,14 @@ from dalembert.tracing import seldom
 
 
 def _places(windows: Windows, layout: BlockLayout, end: int) -> list[list[Place]]:
-    """Where q, q̇, … of an end stand in a path (blocks, b)."""
+    """Places of q, q̇, … of an end in a path (blocks, b)."""
     begin = layout.part("slots").start
     block, own = np.divmod(end_slots(windows, end), windows.stride)
     return [[(int(b), begin + int(s) * layout.n + i) for i in range(layout.n)] for b, s in zip(block, own, strict=True)]
 
 
 def tie_of(ends: MovingEnds, windows: Windows, layout: BlockLayout) -> Tie | None:
-    """What is the same at both ends."""
+    """Components that are the same at both ends, or None."""
     tied = ends.sets.tied
     if not tied.any():
         return None
@@ -131,7 +131,7 @@ class Transcription(NamedTuple):
 
     @property
     def time_place(self) -> int:
-        """Where one θ of a free final time stands in the flat path."""
+        """Place of one θ of a free final time in the flat path."""
         return self.layout.part("time").start
 
     def at(self, z: np.ndarray) -> Transcription:
@@ -167,7 +167,7 @@ class FixedSlots(NamedTuple):
 
 
 class Watching(NamedTuple):
-    """What a problem has besides: path inequalities; a free final time; ends that are not given."""
+    """Optional parts of a problem: path inequalities; a free final time; ends that are not given."""
 
     watched: WatchedPaths | None = None
     timed: bool = False

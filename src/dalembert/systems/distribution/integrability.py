@@ -1,4 +1,5 @@
-"""Whether constraints that are affine in v restrict positions too: Frobenius' theorem in the space of (q, t)."""
+"""Integrability of constraints that are affine in v, that is, whether they restrict positions too: Frobenius' theorem in the
+space of (q, t)."""
 
 from __future__ import annotations
 

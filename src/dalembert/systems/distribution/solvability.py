@@ -1,4 +1,4 @@
-"""What `solvability` found, in numbers and in words."""
+"""Results of `solvability`, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -106,12 +106,12 @@ class Solvability(Described):
 
     @property
     def solvable(self) -> bool:
-        """Whether exactly one motion starts from the data."""
+        """True if exactly one motion starts from the data."""
         return self.consistent and self.root and self.full_rank and self.regular
 
     @property
     def integrable(self) -> bool | None:
-        """Whether the constraints are integrable, and so restrict positions (Frobenius); None if they are nonlinear in
+        """True if the constraints are integrable, and so restrict positions (Frobenius); None if they are nonlinear in
         v or there are none."""
         return None if self.frobenius is None else self.frobenius.integrable
 

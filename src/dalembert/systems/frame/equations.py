@@ -72,7 +72,7 @@ LARGE = 0.1  # of the largest entry of its row: so large a pivot is divided by
 
 @dataclasses.dataclass(frozen=True)
 class Forbidden:
-    """What a row forbids: its direction ν, and the entry of the row there, its pivot."""
+    """Direction ν that a row forbids, and the entry of the row there, its pivot."""
 
     row: int
     direction: Nodes

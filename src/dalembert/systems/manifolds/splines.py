@@ -133,7 +133,7 @@ class AmbientAcceleration:
 
 @dataclasses.dataclass(frozen=True)
 class Looks:
-    """What a point of a manifold is drawn as: on a sphere in space with the sphere, a unit quaternion as a turned box."""
+    """Picture of a point of a manifold: on a sphere in space with the sphere, a unit quaternion as a turned box."""
 
     manifold: Manifold
 

@@ -25,7 +25,7 @@ Run = Callable[..., Arrays]
 
 
 class UnevaluableError(Exception):
-    """What NumPy does not do, or not in a reasonable time."""
+    """An operation that NumPy does not do, or not in a reasonable time."""
 
 
 def program(closed: Any) -> Run:

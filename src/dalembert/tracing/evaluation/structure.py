@@ -218,8 +218,8 @@ STRUCTURE: dict[str, Callable[[Any], Callable | None]] = {
 
 
 class Slices(NamedTuple):
-    """How a gather or a scatter sees its operand. window_axes: axes of the output that run inside a slice. skipped: axes of
-    the operand that no window axis runs along. sizes: of a slice, along each axis of the operand."""
+    """Slices in which a gather or a scatter sees its operand. window_axes: axes of the output that run inside a slice.
+    skipped: axes of the operand that no window axis runs along. sizes: of a slice, along each axis of the operand."""
 
     window_axes: Sequence[int]
     skipped: set[int]
