@@ -243,6 +243,9 @@ WRONG = {
         "one": {"m": 1.0}, "nan": {"m": [1.0, np.nan]}, "texts": {"m": ["a"]}, "bools": {"m": [True, False]},
         "masked": {"m": MASKED}, "matrix": {"m": np.ones((2, 2))}, "step": {"h": [0.1]}, "complex": {"m": [1j]},
         "in itself": {"m": ITSELF}, "given as well": {"v0": np.ones((2, 2))}},
+    "same": ANYTHING | {
+        "number": 3, "list": [1.0], "numbers as names": {1: 0.1}, "unknown": {"speed": 0.1}, "scheme": da.Scheme()
+    },
     "size": {"zero": 0, "text": "a", "half": 1.5, "other": 7},
 }  # fmt: skip
 
@@ -292,6 +295,7 @@ RUN = {"h": 0.1, "steps": 4, "backend": "jax"}
 ENDS = {"problem": STRAIGHT, "initial": (PLACE,), "final": ([1.0, 1.0],)}
 MANY = {"problem": STRAIGHT, "initial": ([PLACE] * 2,), "final": ([PLACE] * 2,)}
 GRID, TIMES = {"T": 1.0, "steps": 5}, {"times": np.linspace(0.0, 1.0, 6)}
+SAME = {"q0": PLACE, "v0": [1.0, 1.0], "h": 0.1, "steps": 4}
 READY = da.prepare(FREE, h=0.1)
 XI, POINT_AND_SPEED = [0.0, 0.0, 1.0], {"q": PLACE, "v": [1.0, 0.0]}  # of the chart
 NONE_OF_THEM = dict.fromkeys(("nodes", "jets", "multipliers"), ELSEWHERE) | {"h": "step"}
@@ -300,6 +304,24 @@ FLOW = {"problem": VAKONOMIC, "multipliers": [[0.5]], "h": 0.1}
 LANDS = {"problem": MOVE, "solution": plan, "final": ([1.0, 1.0], PLACE)}
 CONTROL = {"problem": "manifold", "initial": "end"}  # any other class is wrong
 M, F = da.measure, da.manifolds
+
+OF_ALL = ("values", "combine", "reduce", "store", "over_runs", "block", "threads", "client", "progress")  # of a sweep
+
+
+def sweep_with(**given):
+    """`sweep` with what is the same for all named like its own arguments: each of them is checked, too."""
+    own = {name: given.pop(name) for name in OF_ALL if name in given}
+    return da.sweep(given.pop("system"), own.pop("values"), given, **own)
+
+
+SWEPT = {*inspect.signature(da.simulate).parameters, *inspect.signature(da.solve).parameters} - {
+    "problem",
+    "throw",
+    "continued",
+}
+sweep_with.__signature__ = inspect.Signature(
+    [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in dict.fromkeys([*OF_ALL, *sorted(SWEPT)])]
+)
 
 # name: function, arguments with which it succeeds, and what an argument is where its name does not tell
 CALLS = {
@@ -316,16 +338,18 @@ CALLS = {
     "ensemble of parameters": (da.ensemble, STATE | {"system": NAMES, **RUN}, {"parameters": "tree"}),
     "ensemble of a discrete system": (da.ensemble, PAIRS | {"nodes": [PAIRS["nodes"]] * 2, **RUN}, {"nodes": "rows"}),
     "ensemble of a flow": (da.ensemble, JETS | {"jets": [JETS["jets"]] * 2, **RUN}, {"jets": "rows", "multipliers": "rows"}),
-    "sweep": (da.sweep, STATE | {"system": NAMES, "q0": PLACE, "values": {"m": [1.0, 2.0]}, **RUN},
-              NONE_OF_THEM | {"values": "swept", "max_iterations": "count or None", "until": ELSEWHERE}
-              | dict.fromkeys(BETWEEN, ELSEWHERE)),
-    "sweep until": (da.sweep, STATE | {"system": NAMES, "values": {"m": [1.0, 2.0]}, "h": da.Varying(0.1), "until": 1.0,
+    "sweep": (sweep_with, STATE | {"system": NAMES, "q0": PLACE, "values": {"m": [1.0, 2.0]}, **RUN},
+              NONE_OF_THEM | {"max_iterations": "count or None", "until": ELSEWHERE}
+              | dict.fromkeys([*BETWEEN, *OF_ALL], ELSEWHERE)),
+    "sweep until": (sweep_with, STATE | {"system": NAMES, "values": {"m": [1.0, 2.0]}, "h": da.Varying(0.1), "until": 1.0,
                                        "save_every": None}, {"until": "number"}),
-    "sweep of problems": (da.sweep, BETWEEN_ENDS, BETWEEN),
-    "sweep at times": (da.sweep, BETWEEN_ENDS | {"T": None, "steps": None, "times": [0.0, 0.5, 1.0]},
+    "sweep of problems": (sweep_with, BETWEEN_ENDS, BETWEEN),
+    "sweep at times": (sweep_with, BETWEEN_ENDS | {"T": None, "steps": None, "times": [0.0, 0.5, 1.0]},
                        {"times": "times or None"}),
-    "sweep of a discrete system": (da.sweep, SWEPT_PAIRS | RUN, {"nodes": "rows"}),
-    "sweep of a flow": (da.sweep, SWEPT_JETS | RUN, {"jets": "rows", "multipliers": "rows"}),
+    "sweep of a discrete system": (sweep_with, SWEPT_PAIRS | RUN, {"nodes": "rows"}),
+    "sweep of a flow": (sweep_with, SWEPT_JETS | RUN, {"jets": "rows", "multipliers": "rows"}),
+    "sweep with the same for all": (da.sweep, {"system": NAMES, "values": {"m": [1.0, 2.0]}, "fixed": SAME},
+                                    {"values": "swept", "fixed": "same"}),
     "run_statistics": (da.studies.run_statistics, {"value": lambda study: study.reduced}, {"value": "function"}),
     "free steps": (da.step.simulate_free_steps, {"problem": STRAIGHT, "nodes": np.eye(2), "times": [0.0, 0.1], "steps": 4},
                    {"scheme": "windows"}),
@@ -531,6 +555,8 @@ RIGHT = {
     ("resume", "branch"): {"beyond", "no row"},  # seen as another branch than that of the run
     ("ensemble", "system"): {"problem", "discrete"},
     ("sweep", "system"): {"problem", "discrete"},
+    ("sweep with the same for all", "system"): {"problem", "discrete"},
+    ("sweep with the same for all", "fixed"): {"dict"},  # in which h is missing
     ("verdict", "system"): {"problem", "discrete"},
     ("symmetries", "system"): {"problem", "discrete"},
     ("prepare", "branch"): {"plain", "beyond", "no row"},  # seen with the first initial data

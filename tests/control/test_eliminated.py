@@ -119,7 +119,7 @@ def test_times_as_unknowns_of_three_nodes():
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ({"problem": 3.0}, TypeError, "problem: found float"),
+        ({"problem": 3.0}, TypeError, "problem: found 3.0; give an OptimalControl"),
         ({"step": -1.0}, ValueError, "step"),
         ({"scheme": da.Scheme()}, TypeError, "scheme: found without step"),
         ({"step": 0.1, "scheme": da.Hermite()}, TypeError, "scheme: found Hermite"),

@@ -170,7 +170,7 @@ def test_the_rate_is_that_of_the_steps_since_the_first_report(monkeypatch):
     """Of a run that goes on at step 1000, with a bar that is shown after two seconds."""
     clock, rates = iter([0.0, 1.0, 3.0]), []
     monkeypatch.setattr(progress, "time", types.SimpleNamespace(monotonic=lambda: next(clock)))
-    monkeypatch.setattr(progress, "_shown", lambda *x: (lambda completed, rate: rates.append(rate), lambda: None))
+    monkeypatch.setattr(progress, "_show", lambda *x: (lambda completed, rate: rates.append(rate), lambda: None))
     bar = progress.Bar(2.0)
     bar(1000, 9000)
     bar(2000, 9000)

@@ -420,21 +420,35 @@ def prepare_once(prepare: Callable[[Any, Asked], T], problem: Any, asked: Asked)
     """prepare(problem, asked), or what it gave to an earlier call with the same numbers and the same functions, which still
     read the same."""
     check_x64()
-    functions, numbers = Walk(), Walk()
-    read = functions.of((problem, asked.scheme, asked.inequalities))
-    given = numbers.of((asked.request, asked.grid, asked.scales, asked.settings, asked.bounds))
-    others = [same for same in numbers.objects if not isinstance(same.object, DATA)]
-    steps = asked.grid.steps if asked.grid.times is None else int(np.size(asked.grid.times))
-    if not (functions.lasting and numbers.lasting and isinstance(steps, int) and steps <= MOST_KEPT):
+    key = _key_of(prepare, problem, asked)
+    if key is None:
         return prepare(problem, asked)
-    key = prepare, read, given, (*functions.objects, *others), chooses_own_pivots()
     found = _READY.get(key)
     if found is None:
-        own = asked._replace(request=Request(*map(_copied, asked.request)), bounds=_copied(asked.bounds))
-        found = prepare(problem, own._replace(grid=TimeGrid(*map(_copied, asked.grid)), scales=_copied(asked.scales)))
+        try:
+            own = asked._replace(request=Request(*map(_copied, asked.request)), bounds=_copied(asked.bounds))
+            own = own._replace(grid=TimeGrid(*map(_copied, asked.grid)), scales=_copied(asked.scales))
+        except RecursionError:  # a list that holds itself
+            return prepare(problem, asked)
+        found = prepare(problem, own)
         if isinstance(found.kkt.assembly, CompiledAssembly):  # what runs on JAX gives a warning at every call
             _READY.put(key, found)
     return found
+
+
+def _key_of(prepare: Callable, problem: Any, asked: Asked) -> Any:
+    """Equal for equal calls; None where calls cannot be compared, or are too large to keep, or where data are wrong, which
+    `prepare` explains."""
+    functions, numbers = Walk(), Walk()
+    try:
+        steps = asked.grid.steps if asked.grid.times is None else len(asked.grid.times)
+        read = functions.of((problem, asked.scheme, asked.inequalities))
+        given = numbers.of((asked.request, asked.grid, asked.scales, asked.settings, asked.bounds))
+        others = [same for same in numbers.objects if not isinstance(same.object, DATA)]
+    except (TypeError, ValueError):  # of arrays that hold no numbers
+        return None
+    kept = functions.lasting and numbers.lasting and isinstance(steps, int) and steps <= MOST_KEPT
+    return (prepare, read, given, (*functions.objects, *others), chooses_own_pivots()) if kept else None
 
 
 _READY: Remembered[Any] = Remembered(8)

@@ -24,8 +24,8 @@ from dalembert.path import Path
 from dalembert.step.options import RunOptions, abridge, lengths_of
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.scaled import Scaled, in_units
-from dalembert.step.programs.varying import TIME, Varying, vary_steps
-from dalembert.step.run.assemble import path_of, warn_of_resolution
+from dalembert.step.programs.varying import TIME, Varying, clock_of, vary_steps
+from dalembert.step.run.assemble import Levels, facts_of, first_velocities, known_nodes, path_of, warn_of_resolution
 from dalembert.step.run.branch import Branch
 from dalembert.step.run.driver import FIELDS, NEAR, outcome_back, turned_back, with_one_before
 from dalembert.step.run.loop import JaxSteps, row_of, rows_of, traced_run
@@ -52,7 +52,6 @@ from dalembert.tracing import Jitted
 
 MANY = 2**62
 RUNS = "runs"  # the axis over devices
-TIMES = ("t", "t_velocity", "t_multipliers", "t_feedback")
 
 
 def ensemble(
@@ -346,37 +345,50 @@ def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid
     native = native._replace(leaves=[np.asarray(x) for x in jax.tree.leaves(arrays)])
     lead, before = prepared.program.starting_nodes, jax.tree.map(np.asarray, row_of(prepared.program, carry))
     start, rows = rows_of(lead, grid.steps, grid.every)
-    after, done, table = _run_lanes(native, (prepared.program, step_options, carry, grid), rows - start, running)
+    prepared, size = jax.tree.map(np.asarray, prepared), len(carry.k)
+    ahead = len(known_nodes(prepared, grid))  # their rows stand before those of the steps: a path is views of one table
+    table = empty_rows((size, ahead + rows - start, native.code.row_size))
+    made = table[:, ahead:]
+    after, done = _run_lanes(native, (prepared.program, step_options, carry, grid), made, running)
     if running.until is not None:
-        after = _end_at(running.until, native, (prepared.program, step_options, after, grid), table, running.threads)
-    prepared = jax.tree.map(np.asarray, prepared)
+        after = _end_at(running.until, native, (prepared.program, step_options, after, grid), made, running.threads)
 
     def fields() -> dict[str, Any]:
-        _repeat_last(table, done, before, native.code)
-        columns = columns_of(native.code, table)
-        if np.all(after.k == grid.steps):  # k is one for all; a run that ends early has a last row at a step of its own
-            columns["k"] = columns["k"][:1]
-        found = vars(path_of(np, prepared, after, columns, grid, step_options))
-        size = len(after.k)
-        return {name: np.broadcast_to(x, (size, *x.shape[1:])) if name in TIMES and x is not None else x
-                for name, x in found.items()}  # fmt: skip
+        _write_nodes(table[:, :ahead], prepared, grid, native.code)
+        _repeat_last(made, done, before, native.code)
+        # A run that ends early has a last row at a step of its own.
+        columns = columns_of(native.code, table, same_k=bool(np.all(after.k == grid.steps)))
+        levels = Levels.of(prepared.program, step_options)
+        found = levels.with_nodes_ahead(levels.fields(columns, grid.t0, grid.h), ahead)
+        spread = {name: np.broadcast_to(x, (size, x.shape[-1])) for name, x in found.items() if np.ndim(x) in (1, 2)}
+        return found | spread | facts_of(np, prepared.program, after, grid, step_options) | {"provenance": None}
 
     return after, fields
 
 
+def _write_nodes(table: np.ndarray, prepared: Prepared, grid: Grid, code) -> None:
+    """The rows of the nodes before the first step."""
+    known, velocities = known_nodes(prepared, grid), first_velocities(np, prepared, grid)
+    row = code.layout.packed_row.unpack(table)
+    row["q"][:] = prepared.nodes[:, known]
+    row["v"][:, len(known) - velocities.shape[1] :] = velocities
+    row["clock"][:] = clock_of(prepared.program, prepared.s)[:, None]
+    row["k"][:] = np.array(known) * code.layout.stages
+
+
 def _run_lanes(
-    native: Native, given: tuple[StepProgram, StepOptions, RunState, Grid], rows: int, running: Running
-) -> tuple[RunState, np.ndarray, np.ndarray]:
-    """The states at the end, how many rows each run has, and the rows, (B, rows, ·)."""
+    native: Native, given: tuple[StepProgram, StepOptions, RunState, Grid], table: np.ndarray, running: Running
+) -> tuple[RunState, np.ndarray]:
+    """The states at the end, and how many rows each run has; the rows go into the table (B, rows, ·)."""
     (program, step_options, carry, grid), code, size = given, native.code, len(given[2].k)
     state, inputs = (np.ascontiguousarray(x) for x in pack_run(np, native, step_options, carry, grid, size))
     count = np.repeat(counts(**parameters_of(program, step_options, int(carry.k[0]), grid))[None], size, axis=0)
     count[:, COUNTED.offset("known")] = carry.known
-    table, (watch, k) = empty_rows((size, rows, code.row_size)), (running.watch, COUNTED.offset("k"))
+    watch, k = running.watch, COUNTED.offset("k")
     begin = count[:, k].sum()
     between = None if watch is None else lambda: watch(int(count[:, k].sum() - begin) // code.layout.stages)
     code.run_many(state, count, inputs, table, running.threads, between)
-    return unpack_run(np, code, carry, state, count), count[:, COUNTED.offset("rows")], table
+    return unpack_run(np, code, carry, state, count), count[:, COUNTED.offset("rows")]
 
 
 def _end_at(
@@ -397,9 +409,8 @@ def _end_at(
     if len(lanes):
         chosen = native._replace(leaves=[x[lanes] for x in native.leaves])
         states = turned_back(jax.tree.map(lambda x: x[lanes], carry), until, h)
-        back, _, rows = _run_lanes(
-            chosen, (program, step_options, states, Grid(grid.t0, -h, 1, 1)), 1, Running(threads, None)
-        )
+        rows = empty_rows((len(lanes), 1, native.code.row_size))
+        back, _ = _run_lanes(chosen, (program, step_options, states, Grid(grid.t0, -h, 1, 1)), rows, Running(threads, None))
         outcomes[lanes] = outcome_back(back.code)
         solved = outcomes[lanes] == int(Outcome.SUCCESS)
         lanes, new = lanes[solved], native.code.layout.packed_row.unpack(rows[solved])

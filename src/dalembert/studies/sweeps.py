@@ -32,6 +32,7 @@ RUN = (*CALL, "h", "scheme", "starter", "branch", "save_every", "stop", "domain"
 SOLVE = ("steps", "times", "scheme", "guess", "scales", "inequalities", "tolerance", "max_iterations", "seek", "method",
          "certify")  # fmt: skip
 SOLVE_DEFAULTS = {"tolerance": 1e-9, "max_iterations": 200, "seek": "minimum", "method": "dalembert", "certify": True}
+OWN_NONE = ("save_every", "t0", "starter", "tolerance", "seek", "method", "certify")  # None has a meaning there, or is wrong
 OF_RUNS, OF_PROBLEMS = frozenset({*DATA, *RUN}), frozenset({*ARGUMENTS, *SOLVE})
 
 COPIES = 3  # of all states, for a moment
@@ -162,7 +163,7 @@ def _check_fixed(fixed: Any) -> dict[str, Any]:
             near = difflib.get_close_matches(str(name), names, 1)
             known = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(names))}"
             raise TypeError(f"fixed[{name!r}]: is no argument of simulate or solve that is the same for all; {known}")
-    return {name: x for name, x in (fixed or {}).items() if x is not None or name == "save_every"}
+    return {name: x for name, x in (fixed or {}).items() if x is not None or name in OWN_NONE}
 
 
 def _is_between_ends(system: Any, values: Any, given: Mapping[str, Any]) -> bool:

@@ -116,6 +116,16 @@ class Levels(NamedTuple):
             "feedback": columns["held_force"] if self.sampled else None,
         }  # fmt: skip
 
+    def with_nodes_ahead(self, fields: dict[str, Any], ahead: int) -> dict[str, Any]:
+        """The same where the first rows are of the nodes before the first step, which have no multipliers and no law, and
+        where velocities are between nodes one less of these. ahead: their number."""
+        first = {name: 0 if name in ("t", "q") else ahead for name in fields}
+        first |= dict.fromkeys(("t_velocity", "v"), 1 if self.names[0] == "mid" else ahead - 1)
+        return {
+            name: x if x is None else x[..., first[name] :] if name.startswith("t") else x[..., first[name] :, :]
+            for name, x in fields.items()
+        }
+
 
 def _join_times(xp, first, rows):
     """Times before the first row, the same for all runs, and those of the rows."""

@@ -278,10 +278,11 @@ def join_parts(xp, packing: Packing, named: dict[str, list]) -> Any:
     return array
 
 
-def columns_of(code: CompiledStep, table) -> dict[str, Any]:
-    """Rows (…, N, ·) by name."""
+def columns_of(code: CompiledStep, table, same_k: bool = False) -> dict[str, Any]:
+    """Rows (…, N, ·) by name. same_k: of many runs only the first has k."""
     columns = code.layout.packed_row.unpack(table)
-    return {**columns, "k": columns["k"].astype(int) // code.layout.stages}
+    k = columns["k"][:1] if same_k else columns["k"]
+    return {**columns, "k": k.astype(int) // code.layout.stages}
 
 
 def unpack_run(xp, code: CompiledStep, carry: RunState, state, count) -> RunState:
