@@ -55,7 +55,7 @@ class Study(Described):
         subject: the system or problem, in the process that ran it; not stored in files.
 
     Example:
-        >>> study = da.sweep(pendulum, {"v0": [0.0, 0.5, 1.0]}, q0=[1.0], h=0.1, steps=20)
+        >>> study = da.sweep(pendulum, {"v0": [0.0, 0.5, 1.0]}, {"q0": [1.0], "h": 0.1, "steps": 20})
         >>> study.data.q.dims, len(study)
         (('v0', 'node', 'coordinate'), 3)
     """

@@ -91,7 +91,8 @@ def run_statistics(value: Callable[[Study], xarray.DataArray], bins: Any = None)
 
     Example:
         >>> ends = da.studies.run_statistics(lambda study: study.data.q.isel(node=-1, coordinate=0), bins=[-2.0, 0.0, 2.0])
-        >>> found = da.sweep(pendulum, {"q0": np.linspace(0.5, 1.5, 100)}, v0=[0.0], h=0.1, steps=20, over_runs=ends)
+        >>> swings = {"q0": np.linspace(0.5, 1.5, 100)}
+        >>> found = da.sweep(pendulum, swings, {"v0": [0.0], "h": 0.1, "steps": 20}, over_runs=ends)
         >>> int(found["count"]), found["histogram"].tolist()
         (100, [100, 0])
     """
