@@ -57,8 +57,6 @@ class Outcome(enum.IntEnum):
         return self not in (Outcome.SUCCESS, Outcome.STOPPED)
 
 
-UNFAILED = (Outcome.SUCCESS, Outcome.STOPPED, Outcome.INTERRUPTED)  # no step of it could not be solved
-
 _MESSAGES = {
     Outcome.SUCCESS: "all steps were solved",
     Outcome.STOPPED: "the stop condition became true",

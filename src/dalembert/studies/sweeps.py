@@ -32,7 +32,9 @@ RUN = (*CALL, "h", "scheme", "starter", "branch", "save_every", "stop", "domain"
 SOLVE = ("steps", "times", "scheme", "guess", "scales", "inequalities", "tolerance", "max_iterations", "seek", "method",
          "certify")  # fmt: skip
 SOLVE_DEFAULTS = {"tolerance": 1e-9, "max_iterations": 200, "seek": "minimum", "method": "dalembert", "certify": True}
-OWN_NONE = ("save_every", "t0", "starter", "tolerance", "seek", "method", "certify")  # None has a meaning there, or is wrong
+# Arguments whose default is a value: None has a meaning there, or is wrong. The limit of iterations has two defaults.
+RUN_DEFAULTS = {f.name: f.default for f in dataclasses.fields(RunOptions) if f.default is not dataclasses.MISSING}
+OWN_NONE = {name for name, x in (RUN_DEFAULTS | SOLVE_DEFAULTS).items() if x is not None} - {"max_iterations"}
 OF_RUNS, OF_PROBLEMS = frozenset({*DATA, *RUN}), frozenset({*ARGUMENTS, *SOLVE})
 
 COPIES = 3  # of all states, for a moment
@@ -212,11 +214,10 @@ def _runs_job(
     if division.in_memory:
         _check_runs_fit(swept.shape, rows, numbers)
     whole = division.in_memory and division.here
-    runs = min(NUMBERS // (numbers + BESIDE // COPIES), STEPS // steps, MOST)
-    runs = max(1, min(FEWEST, NUMBERS * 8 // (numbers + BESIDE // COPIES)), runs)
-    blocks = (
-        Blocks.of((size := tuple(swept.shape.values())), math.prod(size)) if whole else division.blocks(swept.shape, runs)
-    )
+    if whole:
+        blocks = Blocks.of(tuple(swept.shape.values()), math.prod(swept.shape.values()))
+    else:
+        blocks = division.blocks(swept.shape, _runs_of_block(numbers + BESIDE // COPIES, steps))
     return RunsJob(system, swept, options, blocks, division.threads, shared=not whole)
 
 

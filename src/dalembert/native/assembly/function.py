@@ -27,7 +27,6 @@ from dalembert.native.trace.tracer import Tracer
 class CompiledFunction:
     """A function of arrays as machine code. shapes: of its results; captured: the numbers that it closes over."""
 
-    given_sizes: tuple[int, ...]
     shapes: tuple[tuple[int, ...], ...]
     captured: np.ndarray
     _code: Loaded
@@ -78,7 +77,7 @@ class GraphFunction:
         outputs = share_reciprocals(g, gather_factors(g, outputs, level), level)
         loaded = cache.load(_text(g, list(self.sizes), len(self.tracer.captured), outputs), plain=True)
         captured = np.asarray(self.tracer.captured, float)
-        return CompiledFunction(self.sizes, tuple(o.shape for o in self.results), captured, loaded)
+        return CompiledFunction(tuple(o.shape for o in self.results), captured, loaded)
 
 
 def translated(function: Callable, *examples: Any) -> GraphFunction:

@@ -396,9 +396,8 @@ class CacheKey(NamedTuple):
 
 
 _KNOWN: Remembered[tuple[RunCode | None]] = Remembered(REMEMBERED)
-_READ: Remembered[tuple[tuple, CacheKey]] = Remembered(
-    REMEMBERED
-)  # by the objects, which it holds: none has another's place
+# By the objects, which it holds: none has another's place.
+_READ: Remembered[tuple[tuple, CacheKey]] = Remembered(REMEMBERED)
 
 
 def find_run(system: Any, given: Given, options: RunOptions) -> tuple[ReadyRun, Vector, Vector] | None:
