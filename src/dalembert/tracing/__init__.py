@@ -2,9 +2,9 @@
 
 from dalembert.interrupts import hear_in_collections
 from dalembert.tracing.arguments import UNREAD, refilled, split, taken_apart
+from dalembert.tracing.cache import Remembered, Watched, remembered, unchanged, watch
 from dalembert.tracing.fingerprint import Walk
 from dalembert.tracing.jitted import Jitted, OnShapes, reading, seldom, traced_once
-from dalembert.tracing.remembered import Remembered, Watched, remembered, unchanged, watch
 from dalembert.tracing.sources import source
 
 hear_in_collections()

@@ -21,9 +21,9 @@ import jax.numpy as jnp
 from dalembert.interrupts import keep_backend
 from dalembert.numbers import is_traced
 from dalembert.tracing.arguments import Tree, split, taken_apart
+from dalembert.tracing.cache import Remembered
 from dalembert.tracing.evaluation.program import few
 from dalembert.tracing.fingerprint import Same, Walk
-from dalembert.tracing.remembered import Remembered
 
 MOST = 512  # programs that are kept
 CONTEXTS = 512  # after which JAX's own memory is emptied

@@ -13,8 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from dalembert.tracing.cache import Remembered
 from dalembert.tracing.reads import is_library, reads
-from dalembert.tracing.remembered import Remembered
 
 SHOWN = 64  # numbers of an array that are written out
 _TEXTS: Remembered[str] = Remembered(1024)  # reading a file and finding a function in it is slow
