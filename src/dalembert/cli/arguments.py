@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path as File
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from dalembert.cli import words
-from dalembert.cli.words import Setting
+from dalembert.cli.options import BRANCHES, SCHEMES, SchemeOptions, Setting, check_apart
 from dalembert.control import OptimalControl
 from dalembert.discretize import Scheme
 from dalembert.discretize.window_maps import MAPS
 from dalembert.gallery import ENTRIES, PROBLEMS, BoundaryEntry, Entry
-from dalembert.numbers import MOST_NODES, as_positive, whole_number
+from dalembert.numbers import MOST, MOST_NODES, as_positive, whole_number
 from dalembert.step import Avoid, Branch, Nearest, Varying
 from dalembert.studies.swept import ARGUMENTS, SweptProblem
 from dalembert.systems import System
@@ -32,6 +33,7 @@ BOUNDARY_ENTRY = (
     "BoundaryEntry('move', title='', formula='', source='', problem=…, boundary={'initial': …, 'final': …, 'T': 1.0}, "
     "steps=100), from dalembert.gallery"
 )
+OR_FILE = ", or give file.py:name"
 
 
 class CommandCall(NamedTuple):
@@ -48,11 +50,21 @@ class CommandCall(NamedTuple):
         return self
 
 
+def check_choice(word: str, names: Sequence[str], found: str, otherwise: str = "") -> str:
+    """The word, if it is one of the names; ValueError with these, and with the one that was perhaps meant."""
+    if word not in names:
+        close = difflib.get_close_matches(word, names, 1)
+        meant = f". Did you mean {close[0]}?" if close else ""
+        raise ValueError(f"{found}; there are {', '.join(names)}{otherwise}{meant}")
+    return word
+
+
 def entry_of(name: str) -> Entry | BoundaryEntry:
     """Of the gallery, or of a file; of a System alone one without data."""
-    words.check_either(name)
-    key = name.replace("-", "_")
-    found = _from_file(name) if words.in_file(name) else ENTRIES.get(key) or PROBLEMS[key]
+    if not _in_file(name):
+        both: dict[str, Any] = {**ENTRIES, **PROBLEMS}
+        return both[check_choice(name.replace("-", "_"), [*both], f"{name}: no system of the gallery", OR_FILE)]
+    found = _from_file(name)
     if isinstance(found, System):
         return Entry(name, name, "", "", found, *cast(Any, (None,) * 4))
     if not isinstance(found, Entry | BoundaryEntry):
@@ -66,20 +78,33 @@ def entry_of(name: str) -> Entry | BoundaryEntry:
 def system_entry(name: str) -> Entry:
     found = entry_of(name)
     if not isinstance(found, Entry):
-        raise TypeError(f"{name}: found a boundary problem; a System, or a gallery Entry, is needed")
+        raise ValueError(f"{name}: is a boundary problem; dalembert solve {name} solves it")
     return found
 
 
 def boundary_entry(name: str) -> BoundaryEntry:
     found = entry_of(name)
     if not isinstance(found, BoundaryEntry):
-        raise TypeError(f"{name}: found a system; give a BoundaryEntry, which says between which ends: {BOUNDARY_ENTRY}")
+        raise ValueError(
+            f"{name}: is a system and not a boundary problem; dalembert run {name} runs it. Which ends to solve it between "
+            f"says a BoundaryEntry: {BOUNDARY_ENTRY}"
+        )
     return found
+
+
+def _in_file(word: str) -> bool:
+    """True for the name of a file: file.py:name."""
+    return ":" in word or word.endswith(".py")
 
 
 def _from_file(reference: str) -> Any:
     """The object `name` of a Python file, from file.py:name."""
-    file, name = words.file_and_name(reference)
+    place, _, name = reference.rpartition(":")
+    file = File(place)
+    if not place or not name:
+        raise ValueError(f"{reference}: give the file and the name in it, file.py:name")
+    if not file.is_file():
+        raise FileNotFoundError(f"{file}: no such file")
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
         raise ValueError(f"{file}: is not a Python file; give file.py:name")
@@ -98,6 +123,7 @@ def _from_file(reference: str) -> Any:
 
 def fixed_and_swept(problem: Any, settings: Sequence[Setting]) -> tuple[list[Setting], dict[str, list[float]]]:
     """The settings of one value, and name → values of the others. A list is one value of a parameter that is an array."""
+    check_apart(settings)
     arrays = {name for name, x in _parameters(problem).items() if np.ndim(x)}
     swept = {x.name: x.values for x in settings if x.spread or (x.many and x.name not in arrays)}
     return [x for x in settings if x.name not in swept], swept
@@ -135,7 +161,8 @@ def start_of(entry: Entry, settings: Sequence[Setting], q0: list[float] | None, 
 def grid_of(entry: Entry, h: float | None, steps: int | None, time: float | None, varying: bool = False) -> dict[str, Any]:
     """h, and steps or until, as they were asked for, otherwise the entry's own, whose typical time need be no multiple of
     another h."""
-    words.check_grid(None, steps, time)
+    if steps is not None and time is not None:
+        raise ValueError("--steps, --time: found both; give one of them")
     step = as_step(require(entry.h if h is None else h, "h", entry.name), "--h")
     own = Varying(step) if varying else step
     if steps is not None:
@@ -144,7 +171,22 @@ def grid_of(entry: Entry, h: float | None, steps: int | None, time: float | None
     length = as_positive(wanted, "--time", "a positive, finite time")
     if varying:
         return {"h": own, "until": math.copysign(length, step)}
-    return {"h": own, "steps": words.count_of(length, step, whole=time is not None)}
+    return {"h": own, "steps": count_of(length, step, whole=time is not None)}
+
+
+def count_of(time: float, h: float, whole: bool = True) -> int:
+    """The number of steps of a time. whole: it must be a multiple of h, for a run that ended elsewhere would be another."""
+    number = time / abs(h)
+    if not number <= MOST:
+        raise ValueError(f"--time, --h: found {time:g} and {h:g}, which are {number:g} steps; give a longer step")
+    count = max(1, round(number))
+    if whole and abs(count * abs(h) - time) > 1e-9 * time:
+        below = max(1, math.floor(number))
+        raise ValueError(
+            f"--time: found {time:g}, which is {number:.10g} steps of h = {h:g} and no whole number of them; give a "
+            f"multiple of h, such as {below * abs(h):.10g} or {(below + 1) * abs(h):.10g}, or --steps"
+        )
+    return count
 
 
 def ends_of(entry: BoundaryEntry, settings: Sequence[Setting], steps: int | None, scheme: str | None) -> CommandCall:
@@ -171,13 +213,17 @@ def require(value: Any, option: str, name: str) -> Any:
     return value
 
 
+def scheme_and_branch(recipe: SchemeOptions) -> dict[str, Any]:
+    """The arguments of `simulate` that are named by their words."""
+    return {"scheme": named_scheme(recipe.scheme, recipe.order), "branch": named_branch(recipe.branch)}
+
+
 def named_scheme(name: str, order: int = 2) -> Scheme | None:
-    words.check_scheme(name)
-    if words.in_file(name):
+    if _in_file(name):
         if order != 2:
             raise ValueError(f"--order: found {order} with a Scheme of your own; give it there, Scheme(..., order={order})")
         return _of_type(name, Scheme)
-    plain = name.replace("_", "-")
+    plain = check_choice(name.replace("_", "-"), SCHEMES, f"--scheme: found {name}", OR_FILE)
     if plain not in PRESETS:
         return Scheme(None if plain == "default" else plain.replace("-", "_"), order=order)  # type: ignore[arg-type]
     if order != 2:
@@ -187,24 +233,27 @@ def named_scheme(name: str, order: int = 2) -> Scheme | None:
     return PRESETS[plain]()
 
 
-def named_discretization(problem: Any, name: str | None) -> Any:
+def named_discretization(problem: Any, name: Any) -> Any:
     """Of a boundary problem its windows, of optimal control the scheme of the plant."""
-    if name is None or isinstance(problem, OptimalControl):
-        return None if name is None else named_scheme(name)
-    if name not in MAPS:
-        raise ValueError(f"--scheme: found {name}; there are {', '.join(MAPS)}")
-    return MAPS[name]()
+    if name in (None, "default"):
+        return None
+    if isinstance(problem, OptimalControl):
+        return named_scheme(name)
+    return MAPS[check_choice(name, [*MAPS], f"--scheme: found {name}")]()
 
 
 def named_branch(name: str | None) -> Branch | None:
     if name is None:
         return None
     kind, _, components = name.partition(":")
-    if kind not in words.BRANCHES:
+    if kind not in BRANCHES and _in_file(name):
         return _of_type(name, Branch)
-    if kind == "avoid":
-        return Avoid()
-    return Nearest(kind.partition("-")[2], words.coordinates_of(name) if components else None)  # type: ignore[arg-type]
+    check_choice(kind, BRANCHES, f"--branch: found {name}", OR_FILE)
+    try:
+        places = [int(x) for x in components.split(",")] if components else None
+    except ValueError:
+        raise ValueError(f"--branch: found {name}; the coordinates after the colon are whole numbers, such as 0,1") from None
+    return Avoid() if kind == "avoid" else Nearest(kind.partition("-")[2], places)  # type: ignore[arg-type]
 
 
 def _of_type(reference: str, kind: type) -> Any:

@@ -14,9 +14,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from dalembert.cli import words
 from dalembert.cli.application import accept_old, check_target, command, console, examples, one_line_errors, print_json, put
 from dalembert.cli.options import (
+    BACKENDS,
+    PROBLEMS,
+    SCHEMES,
+    SYSTEMS,
+    WINDOWS,
     Force,
     GridOptions,
     Json,
@@ -27,7 +31,7 @@ from dalembert.cli.options import (
     StartOptions,
     Steps,
     SweepOptions,
-    check_with,
+    check_left_out,
     name_of,
 )
 
@@ -53,7 +57,7 @@ COLOURS = {"holds": "green", "does not hold": "bold red", "hypothesis fails": "d
     )
 )
 def run(
-    name: Annotated[str, name_of(words.check_runnable, words.SYSTEMS)],
+    name: Annotated[str, name_of(SYSTEMS)],
     *,
     several: SweepOptions,
     start: StartOptions,
@@ -66,10 +70,7 @@ def run(
     ] = False,
     backend: Annotated[
         str | None,
-        typer.Option(
-            help=f"{', '.join(words.BACKENDS)}; if not given, native on CPUs where the run allows it",
-            callback=check_with(words.check_backend),
-        ),
+        typer.Option(help=f"{', '.join(BACKENDS)}; if not given, native on CPUs where the run allows it"),
     ] = None,
     save_every: Annotated[int, typer.Option(help="save every Nth state")] = 1,
     last: Annotated[bool, typer.Option("--last", help="save the last states of a sweep only")] = False,
@@ -86,12 +87,13 @@ def run(
     A run that fails keeps its path, and the exit code is 1; after Ctrl-C it is 130. Of a sweep it is 1 only if all runs
     fail. A run that is resumed has the same path, bit by bit; a sweep with --save study.zarr continues where it stopped."""
     output = output if store is None else dataclasses.replace(output, file=store)
-    of_runs = start.by_option | lengths.by_option | {
-        "--varying": varying, "--last": last, "--save-every": save_every != 1, "--starter": recipe.starter != "second_order",
+    of_runs = start.given() | lengths.given("h", "time") | recipe.given("starter") | {
+        "--varying": varying, "--last": last, "--save-every": save_every != 1,
     }  # fmt: skip
     with one_line_errors():
-        words.check_grid(None if varying else lengths.h, lengths.steps, lengths.time)  # varying steps end at any time
-        output.check(stores=True, resumed=resumed)
+        if resumed and output.store is None:
+            raise ValueError("--resume: needs the store of the run, --save run.zarr")
+        output.check(stores=True)
         from dalembert.cli import arguments
         from dalembert.cli.records import run_record
         from dalembert.gallery import BoundaryEntry
@@ -101,36 +103,31 @@ def run(
         from dalembert.studies import resume
         from dalembert.studies.stored_runs import replacing
 
-        entry, settings = arguments.entry_of(name), several.values or ()
+        entry, settings = arguments.entry_of(name), several.set or ()
         if isinstance(entry, BoundaryEntry):
-            of_runs |= {"--branch": recipe.branch, "--order": recipe.composed != 2}
-            words.check_left_out(of_runs, f"is for runs from initial data; {name} is a boundary problem")
-            windows = None if recipe.scheme == "default" else recipe.scheme
-            problem = arguments.ends_of(entry, settings, lengths.steps, windows)
+            why = f"is for runs from initial data; {name} is a boundary problem"
+            check_left_out(of_runs | recipe.given("order", "branch"), why)
+            problem = arguments.ends_of(entry, settings, lengths.steps, recipe.scheme)
             if not problem.swept:
-                words.check_system(entry.name)
+                arguments.system_entry(name)
             _sweep(problem, name, several, output)
             return
+        how = arguments.scheme_and_branch(recipe)
         if resumed and output.store is not None:
-            words.check_left_out(of_runs | {"--steps": lengths.steps}, "is read from the store that is resumed")
+            check_left_out(of_runs | lengths.given("steps"), "is read from the store that is resumed")
             system = arguments.with_parameters(entry.system, settings)
-            path = resume(
-                output.store,
-                system,
-                **recipe.scheme_and_branch(),
-                allow_rounding=rounding,
-                throw=False,
-                progress=Bar(SILENT),
-            )
+            path = resume(output.store, system, **how, allow_rounding=rounding, throw=False, progress=Bar(SILENT))
         else:
             problem = arguments.start_of(entry, settings, start.q0, start.v0)
             grid = arguments.grid_of(entry, lengths.h, lengths.steps, lengths.time, varying)
-            problem.options.update(**grid, **recipe.scheme_and_branch(), starter=recipe.starter, backend=backend)
+            if backend is not None:
+                arguments.check_choice(backend, BACKENDS, f"--backend: found {backend!r}")
+            problem.options.update(**grid, **how, starter=recipe.starter, backend=backend)
             problem.options.update(save_every=None if last else save_every)
             if problem.swept:
                 _sweep(problem, name, several, output)
                 return
-            words.check_left_out(several.by_option | {"--last": last}, "is for several values of --set")
+            check_left_out(several.given("zip", "value") | {"--last": last}, "is for several values of --set")
             with replacing(output.store) if output.store and output.force else contextlib.nullcontext():
                 path = simulate(
                     problem.subject, **problem.options, throw=False, store=output.store,
@@ -151,17 +148,13 @@ def run(
     )
 )
 def solve(
-    name: Annotated[str, name_of(words.check_problem, words.PROBLEMS)],
+    name: Annotated[str, name_of(PROBLEMS)],
     several: SweepOptions,
     output: OutputOptions,
     *,
     steps: Steps = None,
     scheme: Annotated[
-        str | None,
-        typer.Option(
-            help=f"{', '.join(words.WINDOWS)}; for an optimal control problem {', '.join(words.SCHEMES)}",
-            callback=check_with(words.check_windows),
-        ),
+        str | None, typer.Option(help=f"{', '.join(WINDOWS)}; for an optimal control problem {', '.join(SCHEMES)}")
     ] = None,
     tolerance: Annotated[float, typer.Option(help="on the last update, relative to the size of the path")] = 1e-9,
     accuracy: Annotated[
@@ -175,7 +168,7 @@ def solve(
     for every combination of parameters, T, numbers at its ends or bounds, such as final.x, initial.v.x, bounds.u.
 
     If none is found, the exit code is 1. A sweep with --save study.zarr continues where it stopped."""
-    settings = several.values or ()
+    settings = several.set or ()
     with one_line_errors():
         output.check(stores=any(x.many for x in settings))
         from dalembert.boundary import solve as solve_problem
@@ -186,11 +179,11 @@ def solve(
         problem = arguments.ends_of(entry, settings, steps, scheme)
         problem.options.update(tolerance=tolerance)
         if problem.swept:
-            words.check_left_out({"--refine": accuracy}, "is for one problem")
+            check_left_out({"--refine": accuracy}, "is for one problem")
             _sweep(problem, name, several, output)
             return
         output.check(stores=False)
-        words.check_left_out(several.by_option, "is for several values of --set")
+        check_left_out(several.given("zip", "value"), "is for several values of --set")
         solution = solve_problem(problem.subject, **problem.options, throw=False)
         if accuracy is not None and int(solution.code) == 0:
             solution = _refine_nodes(problem, name, solution, accuracy)
@@ -226,7 +219,7 @@ def _comparison_lines(record: dict[str, Any]) -> list[str]:
 def _sweep(problem: Any, name: str, several: SweepOptions, output: OutputOptions) -> None:
     """Runs or solutions for every combination of values, with a map of how they ended."""
     with one_line_errors():
-        if output.picture is not None and not several.together and len(problem.swept) > 2:
+        if output.picture is not None and not several.zip and len(problem.swept) > 2:
             raise ValueError(
                 f"--plot: {len(problem.swept)} names are swept, {', '.join(problem.swept)}; a figure shows one or two"
             )
@@ -236,7 +229,7 @@ def _sweep(problem: Any, name: str, several: SweepOptions, output: OutputOptions
         from dalembert.studies import sweep
 
         bar = Bar(SILENT, "steps" if "h" in problem.options else "problems")
-        combine, ended = "zip" if several.together else "product", False
+        combine, ended = "zip" if several.zip else "product", False
         try:
             study: Any = sweep(
                 problem.subject, problem.swept, problem.options, combine=combine, store=output.store,
@@ -245,7 +238,7 @@ def _sweep(problem: Any, name: str, several: SweepOptions, output: OutputOptions
         except Interrupted as end:
             study, ended = end.path, True
         record = study_record(study, name, output.files)
-    output.finish("sweep", study, record, ended=ended, title=name, value=several.drawn)
+    output.finish("sweep", study, record, ended=ended, title=name, value=several.value)
 
 
 @command(
@@ -256,7 +249,7 @@ def _sweep(problem: Any, name: str, several: SweepOptions, output: OutputOptions
     )
 )
 def check(
-    name: Annotated[str, name_of(words.check_system, words.SYSTEMS)],
+    name: Annotated[str, name_of(SYSTEMS)],
     start: StartOptions,
     recipe: SchemeOptions,
     *,
@@ -280,7 +273,6 @@ def check(
     multipliers against the reference flow."""
     measured = time is not None or len(h or ()) > 1
     with one_line_errors():
-        words.check_grid(None if measured or h is None else h[0], steps, None)
         from dalembert.claims import verdict
         from dalembert.cli import arguments
         from dalembert.cli.records import order_record
@@ -290,7 +282,7 @@ def check(
         entry = arguments.system_entry(name)
         system, data, _ = arguments.start_of(entry, parameter or (), start.q0, start.v0).single()
         found: Any = None
-        how = recipe.scheme_and_branch()
+        how = arguments.scheme_and_branch(recipe)
         if measured:
             found = order(
                 system, **data, time=arguments.require(time, "time", name), h=arguments.require(h, "h", name),
@@ -299,8 +291,7 @@ def check(
             )  # fmt: skip
             record = order_record(found, name)
         else:
-            given = {"--starter": recipe.starter != "second_order", "--coordinates": coordinates}
-            words.check_left_out(given, "is for the order")
+            check_left_out(recipe.given("starter") | {"--coordinates": coordinates}, "is for the order")
             possible = solvability(system, *data.values())
             if not as_json:
                 console(stderr=not possible.solvable).print(Text(str(possible)))
@@ -355,7 +346,7 @@ def _print_order(result: Order) -> None:
     )
 )
 def page(
-    name: Annotated[str, name_of(words.check_either, words.SYSTEMS, words.PROBLEMS)],
+    name: Annotated[str, name_of([*SYSTEMS, *PROBLEMS])],
     start: StartOptions,
     lengths: GridOptions,
     *,
@@ -380,11 +371,10 @@ def page(
     """Run a system, or solve a boundary problem, and write an HTML page with its motion and its diagrams, or with --animate
     its motion alone."""
     with one_line_errors():
-        words.check_grid(lengths.h, lengths.steps, lengths.time)
         file = file or File(name.rpartition(":")[2].replace("-", "_") + (".gif" if animated else ".html"))
         check_target(file, MOTIONS if animated else PAGES, "--output", force)
         if not animated:
-            words.check_left_out({"--speed": speed, "--fps": fps != 25, "--dark": dark}, "is for --animate")
+            check_left_out({"--speed": speed, "--fps": fps != 25, "--dark": dark}, "is for --animate")
         from dalembert.boundary import solve as solve_problem
         from dalembert.cli import arguments
         from dalembert.gallery import BoundaryEntry
@@ -397,9 +387,8 @@ def page(
         entry = arguments.entry_of(name)
         if isinstance(entry, BoundaryEntry):
             why = f"{name} is a boundary problem, with ends and time of its own; give --steps or --set"
-            words.check_left_out(start.by_option | lengths.by_option, why)
-            windows = None if scheme == "default" else scheme
-            problem = arguments.ends_of(entry, parameter or (), lengths.steps, windows).single()
+            check_left_out(start.given() | lengths.given("h", "time"), why)
+            problem = arguments.ends_of(entry, parameter or (), lengths.steps, scheme).single()
             result: Any = solve_problem(problem.subject, **problem.options, throw=False)
         else:
             problem = arguments.start_of(entry, parameter or (), start.q0, start.v0).single()
@@ -423,7 +412,7 @@ def page(
 @command("list", epilog=examples("list", "list --json"))
 def list_gallery(as_json: Json = False) -> None:
     """List the systems and boundary problems of the gallery with formula, parameters and source."""
-    from dalembert.cli.listing import gallery_record
+    from dalembert.cli.records import gallery_record
 
     record = gallery_record()
     if as_json:

@@ -1,4 +1,4 @@
-"""Records that --json prints of a run, of a solution, of a study and of an order: plain dicts, lists, numbers and text."""
+"""Records that --json prints: plain dicts, lists, numbers and text."""
 
 from __future__ import annotations
 
@@ -7,11 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.gallery import BoundaryEntry
+from dalembert.gallery import ENTRIES, PROBLEMS, BoundaryEntry
 from dalembert.measure import Order
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Study
 from dalembert.solution import ControlSolution, CriticalPoint
+
+
+def gallery_record() -> dict[str, Any]:
+    """Systems and boundary problems with formula, parameters and source."""
+    systems = [_gallery_row(entry, entry.system) for entry in ENTRIES.values()]
+    return {"systems": systems, "problems": [_gallery_row(entry, entry.problem) for entry in PROBLEMS.values()]}
+
+
+def _gallery_row(entry: Any, problem: Any) -> dict[str, Any]:
+    return {
+        **{field: getattr(entry, field) for field in ("name", "title", "formula", "source")},
+        "coordinates": list(problem.coordinates or ()),
+        "parameters": {name: np.asarray(x).tolist() for name, x in sorted((problem.parameters or {}).items())},
+    }
 
 
 def run_record(path: Path, name: str, files: list[str]) -> dict[str, Any]:
