@@ -69,7 +69,7 @@ def _write(place: File, old: os.stat_result | None, content: tuple[bytes | memor
             partial.unlink()
         raise
     if flushed:
-        flush_folder(place.parent)
+        flush_one(place.parent)
 
 
 def flush(*places: File) -> None:
@@ -78,16 +78,8 @@ def flush(*places: File) -> None:
     folders = {place.parent for place in places}
     with contextlib.ExitStack() as stack:
         each: Callable = map if len(places) < FEW else stack.enter_context(ThreadPoolExecutor(TOGETHER)).map
-        for function, entries in ((_flush_file, places), (flush_folder, folders)):
-            list(each(function, entries))
-
-
-def _flush_file(place: File) -> None:
-    handle = os.open(place, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        for entries in (places, folders):
+            list(each(flush_one, entries))
 
 
 def _existing_entry(place: File) -> os.stat_result | None:
@@ -127,18 +119,16 @@ def _inherit(stream: IO[bytes], old: os.stat_result) -> None:
     os.fchmod(stream.fileno(), stat.S_IMODE(old.st_mode))
 
 
-def flush_folder(folder: File) -> None:
-    """The new name, too, survives a power failure. A folder that may not be read cannot be flushed by us."""
-    if os.name != "posix":
+def flush_one(place: File) -> None:
+    """A file, or a folder, whose new names then survive a power failure, too; one that may not be read cannot be flushed."""
+    folder = place.is_dir()
+    if folder and (os.name != "posix" or not os.access(place, os.R_OK)):
         return
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except PermissionError:
-        return
+    handle = os.open(place, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno not in _UNSUPPORTED:
+        if not folder or error.errno not in _UNSUPPORTED:
             raise
     finally:
         os.close(handle)

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Study
 from dalembert.solution import CriticalPoint
 from dalembert.store.atomic import flush
 from dalembert.store.checksum import FileError
-from dalembert.store.chunked import FILLS, SUMS, ChunkedArray, Spec, check_sums, create, metadata
+from dalembert.store.chunked import SUMS, ChunkedArray, Spec, check_sums, create, metadata
 from dalembert.store.paths import attribute_name, stored_names
-from dalembert.store.studies import STUDIES, study_from_xarray
+from dalembert.store.studies import RUN, STUDIES, first_value, study_from_xarray
 from dalembert.store.variables import FORMAT
 
 if TYPE_CHECKING:
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
 COMMITTED = "committed"
 VALUES = "values of blocks"  # content of a store that has no runs
-RUN = "run"  # the axis of runs in what is to be written
-FIRST = {"code": int(Outcome.INTERRUPTED), "steps_done": 0, "nodes_kept": 1}  # of a run that is not there yet
 OWN = ("fingerprint", "names_of_coordinates", "written", SUMS)  # attributes of the store, none of a study
 
 
@@ -121,11 +118,6 @@ class StudyStore:
             raise FileError(self.place, f"is damaged ({type(error).__name__}: {error})") from error
         data.attrs = {name: x for name, x in data.attrs.items() if name not in OWN}
         return data
-
-
-def first_value(name: str, kind: np.dtype) -> Any:
-    """The value of a run that is not there yet."""
-    return FIRST.get(name, FILLS[kind.kind])
 
 
 def record_of(store: StudyStore) -> Provenance:

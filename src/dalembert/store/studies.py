@@ -116,25 +116,17 @@ def record_of_one(data: xarray.Dataset) -> dict[str, str]:
 
 
 RUNS = "study"
+RUN = "run"  # the axis of runs or solutions before they are placed on those of the study
+FIRST = {"code": int(Outcome.INTERRUPTED), "steps_done": 0, "nodes_kept": 1}  # of a run that is not there yet
 OF_A_RUN = (*(name for name in SCALARS if name != "h"), *STATISTICS, "nodes_kept")
 
 
-def study_to_xarray(
-    runs: Path,
-    times: np.ndarray,
-    names: Mapping[str, SweptName],
-    coordinates: Mapping[str, Any],
-    shape: Mapping[str, int],
-    *,
-    last: bool | None = None,
-) -> xarray.Dataset:
-    """The paths of an ensemble over named axes. times: of the saved nodes of a run that is not ended early; coordinates: by
-    label, (axis, values); shape: of the axes, whose product is the number of runs, the last running fastest. last: with the
-    variables last_… and all times, whatever became of the runs; None: what these runs need."""
+def study_to_xarray(runs: Path, times: np.ndarray, names: Mapping[str, SweptName], last: bool | None) -> xarray.Dataset:
+    """The paths of an ensemble over the axis `run`. times: of the saved nodes of a run that is not ended early; last: with
+    the variables last_… and all times, whatever became of the runs; None: what these runs need."""
     import xarray as xr
 
-    base, axes, sizes = path_to_xarray(runs), tuple(shape), tuple(shape.values())
-    varies = runs.h_last is not None
+    base, varies = path_to_xarray(runs), runs.h_last is not None
     last = True if varies else last
     t = numbers_of(runs, "t")
     on = t == times  # in the same arithmetic; a run that has ended repeats its last state and time
@@ -145,7 +137,7 @@ def study_to_xarray(
     between = bool(np.any(t[:, -1] != times[kept - 1])) if last is None else last
 
     def place(name: str, dimensions: tuple, values: np.ndarray, labels: Mapping[str, Any]) -> None:
-        variables[name] = ((*axes, *dimensions), values.reshape(*sizes, *values.shape[1:]), dict(labels))
+        variables[name] = ((RUN, *dimensions), values, dict(labels))
 
     for name in VARIABLES:
         if name not in base:
@@ -172,7 +164,7 @@ def study_to_xarray(
     kept_names = {name: base[name].variable for name in ("coordinate", "multiplier")}
     more = {"title": "study computed by dalembert", "content": RUNS, "swept": swept_text(dict(names))}
     attributes = base.attrs | more | {"reduced": json.dumps(tree)}
-    return xr.Dataset(variables, {**coordinates, **levels, **kept_names}, attributes)
+    return xr.Dataset(variables, levels | kept_names, attributes)
 
 
 def _last(rows: np.ndarray) -> np.ndarray:
@@ -234,7 +226,6 @@ def path_of_one(data: xarray.Dataset) -> Path:
 
 
 SOLUTIONS = "study of solutions"
-RUN = "run"  # the axis of solutions before they are placed on those of the study
 NOTHING = json.dumps(flatten(None)[0])  # of which nothing is reduced
 FOUND = "t_"  # beginning of the names of times that differ
 
@@ -289,17 +280,29 @@ def template_of(solution: CriticalPoint, reduced: Any, moving: bool) -> xarray.D
     return xr.Dataset(variables, {**row.times, "coordinate": names}, attributes)
 
 
+def first_value(name: str, kind: np.dtype) -> Any:
+    """The value of a run that is not there yet, or of what a solution has not: NaN, -1 of what is counted, and no active
+    bound."""
+    return 0 if name.endswith("_active") else FIRST.get(name, FILLS[kind.kind])  # -1 is the lower bound
+
+
+def empty_rows(template: xarray.Dataset, count: int) -> xarray.Dataset:
+    """So many runs, none of which is there yet. template: of one run."""
+    variables = {
+        str(name): (x.dims, np.full((count, *x.shape[1:]), first_value(str(name), x.dtype), x.dtype), x.attrs)
+        for name, x in template.data_vars.items()
+        if x.dims[:1] == (RUN,)
+    }
+    return template.assign(variables)
+
+
 def stack_rows(rows: Sequence[SolutionRow], template: xarray.Dataset) -> xarray.Dataset:
-    """Solutions over the axis `run`: what one has not is NaN, -1 of what is counted, and no active bound."""
-    variables = {}
-    for name, x in ((str(key), x) for key, x in template.data_vars.items()):
-        fill = 0 if name.endswith("_active") else FILLS[x.dtype.kind]  # -1 is the lower bound
-        values = np.full((len(rows), *x.shape[1:]), fill, x.dtype)
-        for i, row in enumerate(rows):
-            if name in row.variables:
-                values[i] = row.variables[name][1]
-        variables[name] = (x.dims, values, x.attrs)
-    return template.drop_vars(list(template.data_vars)).assign(variables)
+    """Solutions over the axis `run`."""
+    data = empty_rows(template, len(rows))
+    for i, row in enumerate(rows):
+        for name, (_, values, _) in row.variables.items():
+            data[name].values[i] = values
+    return data
 
 
 def place_on_axes(data: xarray.Dataset, labels: Mapping[str, Any], shape: Mapping[str, int]) -> xarray.Dataset:
@@ -308,7 +311,7 @@ def place_on_axes(data: xarray.Dataset, labels: Mapping[str, Any], shape: Mappin
 
     sizes = tuple(shape.values())
     variables = {
-        str(name): ((*shape, *x.dims[1:]), x.values.reshape(*sizes, *x.shape[1:]), x.attrs)
+        str(name): ((*shape, *x.dims[1:]), x.values.reshape(*sizes, *x.shape[1:]), x.attrs) if x.dims[:1] == (RUN,) else x
         for name, x in data.data_vars.items()
     }
     return xr.Dataset(variables, {**labels, **data.coords}, data.attrs)

@@ -6,7 +6,6 @@ A block is a box over the axes of the sweep. `RunsJob` has runs from initial dat
 from __future__ import annotations
 
 import abc
-import itertools
 import math
 import sys
 import threading
@@ -18,12 +17,12 @@ import numpy as np
 from dalembert.numbers import described
 from dalembert.path import Provenance, Study
 from dalembert.step.run.state import Watch
+from dalembert.store.studies import place_on_axes
 from dalembert.studies.swept import Swept
 
 if TYPE_CHECKING:
     import xarray
 
-AHEAD = 3  # tasks for each thread of a worker: one is computed, one has what it needs, one is on its way
 GONE = "client: its scheduler is gone ({}); what is in a store is kept, and the same sweep goes on"
 LOST = ("CancelledError", "FutureCancelledError", "CommClosedError")
 
@@ -81,8 +80,8 @@ class Blocks(NamedTuple):
     def places(self, i: int) -> tuple[np.ndarray, ...]:
         """(size,) places of its runs along each axis. A block that has fewer runs repeats its last one: what is compiled for
         one size is compiled once."""
-        along = np.meshgrid(*(np.arange(r.start, r.stop) for r in self.ranges(i)), indexing="ij")
-        return tuple(np.pad(x.ravel(), (0, self.size - x.size), mode="edge") for x in along)
+        first, runs = self.first(i), self.runs(i)
+        return np.unravel_index(first + np.minimum(np.arange(self.size), runs - 1), self.shape)
 
 
 class SweepOpening(NamedTuple):
@@ -137,9 +136,9 @@ class SweepJob(abc.ABC):
     def block(self, i: int, watch: Watch = None) -> xarray.Dataset:
         """The i-th block over the axis `run`; KeyboardInterrupt where Ctrl-C broke it off."""
 
-    @abc.abstractmethod
     def study(self, i: int, watch: Watch = None) -> Study:
         """The i-th block over the axes of the sweep."""
+        return self._study_of(i, self.block(i, watch))
 
     @abc.abstractmethod
     def _prepare(self) -> Any:
@@ -152,10 +151,11 @@ class SweepJob(abc.ABC):
                 self._ready = self._prepare()
         return self._ready
 
-    def _axes_of(self, i: int) -> tuple[dict[str, Any], dict[str, int]]:
-        """The labels of the i-th block, and the lengths of its axes."""
+    def _study_of(self, i: int, data: xarray.Dataset) -> Study:
+        """The data of the i-th block with its labels."""
         ranges = dict(zip(self.swept.shape, self.blocks.ranges(i), strict=True))
-        return self.swept.labels(ranges), {axis: len(part) for axis, part in ranges.items()}
+        lengths = {axis: len(part) for axis, part in ranges.items()}
+        return Study(place_on_axes(data, self.swept.labels(ranges), lengths), self.subject)
 
 
 Task = Callable[[SweepJob, int, Watch], Any]
@@ -191,18 +191,10 @@ def workers_of(client: Any) -> Workers:
 
         # Made by a task, and not scattered: what a worker loses that is killed is made again. A worker unpacks it once.
         sent = client.submit(cloudpickle.loads, cloudpickle.dumps((job, task)), pure=False)
-        left, waiting, done = iter(pending), {}, as_completed()
+        futures = client.map(_compute_on_worker, list(pending), sent=sent, pure=False)
         try:
-            while True:
-                room = AHEAD * max(1, sum(client.nthreads().values())) - len(waiting)
-                for i in itertools.islice(left, max(0, room)):
-                    future = client.submit(_compute_on_worker, sent, i, pure=False)
-                    waiting[future] = i
-                    done.add(future)
-                if not waiting:
-                    return
-                future = next(done)
-                i, result = waiting.pop(future), future.result()
+            for future in as_completed(futures):
+                i, result = future.result()
                 future.release()
                 yield i, result
         except Exception as error:
@@ -211,11 +203,12 @@ def workers_of(client: Any) -> Workers:
             raise
         finally:
             if client.status == "running":
-                client.cancel([*waiting, sent], force=True)
+                client.cancel([*futures, sent], force=True)
 
     return compute
 
 
-def _compute_on_worker(sent: tuple[SweepJob, Task], i: int) -> Any:
+def _compute_on_worker(i: int, sent: tuple[SweepJob, Task]) -> tuple[int, Any]:
+    """The number of a block, and what the task makes of it."""
     job, task = sent
-    return task(job, i, None)
+    return i, task(job, i, None)

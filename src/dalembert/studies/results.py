@@ -10,6 +10,7 @@ import errno
 import functools
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path as File
@@ -23,7 +24,8 @@ from dalembert.step.run.state import Watch
 from dalembert.step.run.steps import Progress, report_progress
 from dalembert.store.checksum import FileError
 from dalembert.store.folder import Lock, check_name, create_folder, drop_partial
-from dalembert.store.regions import COMMITTED, RUN, VALUES, StudyStore, first_value, record_of
+from dalembert.store.regions import COMMITTED, VALUES, StudyStore, record_of
+from dalembert.store.studies import RUN, empty_rows, place_on_axes
 from dalembert.store.variables import flatten
 from dalembert.studies.fingerprint import check_same
 from dalembert.studies.job import Blocks, SweepJob, SweepOpening, Task, Workers
@@ -66,30 +68,18 @@ def _compute(
 
 def gather_study(job: SweepJob, workers: Workers, progress: Progress) -> Study:
     """In memory."""
-    import xarray as xr
-
     if not job.shared:
         with report_progress(progress, job.work * job.blocks.runs(0), job.unit) as watch:
             return job.study(0, watch)
-    template, sizes = _opening(job, workers).template, tuple(job.swept.shape.values())
-    axes = tuple(job.swept.shape)
-    variables: dict[str, Any] = {}
-    for name, x in template.data_vars.items():
-        if x.dims[:1] == (RUN,):
-            array = np.full((*sizes, *x.shape[1:]), first_value(str(name), x.dtype), x.dtype)
-            variables[str(name)] = ((*axes, *x.dims[1:]), array, x.attrs)
-        else:
-            variables[str(name)] = x.variable
-    data = xr.Dataset(variables, {**job.swept.labels(), **template.coords}, template.attrs)
+    data = empty_rows(_opening(job, workers).template, math.prod(job.swept.shape.values()))
 
     def take(i: int, block: Any) -> None:
-        ranges = job.blocks.ranges(i)
-        region = tuple(slice(part.start, part.stop) for part in ranges)
+        first = job.blocks.first(i)
         for name, x in block.data_vars.items():
             if x.dims[:1] == (RUN,):
-                data[name].values[region] = x.values.reshape(*map(len, ranges), *x.shape[1:])
+                data[name].values[first : first + len(x)] = x.values
 
-    result = functools.partial(Study, data, job.subject)
+    result = lambda: Study(place_on_axes(data, job.swept.labels(), job.swept.shape), job.subject)  # noqa: E731
     return _compute(job, workers, _block, done=set(), progress=progress, take=take, result=result)
 
 

@@ -58,20 +58,17 @@ class RunsJob(SweepJob):
         _, blank, fingerprint = self._once()
         assert blank is not None
         blank = dataclasses.replace(blank, provenance=self.record)
-        template = study_to_xarray(blank, self.times, self.swept.names, {}, {"run": 1}, last=self._last)
-        return SweepOpening(template, fingerprint)
+        return SweepOpening(study_to_xarray(blank, self.times, self.swept.names, self._last), fingerprint)
 
     def block(self, i: int, watch: Watch = None) -> xarray.Dataset:
-        runs, shape = self._runs(i, watch), {"run": self.blocks.runs(i)}
+        runs = self._runs(i, watch)
         self._warn(runs)
-        return study_to_xarray(runs, self.times, self.swept.names, {}, shape, last=self._last)
+        return study_to_xarray(runs, self.times, self.swept.names, self._last)
 
     def study(self, i: int, watch: Watch = None) -> Study:
-        labels, shape = self._axes_of(i)
-
         def study_of(runs: Path) -> Study:
-            new_record = Path.of(**fields_as_left(runs) | {"provenance": self.record})
-            return Study(study_to_xarray(new_record, self.times, self.swept.names, labels, shape), self.subject)
+            recorded = Path.of(**fields_as_left(runs) | {"provenance": self.record})
+            return self._study_of(i, study_to_xarray(recorded, self.times, self.swept.names, None))
 
         runs = None
         try:

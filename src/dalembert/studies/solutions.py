@@ -21,7 +21,7 @@ from dalembert.drawing import Depicted
 from dalembert.messages import warn
 from dalembert.native.threads import as_threads, on_threads
 from dalembert.outcome import Outcome
-from dalembert.path import Provenance, Study
+from dalembert.path import Provenance
 from dalembert.solution import CriticalPoint
 from dalembert.step.options import record_of, words_of
 from dalembert.step.run.state import Watch
@@ -30,7 +30,6 @@ from dalembert.store.paths import provenance_attributes
 from dalembert.store.studies import (
     NOTHING,
     SolutionRow,
-    place_on_axes,
     row_of,
     stack_rows,
     template_of,
@@ -109,9 +108,6 @@ class SolutionsJob(SweepJob):
         rows = on_threads(lambda place: self._row(place, template), places.tolist(), threads, watch)
         self._warn([text for _, text in rows if text])
         return stack_rows([row for row, _ in rows], template)
-
-    def study(self, i: int, watch: Watch = None) -> Study:
-        return Study(place_on_axes(self.block(i, watch), *self._axes_of(i)), self.subject)
 
     def _prepare(self) -> xarray.Dataset:
         """One that can be begun, over the axis `run`. Where something is to be reduced it is one that is solved, if there is

@@ -6,7 +6,6 @@ the same.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import errno
@@ -35,7 +34,7 @@ from dalembert.step.run.state import Given, SampledFeedback, Starter
 from dalembert.step.run.steps import Opening, Sink, State, check_progress, register, report_progress
 from dalembert.step.simulation import begin_run, check_path
 from dalembert.step.start.prepare import check_any_system
-from dalembert.store.atomic import flush, flush_folder
+from dalembert.store.atomic import flush, flush_one
 from dalembert.store.checksum import FileError
 from dalembert.store.chunked import ChunkedArray, create, metadata
 from dalembert.store.folder import Lock, check_name, create_folder, drop_partial, refusal
@@ -56,7 +55,7 @@ from dalembert.systems import System, VariationalProblem, check_x64
 
 SECONDS = 2.0  # between two commits, at least
 SHARE = 0.03  # of the time that commits may take
-WORKERS, MOST_WAITING = 4, 32  # threads that flush, and files that may wait for them
+WORKERS = 4  # threads that flush
 LOCK, STATE = "checkpoint/.lock", "state."
 
 
@@ -77,7 +76,7 @@ class RunSink(Sink):
         self._next = 0.0
         # What is flushed beside the run: little is left when it has to stop.
         self._threads = ThreadPoolExecutor(WORKERS, "dalembert-flush")
-        self._waiting: collections.deque[Future[None]] = collections.deque()
+        self._flushing: list[Future[None]] = []
 
     def begin(self, opening: Opening) -> tuple[int, State] | None:
         if self._going is None:
@@ -101,9 +100,7 @@ class RunSink(Sink):
                 values = fields[name]
                 assert values is not None
                 growing.put(self._lead[name] + first, values)
-                for file in growing.pending_files():
-                    self._waiting.append(self._threads.submit(flush, file))
-            self._wait(MOST_WAITING)
+                self._flushing += [self._threads.submit(flush, file) for file in growing.pending_files()]
 
     def due(self) -> bool:
         return time.monotonic() >= self._next
@@ -117,7 +114,7 @@ class RunSink(Sink):
     def finish(self, path: Path, rows: int, taken: int, state: State) -> None:
         scalars = scalars_of(path)
         for name in scalars.keys() & (SCALARS | STATISTICS).keys():
-            self._waiting.append(self._threads.submit(self._scalar, name, scalars[name]))
+            self._flushing.append(self._threads.submit(self._scalar, name, scalars[name]))
         self._write(rows, taken, scalars, state)
 
     def close(self) -> None:
@@ -126,16 +123,12 @@ class RunSink(Sink):
             self._lock.close()
             self._lock = None
 
-    def _wait(self, most: int) -> None:
-        """Until no more files are left than that: where the disk is slower than the run. What went wrong is raised."""
-        while self._waiting and (self._waiting[0].done() or len(self._waiting) > most):
-            self._waiting.popleft().result()
-
     def _write(self, rows: int, taken: int, scalars: dict[str, np.ndarray], state: State) -> None:
         """rows: that the state comes after; taken: all that may be read."""
         with self._explain_errors():
-            self._waiting.extend(self._threads.submit(growing.flush) for growing in self._fields.values())
-            self._wait(0)
+            self._flushing += [self._threads.submit(growing.flush) for growing in self._fields.values()]
+            while self._flushing:
+                self._flushing.pop().result()
             write_checkpoint(self._checkpoint, _checkpoint_arrays(rows, taken, scalars, state))
             self._scalar(COMMITTED, np.asarray(self._lead["t"] + taken))
 
@@ -220,7 +213,7 @@ class Growing:
         if at:
             self._array.write(i, self._buffer, flushed=True)
         if (folder := self._array.place / "c").is_dir():  # a chunk of several axes lies in a folder of its own
-            flush_folder(folder)
+            flush_one(folder)
 
 
 def sink_for(store: str | os.PathLike) -> RunSink:
