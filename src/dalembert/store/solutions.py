@@ -10,6 +10,7 @@ such as `T_slope`.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -40,106 +41,76 @@ from dalembert.systems import is_traced
 if TYPE_CHECKING:
     import xarray
 
+# The others are real.
 SOLVER_COUNTED = (
-    "negative_directions",
-    "flat_directions",
-    "code",
-    "iterations",
-    "factorizations",
-    "restorations",
-    "q_active",
-    "u_active",
-    "T_active",
-    "v_active",
-    "inequalities_active",
-    "refinement_steps",
-)
-MOMENTA = ("momenta_initial", "momenta_final")  # each is there where the end is given by derivatives
-SOLVER_STATISTICS = tuple(field.name for field in dataclasses.fields(BoundaryStatistics))
-# variable: (dimensions, long_name, units)
-COMMON = {
+    "negative_directions", "flat_directions", "code", "iterations", "factorizations", "restorations", "q_active", "u_active",
+    "T_active", "v_active", "inequalities_active", "refinement_steps",
+)  # fmt: skip
+# Each is there where the end is given by derivatives, where it is on a set, or where the file is not older than it.
+OPTIONAL = (
+    "momenta_initial", "momenta_final", "end_multipliers_initial", "end_multipliers_final", "alternation", "violated_at",
+    "refinement_order", "refinement_limit_order",
+)  # fmt: skip
+Table = dict[str, tuple[tuple[str, ...], str, str]]  # variable: (dimensions, long_name, units)
+SOLVER_STATISTICS: Table = {f.name: ((), f"{f.name} of the solver", "") for f in dataclasses.fields(BoundaryStatistics)}
+COMMON: Table = {
     "q": (("node", "coordinate"), "position", LENGTH),
     "v": (("node", "coordinate"), "velocity", f"{LENGTH} / {TIME}"),
     "negative_directions": ((), "independent variations that lower what is minimal, -1: not counted", "1"),
     "flat_directions": ((), "independent variations that change it to third order only", "1"),
     "code": ((), "how the iteration ended", "1"),
+    **{
+        f"end_multipliers_{end}": (
+            (f"equation_{end}",),
+            f"multiplier ν of ψ at the {at} node",
+            "unit of what is minimal / unit of ψ",
+        )
+        for end, at in (("initial", "first"), ("final", "last"))
+    },
 }
-ENDS_ON_SETS = {  # each is there where the end is on a set
-    "end_multipliers_initial": (
-        ("equation_initial",),
-        "multiplier ν of ψ at the first node",
-        "unit of what is minimal / unit of ψ",
-    ),
-    "end_multipliers_final": (
-        ("equation_final",),
-        "multiplier ν of ψ at the last node",
-        "unit of what is minimal / unit of ψ",
-    ),
+VARIABLES: Table = {
+    **COMMON,
+    "jets": (("window", "derivative", "coordinate"), "derivatives q⁽ʲ⁾ as the windows see them", f"{LENGTH} / {TIME}ʲ"),
+    "multipliers": (("window", "multiplier"), "multiplier λ of the differential constraints", "unit of L / unit of φ"),
+    "holonomic_multipliers": (("node", "holonomic"), "multiplier of the holonomic constraints", "unit of L / unit of φ"),
+    "momenta_initial": (("momentum", "coordinate"), "Ostrogradsky momentum p⁽ʲ⁾ at the first node", f"{FORCE} · {TIME}ʲ⁺¹"),
+    "momenta_final": (("momentum", "coordinate"), "Ostrogradsky momentum p⁽ʲ⁾ at the last node", f"{FORCE} · {TIME}ʲ⁺¹"),
+    "action": ((), "discrete action", f"unit of the Lagrangian · {TIME}"),
 }
-VARIABLES = (
-    COMMON
-    | ENDS_ON_SETS
-    | {
-        "jets": (("window", "derivative", "coordinate"), "derivatives q⁽ʲ⁾ as the windows see them", f"{LENGTH} / {TIME}ʲ"),
-        "multipliers": (("window", "multiplier"), "multiplier λ of the differential constraints", "unit of L / unit of φ"),
-        "holonomic_multipliers": (("node", "holonomic"), "multiplier of the holonomic constraints", "unit of L / unit of φ"),
-        "momenta_initial": (
-            ("momentum", "coordinate"),
-            "Ostrogradsky momentum p⁽ʲ⁾ at the first node",
-            f"{FORCE} · {TIME}ʲ⁺¹",
-        ),
-        "momenta_final": (("momentum", "coordinate"), "Ostrogradsky momentum p⁽ʲ⁾ at the last node", f"{FORCE} · {TIME}ʲ⁺¹"),
-        "action": ((), "discrete action", f"unit of the Lagrangian · {TIME}"),
-    }
-)
-CONTROLLED = (
-    COMMON
-    | ENDS_ON_SETS
-    | {
-        "u": (("node", "control"), "control", "unit of the control"),
-        "multipliers": (("node", "multiplier"), "multiplier ν of the plant's constraints", "unit of L / unit of φ"),
-        "constraint_forces": (("node", "coordinate"), "force Rᵀν", FORCE),
-        "adjoints": (("node", "coordinate"), "adjoint λ of the equations of motion", f"unit of the cost / {FORCE}"),
-        "step_multipliers": (("step", "multiplier"), "adjoint η of the plant's constraints", "unit of the cost / unit of φ"),
-        "costates_initial": (
-            ("costate", "coordinate"),
-            "gradient of the cost by q and v at the first node",
-            "unit of the cost / …",
-        ),
-        "costates_final": (
-            ("costate", "coordinate"),
-            "gradient of the cost by q and v at the last node",
-            "unit of the cost / …",
-        ),
-        "cost": ((), "discrete cost", f"unit of the cost · {TIME}"),
-    }
-)
-# of what has bounds, where there are some; {x}: which of them
+CONTROLLED: Table = {
+    **COMMON,
+    "u": (("node", "control"), "control", "unit of the control"),
+    "multipliers": (("node", "multiplier"), "multiplier ν of the plant's constraints", "unit of L / unit of φ"),
+    "constraint_forces": (("node", "coordinate"), "force Rᵀν", FORCE),
+    "adjoints": (("node", "coordinate"), "adjoint λ of the equations of motion", f"unit of the cost / {FORCE}"),
+    "step_multipliers": (("step", "multiplier"), "adjoint η of the plant's constraints", "unit of the cost / unit of φ"),
+    "costates_initial": (
+        ("costate", "coordinate"),
+        "gradient of the cost by q and v at the first node",
+        "unit of the cost / …",
+    ),
+    "costates_final": (
+        ("costate", "coordinate"),
+        "gradient of the cost by q and v at the last node",
+        "unit of the cost / …",
+    ),
+    "cost": ((), "discrete cost", f"unit of the cost · {TIME}"),
+}
+# of what has bounds, where there are some: dimensions of the bounds
 BOUNDED = {
     "q": ("node", "coordinate"), "u": ("node", "control"), "v": ("v_place", "coordinate"),
     "inequalities": ("inequalities_place", "inequality"),
 }  # fmt: skip
-BOUNDS = {
-    "lower": (("node",), "lower bound of {x}, infinite where there is none", "unit of {x}"),
-    "upper": (("node",), "upper bound of {x}, infinite where there is none", "unit of {x}"),
-    "multipliers": (("node",), "multiplier of the bounds on {x}, per time", "unit of what is minimal / unit of {x}"),
-    "active": (("node",), "-1 where {x} is at its lower bound, 1 where at its upper one", "1"),
-    "values": (("node",), "values of {x}", "unit of {x}"),
-    "margin": ((), "smallest max(slack, multiplier) of the bounds on {x}, in units of the solver", "1"),
-}
-
 # of a final time that was free
-FREE_TIME = {
-    "guess": ("final time from which it was sought", TIME),
-    "lower": ("least final time", TIME),
-    "upper": ("largest final time, infinite where there is no bound", TIME),
-    "slope": ("derivative of the optimal value by the final time", f"unit of what is minimal / {TIME}"),
-    "active": ("-1 where the final time is at its lower bound, 1 where at its upper one", "1"),
+FREE_TIME: Table = {
+    "guess": ((), "final time from which it was sought", TIME),
+    "lower": ((), "least final time", TIME),
+    "upper": ((), "largest final time, infinite where there is no bound", TIME),
+    "slope": ((), "derivative of the optimal value by the final time", f"unit of what is minimal / {TIME}"),
+    "active": ((), "-1 where the final time is at its lower bound, 1 where at its upper one", "1"),
 }
-
 # of a solution on refined meshes
-ORDERS = ("order", "limit_order")  # older files have none
-REFINED = {
+REFINED: Table = {
     "tolerance": ((), "asked for, relative to the size", "1"),
     "size": ((), "∫|C|dt", f"unit of the cost · {TIME}"),
     "steps": (("mesh",), "steps of the meshes", "1"),
@@ -151,15 +122,36 @@ REFINED = {
 }
 
 
+def bounds_of(x: str) -> Table:
+    """The variables of the bounds on x. Of q and u the values are those of the solution."""
+    axes = BOUNDED[x]
+    table: Table = {
+        "lower": (axes, f"lower bound of {x}, infinite where there is none", f"unit of {x}"),
+        "upper": (axes, f"upper bound of {x}, infinite where there is none", f"unit of {x}"),
+        "multipliers": (axes, f"multiplier of the bounds on {x}, per time", f"unit of what is minimal / unit of {x}"),
+        "active": (axes, f"-1 where {x} is at its lower bound, 1 where at its upper one", "1"),
+        "margin": ((), f"smallest max(slack, multiplier) of the bounds on {x}, in units of the solver", "1"),
+    }
+    return table if x in ("q", "u") else table | {"values": (axes, f"values of {x}", f"unit of {x}")}
+
+
 class Stored(NamedTuple):
     """The layout of solutions of one class. times: dimension: the field with its times."""
 
     kind: type[CriticalPoint]
     title: str
-    variables: dict[str, tuple[tuple[str, ...], str, str]]
+    variables: Table
     times: dict[str, str]
 
+    def parts(self, there: Container[Any]) -> dict[str, tuple[str, Table]]:
+        """Prefix and table of each part of a solution. there: the parts that are there besides its own variables, or the
+        first of their variables."""
+        found = {"": ("", self.variables), "statistics": ("", SOLVER_STATISTICS)}
+        found |= {x: (f"{x}_", bounds_of(x)) for x in BOUNDED if x in there}
+        return found | {x: table for x, table in PARTS.items() if x in there}
 
+
+PARTS = {"final_time": ("T_", FREE_TIME), "refinement": ("refinement_", REFINED)}
 CONTENTS = {
     "solution": Stored(
         Solution, "extremal of a boundary problem computed by dalembert", VARIABLES, {"node": "t", "window": "t_multipliers"}
@@ -204,82 +196,57 @@ def solution_attributes(solution: CriticalPoint) -> dict[str, Any]:
 
 def solution_variables(solution: CriticalPoint) -> tuple[dict[str, tuple], dict[str, tuple]]:
     """The arrays of a solution and its times, each with dimensions and labels, as a Dataset takes them."""
-    s, stored, found = solution, CONTENTS[content_of(solution)], {}
-    for name, (axes, long_name, units) in stored.variables.items():
-        if getattr(s, name) is not None:
-            found[name] = (axes, np.asarray(getattr(s, name)), {"long_name": long_name, "units": units})
-    for x, bounds in s.bounds.items():
-        for name, axes, long_name, units in _bound_variables(x):
-            found[f"{x}_{name}"] = (axes, np.asarray(getattr(bounds, name)), {"long_name": long_name, "units": units})
-    for name, (long_name, units) in FREE_TIME.items() if s.final_time else ():
-        found[f"T_{name}"] = ((), np.asarray(getattr(s.final_time, name)), {"long_name": long_name, "units": units})
-    refinement = s.refinement if isinstance(s, ControlSolution) else None
-    for name, (axes, long_name, units) in REFINED.items() if refinement else ():
-        found[f"refinement_{name}"] = (axes, np.asarray(getattr(refinement, name)), {"long_name": long_name, "units": units})
-    for name in SOLVER_STATISTICS:
-        found[name] = ((), np.asarray(getattr(s.statistics, name)), {"long_name": f"{name} of the solver"})
-    times: dict[str, Any] = {
-        name: ((name,), np.asarray(getattr(s, t)), {"long_name": f"time of level {name}", "units": TIME, "axis": "T"})
-        for name, t in stored.times.items()
+    stored, found = CONTENTS[content_of(solution)], {}
+    owners = {name: getattr(solution, name, None) for name in PARTS}
+    owners = {"": solution, "statistics": solution.statistics, **solution.bounds, **owners}
+    owners = {name: owner for name, owner in owners.items() if owner is not None}
+    for part, (prefix, table) in stored.parts(owners).items():
+        for name, (axes, long_name, units) in table.items():
+            value = getattr(owners[part], name)
+            if value is not None:
+                labels = {"long_name": long_name, "units": units} if units else {"long_name": long_name}
+                found[f"{prefix}{name}"] = (axes, np.asarray(value), labels)
+    times = {name: (getattr(solution, t), f"time of level {name}") for name, t in stored.times.items()}
+    times |= {BOUNDED[x][0]: (b.t, f"time of {x}") for x, b in solution.bounds.items() if BOUNDED[x][0] not in times}
+    labelled: dict[str, Any] = {
+        name: ((name,), np.asarray(t), {"long_name": about, "units": TIME, "axis": "T"})
+        for name, (t, about) in times.items()
     }
-    for x, bounds in s.bounds.items():
-        place = BOUNDED[x][0]
-        if place not in times:
-            times[place] = ((place,), np.asarray(bounds.t), {"long_name": f"time of {x}", "units": TIME, "axis": "T"})
-    return found, times
+    return found, labelled
 
 
 def solution_from_xarray(data: xarray.Dataset) -> CriticalPoint:
     """The solution that `solution_to_xarray` was given, bit for bit; ValueError naming what is missing or malformed."""
     layout = check_solution(data)
     stored = CONTENTS[data.attrs["content"]]
-    values: dict[str, Any] = {name: np.array(data[name].values) if name in layout else None for name in stored.variables}
-    numbers = {name: np.array(data[name].values if name in data else np.nan) for name in SOLVER_STATISTICS}
-    statistics = BoundaryStatistics(**numbers)
-    times = {field: np.array(data[name].values) for name, field in stored.times.items()}
+    parts: dict[str, Any] = {
+        part: {name: np.array(data[f"{prefix}{name}"].values) for name in table if f"{prefix}{name}" in layout}
+        for part, (prefix, table) in stored.parts(_parts_in(data)).items()
+    }
+    none, unknown = dict.fromkeys(stored.variables), {name: np.array(np.nan) for name in SOLVER_STATISTICS}
     bounds = {
-        x: ActiveBounds(
-            **{name: np.array(data[f"{x}_{name}" if f"{x}_{name}" in data else x].values) for name in BOUNDS},
-            t=np.array(data[axes[0]].values),
-        )
+        x: ActiveBounds(**{"values": np.array(data[x].values) if x in data else None} | parts[x], t=np.array(data[axes[0]]))
         for x, axes in BOUNDED.items()
-        if f"{x}_lower" in data
-    }  # of q and u the values are those of the solution
-    free = {name: np.array(data[f"T_{name}"].values) for name in FREE_TIME} if "T_guess" in data else None
-    if "refinement_cost" in data:
-        known = {name: f"refinement_{name}" for name in REFINED if f"refinement_{name}" in data}
-        values["refinement"] = Refinement(**{name: np.array(data[stored_as].values) for name, stored_as in known.items()})
+        if x in parts
+    }
+    if "refinement" in parts:
+        none["refinement"] = Refinement(**parts["refinement"])
     kind: Any = stored.kind  # every class of CONTENTS has a subject
     return kind(
-        **values, **times, statistics=statistics, scheme=attribute(data, "windows"), bounds=bounds,
-        final_time=None if free is None else FinalTime(**free), method=_method(data), coordinates=_names(data),
+        **none | parts[""], **{field: np.array(data[name].values) for name, field in stored.times.items()},
+        statistics=BoundaryStatistics(**unknown | parts["statistics"]), scheme=attribute(data, "windows"), bounds=bounds,
+        final_time=FinalTime(**parts["final_time"]) if "final_time" in parts else None,
+        # older files do not say the method, nor the names of q
+        method=attribute(data, "method") if "method" in data.attrs else "dalembert",
+        coordinates=stored_names(attribute(data, "coordinate_names")) if "coordinate_names" in data.attrs else (),
         subject=subject_from_xarray(data),
     )  # fmt: skip
 
 
-def _method(data: xarray.Dataset) -> str:
-    """The method that found it; files that do not say it are older than a choice."""
-    return attribute(data, "method") if "method" in data.attrs else "dalembert"
-
-
-def _names(data: xarray.Dataset) -> tuple[str, ...]:
-    """The names of q; earlier files have none."""
-    return stored_names(attribute(data, "coordinate_names")) if "coordinate_names" in data.attrs else ()
-
-
-def _bound_variables(x: str) -> list[tuple[str, tuple[str, ...], str, str]]:
-    """(field, dimensions, long_name, units) of the bounds on x."""
-    own = {("node",): BOUNDED[x], (): ()}
-    return [
-        (name, own[axes], long.format(x=x), units.format(x=x))
-        for name, (axes, long, units) in BOUNDS.items()
-        if name != "values" or x not in ("q", "u")
-    ]
-
-
-def _present(data: xarray.Dataset) -> tuple[str, ...]:
-    """The statistics that a file has to hold; older files know nothing of `alternation` and `violated_at`."""
-    return tuple(name for name in SOLVER_STATISTICS if name in data or name not in ("alternation", "violated_at"))
+def _parts_in(data: xarray.Dataset) -> list[str]:
+    """The parts of a solution, by the first of their variables."""
+    first = {x: f"{x}_lower" for x in BOUNDED} | {"final_time": "T_guess", "refinement": "refinement_cost"}
+    return [part for part, name in first.items() if name in data]
 
 
 def check_solution(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
@@ -292,17 +259,9 @@ def check_solution(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str
 
 def solution_layout(data: xarray.Dataset, content: str) -> dict[str, tuple[tuple[str, ...], str]]:
     """Dimensions and kind that the variables of a solution have, of those that are there or have to be."""
-    stored = CONTENTS[content]
-    found = {
-        name: axes for name, (axes, *_) in stored.variables.items() if name in data or name not in (*MOMENTA, *ENDS_ON_SETS)
-    }
-    found |= {name: (name,) for name in stored.times} | dict.fromkeys(_present(data), ())
-    for x in BOUNDED:
-        if f"{x}_lower" in data:
-            found |= {f"{x}_{name}": axes for name, axes, *_ in _bound_variables(x)} | {BOUNDED[x][0]: BOUNDED[x][:1]}
-    if "T_guess" in data:
-        found |= {f"T_{name}": () for name in FREE_TIME}
-    if "refinement_cost" in data:
-        known = (name for name in REFINED if f"refinement_{name}" in data or name not in ORDERS)
-        found |= {f"refinement_{name}": REFINED[name][0] for name in known}
+    stored, there = CONTENTS[content], _parts_in(data)
+    levels = {*stored.times, *(BOUNDED[x][0] for x in there if x in BOUNDED)}
+    found = {f"{prefix}{x}": axes for prefix, table in stored.parts(there).values() for x, (axes, *_) in table.items()}
+    found = {name: axes for name, axes in found.items() if name in data or name not in OPTIONAL}
+    found |= {level: (level,) for level in levels}
     return {name: (axes, WHOLE if name in SOLVER_COUNTED else REAL) for name, axes in found.items()}

@@ -37,11 +37,11 @@ from dalembert.store.paths import (
 )  # fmt: skip
 from dalembert.store.solutions import (
     BOUNDED,
-    BOUNDS,
     CONTENTS,
     FREE_TIME,
     SOLVER_COUNTED,
     SOLVER_STATISTICS,
+    bounds_of,
     solution_attributes,
     solution_from_xarray,
     solution_layout,
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 def _every_variable(content: str) -> set[str]:
     """The names of all variables that such a solution may have, and of their dimensions."""
     stored = CONTENTS[content]
-    bounds = {f"{x}_{name}" for x in BOUNDED for name in BOUNDS} | {f"T_{name}" for name in FREE_TIME}
+    bounds = {f"{x}_{name}" for x in BOUNDED for name in (*bounds_of(x), "values")} | {f"T_{name}" for name in FREE_TIME}
     levels = {*stored.times, *(axes[0] for axes in BOUNDED.values())}
     axes = {axis for axes, *_ in stored.variables.values() for axis in axes} | {axes[1] for axes in BOUNDED.values()}
     return {*stored.variables, *SOLVER_STATISTICS, *bounds, *axes, *levels, *(f"t_{level}" for level in levels)}
