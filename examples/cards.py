@@ -48,9 +48,6 @@ def card(result, name: str, dark: bool, file: Path) -> None:
     figure = motion.figure(moment if moment == -1 else round(moment * (motion.frames - 1)))
     figure.set_size_inches(INCHES)
     figure.suptitle("")
-    for artist in figure.moving:
-        artist.set_animated(False)
-    figure.moving = []  # one picture: nothing is painted beforehand, and its ground may be left out
     for ax in figure.axes:
         around = 0.03 if ax.name != "3d" else -0.28 if name in CLOSE else 0.0 if not ax.axison else -0.12
         ax.set_title("", loc="left")

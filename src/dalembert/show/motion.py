@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
+import itertools
 import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Any
 
@@ -14,106 +19,11 @@ from dalembert.numbers import as_flag, as_positive, described, whole_number
 from dalembert.show.html.report import drawing_text
 from dalembert.show.results import Shown, at_times, results_of, scene_for
 from dalembert.show.stage import Scenery
-from dalembert.show.style import Theme, check_new, theme_of, written
+from dalembert.show.style import check_new, theme_of, written
 
 if TYPE_CHECKING:
     from matplotlib.animation import FuncAnimation
     from matplotlib.figure import Figure
-
-
-def film(size: tuple[float, float], scenes: list[Scene], theme: Theme, title: str) -> tuple[Any, Scenery, Any]:
-    """A figure, the stage on it, and the text of its clock. All of it is drawn by `savefig`, which the writers of matplotlib
-    call for every frame."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    class Film(Figure):
-        """A Figure whose pictures of points share their background."""
-
-        background: Any = None
-        moving: list[Any] = []  # noqa: RUF012  set once for each figure
-
-        def savefig(self, fname: Any, *, format: str | None = None, dpi: Any = "figure", **options: Any) -> None:
-            if format not in ("rgba", "raw", "png") or not self.moving:
-                for artist in self.moving:
-                    artist.set_animated(False)
-                super().savefig(fname, format=format, dpi=dpi, **options)
-                return
-            canvas = _canvas(self, None if dpi == "figure" else dpi)
-            if format == "png":
-                canvas.print_png(fname) if self.background is None else _as_png(canvas, fname)
-            else:
-                fname.write(canvas.buffer_rgba())
-
-    def _canvas(figure: Film, dpi: float | None) -> FigureCanvasAgg:
-        if figure.background is None or (dpi is not None and dpi != figure.dpi):
-            figure.dpi = dpi or figure.dpi
-            for artist in figure.moving:
-                artist.set_animated(True)
-            canvas = FigureCanvasAgg(figure)
-            canvas.draw()
-            figure.background = canvas, canvas.copy_from_bbox(figure.bbox)
-        canvas, background = figure.background
-        canvas.restore_region(background)
-        for artist in sorted(figure.moving, key=lambda x: x.get_zorder()):
-            if hasattr(artist, "do_3d_projection") and hasattr(artist, "get_facecolor"):
-                artist.do_3d_projection()
-            artist.axes.draw_artist(artist)
-        return canvas
-
-    figure = Film(figsize=size, layout="constrained")
-    stage = Scenery(figure, 111, scenes, theme)
-    clock = stage.axes.set_title(" ", loc="left", fontfamily="monospace", fontsize=9)
-    if title:
-        figure.suptitle(title, fontsize=11)
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # once: it takes longer than all the rest of a frame
-    figure.moving = [*stage.moving, clock]
-    return figure, stage, clock
-
-
-def _as_png(canvas: Any, target: Any) -> None:
-    """With few colours: a drawing has no more."""
-    from PIL import Image
-
-    Image.fromarray(_rgb(canvas)).quantize(64).save(target, format="png")
-
-
-def _rgb(canvas: Any) -> Any:
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
-
-
-def gif_writer(fps: int) -> Any:
-    """A writer of GIFs with one palette for all frames: those of Pillow alone are three times as large."""
-    import io
-
-    from matplotlib.animation import AbstractMovieWriter
-    from PIL import Image
-
-    class GifWriter(AbstractMovieWriter):
-        def setup(self, fig: Any, outfile: Any, dpi: float | None = None) -> None:
-            self.fig, self.outfile, self.dpi = fig, outfile, dpi or fig.dpi
-            self._pictures: list[Any] = []
-
-        def grab_frame(self, **options: Any) -> None:
-            buffer = io.BytesIO()
-            self.fig.savefig(buffer, format="rgba", dpi=self.dpi)
-            picture = Image.frombuffer("RGBA", self.frame_size, buffer.getvalue(), "raw", "RGBA", 0, 1)
-            self._pictures.append(picture.convert("RGB"))
-
-        def finish(self) -> None:
-            wide, high = self._pictures[0].size
-            some = self._pictures[:: max(1, len(self._pictures) // 4)]
-            strip = Image.new("RGB", (wide, high * len(some)))
-            for i, picture in enumerate(some):
-                strip.paste(picture, (0, high * i))
-            palette = strip.quantize(48)
-            first, *rest = (picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in self._pictures)
-            first.save(
-                self.outfile, save_all=True, append_images=rest, duration=round(1000 / self.fps), loop=0, optimize=False
-            )
-
-    return GifWriter(fps=fps)
 
 
 SECONDS = 8.0  # that a motion takes which is longer in real time
@@ -153,7 +63,7 @@ class Animation:
 
     def figure(self, frame: int = -1) -> Figure:
         """One frame as a matplotlib Figure; the last one by default."""
-        figure, show = self._make_figure()
+        figure, _, show = self._make_figure()
         show(range(self.frames)[frame])
         return figure
 
@@ -161,7 +71,7 @@ class Animation:
         """A matplotlib FuncAnimation. Keep a reference to it: without one it stops."""
         from matplotlib.animation import FuncAnimation
 
-        figure, show = self._make_figure()
+        figure, _, show = self._make_figure()
         return FuncAnimation(figure, lambda frame: (show(frame), ())[1], frames=self.frames, interval=1000.0 / self.fps)
 
     def save(self, file: str | os.PathLike, *, dpi: float = 110) -> None:
@@ -176,24 +86,42 @@ class Animation:
             RuntimeError: ffmpeg is not installed.
             OSError: the file cannot be written.
         """
-        import matplotlib as mpl
-
         target = check_new(file, ENDINGS, "a motion is saved as a picture or a video")
         as_positive(dpi, "dpi")
-        writer = _writer(target.suffix, self.fps)
-        if writer is None:
+        if target.suffix == ".html":
             written(target, lambda place: place.write_text(self._html(), encoding="utf-8"))
-            return
-        with mpl.rc_context(self._theme.style):
-            written(target, lambda place: self._film(writer, place, float(dpi)))
+        elif target.suffix == ".gif":
+            written(target, lambda place: _write_gif(self._pictures(dpi), place, self.fps))
+        elif shutil.which("ffmpeg") is None:
+            raise RuntimeError(
+                f"file: a {target.suffix} needs the program ffmpeg, which is not installed; install it, or save a .gif or a "
+                ".html"
+            )
+        else:
+            written(target, lambda place: _write_video(self._pictures(dpi), place, self.fps))
 
-    def _film(self, writer: Any, place: File, dpi: float) -> None:
-        """All frames; not by FuncAnimation.save, which paints everything anew before each of them."""
-        figure, show = self._make_figure()
-        with writer.saving(figure, os.fspath(place), dpi):
+    def _pictures(self, dpi: float) -> Iterator[np.ndarray]:
+        """(height, width, 4), one for each frame. What does not move is painted once: FuncAnimation.save paints everything
+        anew."""
+        import matplotlib as mpl
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        with mpl.rc_context(self._theme.style):
+            figure, moving, show = self._make_figure()
+            figure.dpi = float(dpi)
+            for artist in moving:
+                artist.set_animated(True)
+            canvas = FigureCanvasAgg(figure)
+            canvas.draw()
+            background = canvas.copy_from_bbox(figure.bbox)
             for frame in range(self.frames):
                 show(frame)
-                writer.grab_frame()
+                canvas.restore_region(background)
+                for artist in sorted(moving, key=lambda x: x.get_zorder()):
+                    if hasattr(artist, "do_3d_projection") and hasattr(artist, "get_facecolor"):
+                        artist.do_3d_projection()
+                    artist.axes.draw_artist(artist)
+                yield np.asarray(canvas.buffer_rgba())  # painted over by the next one
 
     def _repr_html_(self) -> str:
         """The page of the drawing in a frame of its own. Matplotlib's own player asks another host for its buttons."""
@@ -203,12 +131,19 @@ class Animation:
     def _html(self) -> str:
         return drawing_text(self.scenes, self._title, self.speed)
 
-    def _make_figure(self) -> tuple[Figure, Any]:
-        """A figure, and what shows one frame in it."""
+    def _make_figure(self) -> tuple[Figure, list[Any], Callable[[int], None]]:
+        """A figure, the artists that are elsewhere in another frame, and what shows one frame."""
         import matplotlib as mpl
+        from matplotlib.figure import Figure
 
         with mpl.rc_context(self._theme.style):
-            figure, stage, clock = film(_size(self.scenes), self.scenes, self._theme, self._title.replace("$", r"\$"))
+            figure = Figure(figsize=_size(self.scenes), layout="constrained")
+            stage = Scenery(figure, 111, self.scenes, self._theme)
+            clock = stage.axes.set_title(" ", loc="left", fontfamily="monospace", fontsize=9)
+            if self._title:
+                figure.suptitle(self._title.replace("$", r"\$"), fontsize=11)
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")  # once: it takes longer than all the rest of a frame
         t = self.scenes[0].t
         digits = max(0, 2 - int(np.floor(np.log10(max(abs(t[-1] - t[0]), 1e-9)))))
 
@@ -216,7 +151,7 @@ class Animation:
             stage.show(frame)
             clock.set_text(f"t = {t[frame]:.{digits}f}")
 
-        return figure, show
+        return figure, [*stage.moving, clock], show
 
 
 def animate(
@@ -285,19 +220,30 @@ def _animation(shown: list[Shown], scenes: list[Scene], speed: float | None, fps
     return Animation([at_times(scene, times) for scene in scenes], rate, fps, heading, dark)
 
 
-def _writer(ending: str, fps: int) -> Any:
-    """The writer of frames to a file of this kind; None for a page."""
-    from matplotlib.animation import FFMpegWriter
+def _write_gif(pictures: Iterator[np.ndarray], place: File, fps: int) -> None:
+    """With one palette for all frames: the GIFs of Pillow's own are three times as large."""
+    from PIL import Image
 
-    if ending == ".html":
-        return None
-    if ending == ".gif":
-        return gif_writer(fps)
-    if not FFMpegWriter.isAvailable():
-        raise RuntimeError(
-            f"file: a {ending} needs the program ffmpeg, which is not installed; install it, or save a .gif or a .html"
-        )
-    return FFMpegWriter(fps=fps, extra_args=["-pix_fmt", "yuv420p"] if ending == ".mp4" else [])
+    frames = [Image.fromarray(picture).convert("RGB") for picture in pictures]
+    some = [np.asarray(frame) for frame in frames[:: max(1, len(frames) // 4)]]
+    palette = Image.fromarray(np.concatenate(some)).quantize(48)
+    first, *rest = (frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames)
+    first.save(place, format="gif", save_all=True, append_images=rest, duration=round(1000 / fps), loop=0, optimize=False)
+
+
+def _write_video(pictures: Iterator[np.ndarray], place: File, fps: int) -> None:
+    """By ffmpeg, of an even number of pixels: H.264 wants it."""
+    first = next(pictures)
+    high, wide = (size // 2 * 2 for size in first.shape[:2])
+    form = ["-f", "rawvideo", "-pix_fmt", "rgba", "-framerate", str(fps), "-s", f"{wide}x{high}", "-i", "pipe:"]
+    kind = ["-vcodec", "h264", "-pix_fmt", "yuv420p"] if place.suffix == ".mp4" else []
+    command = ["ffmpeg", "-loglevel", "error", *form, *kind, "-y", os.fspath(place)]
+    with contextlib.suppress(BrokenPipeError), subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        for picture in itertools.chain([first], pictures):
+            process.stdin.write(picture[:high, :wide].tobytes())
+    if process.returncode:
+        raise RuntimeError(f"file: ffmpeg ended with {process.returncode}; its message stands above")
 
 
 def _size(scenes: list[Scene]) -> tuple[float, float]:
