@@ -222,6 +222,15 @@ def called(function: Callable, name: str, how: str, *arguments: Any) -> Any:
         raise TypeError(f"{what}. It is called with {how}") from error
 
 
+def coordinate_index(key: Any, found: str, n: int, names: Sequence[str] | None) -> int:
+    """The index of a coordinate that is named, or told by its index; else ValueError, which begins with `found`."""
+    if isinstance(key, str) and key in (names or ()):
+        return list(names or ()).index(key)
+    if isinstance(key, int | np.integer) and not isinstance(key, bool) and 0 <= key < n:
+        return int(key)
+    raise ValueError(f"{found}; the coordinates are {', '.join(names or ()) or f'0 to {n - 1}'}")
+
+
 def decreasing_steps(h: Sequence[float]) -> Float[np.ndarray, "K"]:
     """Two or more positive, decreasing steps."""
     values = as_numbers(h, "h")

@@ -13,9 +13,8 @@ import numpy as np
 from dalembert.claims.subject import Claim, Promise, Subject
 from dalembert.discretize.window_maps import Interpolated, WindowMap
 from dalembert.measure import consistency
-from dalembert.measure.convergence import Comparison, Convergence, converge, order
+from dalembert.measure.convergence import Convergence, TrueMotion, converge, order, times_of
 from dalembert.outcome import Outcome
-from dalembert.path import Path
 from dalembert.step import simulate
 from dalembert.systems import VariationalProblem, ostrogradsky, reference
 from dalembert.systems.distribution.integrability import leaf_forms
@@ -133,8 +132,8 @@ def leaf(subject: Subject) -> Iterator[Claim]:
         rows = forms(np.column_stack([end + 0.5 * errors, np.full(len(runs), start.t0 + time)]))
         off = np.einsum("kir,krj,kj->ki", np.linalg.pinv(rows), rows[:, :, :n], errors / scale[:-1])
         size, done = float(np.max(np.abs(end) / scale[:-1], initial=1.0)), [run.outcome is Outcome.SUCCESS for run in runs]
-        table = [Comparison(float(x), size, DOUBT * size) for x in np.linalg.norm(off, axis=1)]
-        return {"leaf": converge(steps, count, np.array(done), table)}
+        away = np.where(done, np.linalg.norm(off, axis=1), np.nan)
+        return {"leaf": converge(steps, away, np.full(len(steps), size), DOUBT * size, count)}
 
     yield _judge_order(promise, _above_rounding(measure)["leaf"], declared)
 
@@ -168,24 +167,17 @@ def flow_orders(problem: VariationalProblem, scheme: WindowMap | None, start: Fl
         )
         for h in steps
     ]  # fmt: skip
-    times = np.unique(np.concatenate([[start.t0], *(x for run in runs for x in (run.t, run.t_multipliers))]))
+    times = times_of(runs, start.t0)
     try:
         truth = ostrogradsky(problem, start.jets, jnp.asarray(times), multipliers=start.multipliers, tolerance=TRUTH)
     except (ValueError, RuntimeError) as error:
         yield from (one.not_met(f"no continuous flow to compare with: {error}") for one in promises)
         return
-    done, count = np.array([run.outcome is Outcome.SUCCESS for run in runs]), [run.steps for run in runs]
+    values = {name: np.asarray(getattr(truth, name)) for name in names}
+    known = TrueMotion(times, values, {name: DOUBT * float(np.max(np.abs(x))) for name, x in values.items()})
     for promise, name in zip(promises, names, strict=True):
-        found = [_largest_difference(name, run, times, np.asarray(getattr(truth, name))) for run in runs]
-        yield _judge_order(promise, converge(steps, count, done, found), declared)
-
-
-def _largest_difference(name: str, path: Path, times: np.ndarray, truth: np.ndarray) -> Comparison:
-    """Largest difference from the flow, at the times of the path's own."""
-    wanted = truth[np.searchsorted(times, path.t if name == "q" else path.t_multipliers)]
-    size = float(np.max(np.abs(wanted), initial=0.0))
-    away = np.abs(np.asarray(getattr(path, name))[:, : wanted.shape[1]] - wanted)
-    return Comparison(float(np.max(away, initial=0.0)), size, DOUBT * size)
+        errors = [known.compare(name, run) for run in runs]
+        yield _judge_order(promise, converge(steps, *zip(*errors, strict=True), steps=[run.steps for run in runs]), declared)
 
 
 def _judge_order(promise: Promise, found: Convergence, declared: int, local: int = 0) -> Claim:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,6 +22,7 @@ from dalembert.numbers import (
     as_state,
     as_tolerance,
     called,
+    coordinate_index,
     decreasing_steps,
     described,
 )
@@ -79,8 +81,29 @@ class Convergence:
         return float(np.polyfit(np.log(self.h[self.fitted]), np.log(self.error[self.fitted]), 1)[0])
 
 
+class Measured(Described):
+    """Errors of q and of other quantities by one list of steps: fields that are a Convergence, or None."""
+
+    q: Convergence
+
+    @property
+    def h(self) -> Float[np.ndarray, "K"]:
+        return self.q.h
+
+    @property
+    def quantities(self) -> dict[str, Convergence]:
+        """The measured quantities by name."""
+        return {name: c for name, c in vars(self).items() if isinstance(c, Convergence)}
+
+    @abc.abstractmethod
+    def describe(self) -> str: ...
+
+    def __str__(self) -> str:
+        return self.describe()
+
+
 @dataclasses.dataclass(frozen=True)
-class Order(Described):
+class Order(Measured):
     """error ~ h^p: convergence of positions, velocities and multipliers, each at its own times.
 
     Attributes:
@@ -96,19 +119,6 @@ class Order(Described):
     multipliers: Convergence | None
     time: float
     paths: tuple[Path, ...]
-
-    @property
-    def h(self) -> Float[np.ndarray, "K"]:
-        return self.q.h
-
-    @property
-    def quantities(self) -> dict[str, Convergence]:
-        """The measured quantities by name."""
-        found = {"q": self.q, "v": self.v, "multipliers": self.multipliers}
-        return {name: c for name, c in found.items() if c is not None}
-
-    def __str__(self) -> str:
-        return self.describe()
 
     def describe(self) -> str:
         """A table: the error for each quantity and h, the observed order, and whether the fit uses it."""
@@ -170,7 +180,7 @@ def order(
     """
     check_system(system)
     steps = _steps(h, time)
-    chosen = _indices(system, coordinates, len(as_state(q0, v0, system.coordinates)[0]))
+    chosen = _compared_components(system, coordinates, len(as_state(q0, v0, system.coordinates)[0]))
     as_number(t0, "t0", "a finite time")
     as_tolerance(reference_tolerance, "reference_tolerance")
     if exact is not None:
@@ -181,66 +191,65 @@ def order(
                  tolerance=tolerance, throw=False))
         for n in steps
     )  # fmt: skip
-    truth = _Truth(system, q0, v0, float(t0), paths, exact=exact, tolerance=jnp.asarray(reference_tolerance))
-    tables = {name: [_compare(name, path, truth, chosen) for path in paths] for name in ("q", "v", "multipliers")}
-    lengths, done = np.asarray(h, dtype=float), np.array([path.outcome == Outcome.SUCCESS for path in paths])
-    found = {name: converge(lengths, steps, done, table) for name, table in tables.items()}
+    truth = _true_motion(system, q0, v0, times_of(paths, float(t0)), exact, jnp.asarray(reference_tolerance))
     constrained = paths[0].multipliers.shape[1] > 0
-    return Order(found["q"], found["v"], found["multipliers"] if constrained else None, float(time), paths)
+
+    def fit(name: str, components: list[int] | None) -> Convergence:
+        errors = [truth.compare(name, path, components) for path in paths]
+        return converge(np.asarray(h, dtype=float), *zip(*errors, strict=True), steps=steps)
+
+    return Order(fit("q", chosen), fit("v", chosen), fit("multipliers", None) if constrained else None, float(time), paths)
 
 
-class _Truth:
-    """(q, v, λ) at any time of any of the paths, and an estimate of the error of each. tolerance: an array."""
+class TrueMotion(NamedTuple):
+    """q, v and λ at increasing times, by name, and an estimate of the error of each."""
 
-    def __init__(self, system: System, q0, v0, t0: float, paths, *, exact: Exact | None, tolerance: Any):
-        found = [np.asarray(x) for p in paths for x in (p.t, p.t_velocity, p.t_multipliers)]
-        self.times = np.unique(np.concatenate([[t0], *found]))
-        self.doubt: dict[str, float] = dict.fromkeys(("q", "v", "multipliers"), 0.0)
-        if exact is not None:
-            q, v = _evaluate(exact, self.times, np.asarray(q0, dtype=float), np.asarray(v0, dtype=float))
-            self.values = {"q": q, "v": v, "multipliers": multipliers_along(system, q, v, self.times)}
-            return
-        times = jnp.asarray(self.times)
-        fine = reference(system, q0, v0, times, tolerance=tolerance)
-        self.values = {name: np.asarray(getattr(fine, name)) for name in self.doubt}
-        for part in (slice(len(times) // 2 + 1), slice(len(times) // 2, None)):
-            again = travelled(system, (fine.q[part][0], fine.v[part][0]), times[part], LOOSER * tolerance)
-            for name, x in self.values.items():
-                self.doubt[name] = max(self.doubt[name], _largest(x[part] - np.asarray(getattr(again, name))))
+    times: np.ndarray
+    values: dict[str, np.ndarray]
+    doubt: dict[str, float]
 
-    def at(self, name: str, times: np.ndarray) -> np.ndarray:
-        return self.values[name][np.searchsorted(self.times, times)]
+    def compare(self, name: str, path: Path, components: list[int] | None = None) -> tuple[float, float, float]:
+        """How far a path is from it at most, nan if the run failed; its size, the larger of its largest value and its
+        extent; and the doubt."""
+        times = {"q": path.t, "v": path.t_velocity, "multipliers": path.t_multipliers}[name]
+        exact = self.values[name][np.searchsorted(self.times, np.asarray(times))]
+        found = np.asarray(getattr(path, name))[:, : exact.shape[1]]
+        if components is not None:
+            exact, found = exact[:, components], found[:, components]
+        size = max(_largest(exact), float(np.max(np.ptp(exact, axis=0))))
+        return _largest(found - exact) if path.outcome == Outcome.SUCCESS else np.nan, size, self.doubt[name]
 
 
-@dataclasses.dataclass(frozen=True)
-class Comparison:
-    """One error, the size of what it is an error of, and how well the truth is known."""
-
-    error: float
-    size: float  # of the solution: the larger of its largest value and its extent
-    doubt: float
+def times_of(paths: Sequence[Path], t0: float) -> np.ndarray:
+    """All times of their positions, velocities and multipliers, and t0."""
+    return np.unique(np.concatenate([[t0], *(np.asarray(x) for p in paths for x in (p.t, p.t_velocity, p.t_multipliers))]))
 
 
-def _compare(name: str, path: Path, truth: _Truth, chosen: list[int]) -> Comparison:
-    times = {"q": path.t, "v": path.t_velocity, "multipliers": path.t_multipliers}[name]
-    wanted, found = truth.at(name, np.asarray(times)), np.asarray(getattr(path, name))
-    if name != "multipliers":
-        wanted, found = wanted[:, chosen], found[:, chosen]
-    if wanted.size == 0:
-        return Comparison(np.nan, np.nan, truth.doubt[name])
-    size = max(_largest(wanted), float(np.max(np.ptp(wanted, axis=0))))
-    return Comparison(_largest(found - wanted), size, truth.doubt[name])
+def _true_motion(system: System, q0, v0, times: np.ndarray, exact: Exact | None, tolerance: Any) -> TrueMotion:
+    """The user's solution, or the reference, and what it differs by from looser ones. tolerance: an array."""
+    doubt: dict[str, float] = dict.fromkeys(("q", "v", "multipliers"), 0.0)
+    if exact is not None:
+        q, v = _evaluate(exact, times, np.asarray(q0, dtype=float), np.asarray(v0, dtype=float))
+        return TrueMotion(times, {"q": q, "v": v, "multipliers": multipliers_along(system, q, v, times)}, doubt)
+    known = jnp.asarray(times)
+    fine = reference(system, q0, v0, known, tolerance=tolerance)
+    values = {name: np.asarray(getattr(fine, name)) for name in doubt}
+    for half in (slice(len(times) // 2 + 1), slice(len(times) // 2, None)):
+        again = travelled(system, (fine.q[half][0], fine.v[half][0]), known[half], LOOSER * tolerance)
+        for name, x in values.items():
+            doubt[name] = max(doubt[name], _largest(x[half] - np.asarray(getattr(again, name))))
+    return TrueMotion(times, values, doubt)
 
 
 def _largest(x: np.ndarray) -> float:
     return float(np.max(np.abs(x), initial=0.0))
 
 
-def converge(h: np.ndarray, steps: list[int], done: np.ndarray, table: list[Comparison]) -> Convergence:
-    """Which of the errors, after `steps` steps of h each, say something about an order: those above every floor."""
-    error = np.where(done, [c.error for c in table], np.nan)
-    size = np.array([c.size for c in table])
-    floor = np.maximum(SAFETY * EPSILON * size * np.array(steps), [c.doubt for c in table])
+def converge(h: np.ndarray, error: Any, size: Any, doubt: Any, steps: Any = 1) -> Convergence:
+    """Which of the errors say something about an order: those above every floor. error: (K,), nan where a run failed, of
+    what has these sizes and is known up to `doubt`, after `steps` steps of h each."""
+    error, size = np.asarray(error), np.asarray(size)
+    floor = np.maximum(SAFETY * EPSILON * size * np.asarray(steps), doubt)
     least = int(np.nanargmin(error)) if np.any(np.isfinite(error)) else -1
     use: list[Use] = []
     for i in range(len(h)):
@@ -266,21 +275,12 @@ def _steps(h: Sequence[float], time: float) -> list[int]:
     return [int(n) for n in counts]
 
 
-def _indices(system: System, coordinates: Sequence[str | int] | None, n: int) -> list[int]:
+def _compared_components(system: System, coordinates: Sequence[str | int] | None, n: int) -> list[int]:
     if coordinates is None:
         return list(range(n))
     if isinstance(coordinates, str) or not isinstance(coordinates, Sequence) or not len(coordinates):
         raise ValueError(f"coordinates: found {coordinates!r}; give a sequence of names or indices")
-    names = list(system.coordinates or ())
-    found = []
-    for wanted in coordinates:
-        if isinstance(wanted, str) and wanted in names:
-            found.append(names.index(wanted))
-        elif isinstance(wanted, int | np.integer) and not isinstance(wanted, bool) and 0 <= wanted < n:
-            found.append(int(wanted))
-        else:
-            raise ValueError(f"coordinates: found {wanted!r}; the coordinates are {', '.join(names) or f'0 to {n - 1}'}")
-    return found
+    return [coordinate_index(one, f"coordinates: found {one!r}", n, system.coordinates) for one in coordinates]
 
 
 def _evaluate(exact: Exact, times: np.ndarray, q0: np.ndarray, v0: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,13 +12,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize import Scheme
-from dalembert.measure.convergence import Comparison, Convergence, converge
-from dalembert.measure.perturbed_flow import Perturbation, SchemeMap, perturbation
-from dalembert.native import native_first
+from dalembert.measure.convergence import Convergence, Measured, converge
+from dalembert.measure.perturbed_flow import Perturbation, Piece, SchemeMap, perturbation
 from dalembert.notebook import Described
 from dalembert.numbers import EPSILON, decreasing_steps, whole_number
 from dalembert.systems import InconsistentDataError, System, cutoff
-from dalembert.systems.distribution.adapted import ExactFlow, exact_flow_compiles
+from dalembert.systems.distribution.adapted import with_exact_flow
 from dalembert.systems.distribution.charts import as_points
 from dalembert.systems.distribution.reduction import explicit_terms, violation
 from dalembert.tracing import Jitted, seldom
@@ -91,15 +90,14 @@ class Embedding(Described):
             f"not of order {self.order}, but {'higher' if more else 'lower'}: {found}, sup|g| {'falls' if more else 'grows'}"
         )
 
-    def __str__(self) -> str:
-        return self.describe()
-
     def describe(self) -> str:
         """The result as a table."""
         lines = [self.verdict]
         for h, error, floor, g, use in zip(self.h, self.size.error, self.size.floor, self.sup_g, self.size.use, strict=True):
             lines.append(f"  ε = {h:<10.6g} sup|ε^p g| {error:<11.5e} floor {floor:<8.1e} sup|g| {g:<10.5g} {use}")
         return "\n".join(lines)
+
+    __str__ = describe
 
 
 def embedding(
@@ -160,29 +158,19 @@ def embedding(
     made = perturbation(system, points, speeds, scheme=scheme, step=step, t0=t0, dependent=dependent, tolerance=tolerance)
     mapped, off = _apply_map(made, points, speeds, jnp.asarray(steps))
     residual = np.asarray(off)
-    done = np.asarray(np.isfinite(residual))
-    if np.max(residual[done], initial=0.0) > ON_D:
+    if (largest := np.nanmax(residual, initial=0.0)) > ON_D:
         raise InconsistentDataError(
-            f"{'step' if step is not None else 'scheme'}: one step from D ends off D, |φ| = {residual[done].max():.3g}; the "
+            f"{'step' if step is not None else 'scheme'}: one step from D ends off D, |φ| = {largest:.3g}; the "
             "embedding is that of a map of D to itself. A map that preserves a deformed constraint is one on "
             "dalembert.systems.deformed(...)"
         )
     tau = np.arange(phases + 1) / phases
-    given = made, points, speeds, mapped, steps, tau
-    found = (
-        native_first(_sizes_natively, _sizes_by_xla, *given) if exact_flow_compiles(made.chart) else _sizes_by_xla(*given)
-    )
+    found = with_exact_flow(_sizes, made.chart, tolerance, points, speeds, np.asarray(mapped), float(made.t0), steps, tau)
     floor = STEEPEST / steps * (4 * tolerance * (1 + found["size"]) + 10 * EPSILON * found["size"])
-    largest = found["profile"].max(axis=1)
-    table = [Comparison(*x) for x in zip(largest, found["field"], floor, strict=True)]
-    size = converge(steps, [1] * len(steps), done, table)
+    size = converge(steps, found["profile"].max(axis=1), found["field"], floor)
     p = order if order is not None else (0 if np.isnan(size.slope) else round(size.slope))
     limit = STEEPEST * found["gap"] / steps ** (p + 1)
     return Embedding(p, order is not None, size, tau, found["profile"], limit, residual, made.chart.dependent, made)
-
-
-def no_step(h, q, v):
-    raise AssertionError("the map is known already")
 
 
 @seldom
@@ -199,11 +187,10 @@ def _apply_map(made: Perturbation, points, speeds, steps) -> tuple[Float[Array, 
     return mapped, jnp.max(off, axis=1)
 
 
-def _sizes_natively(made: Perturbation, points, speeds, mapped, steps, tau) -> dict:
-    """`_sizes` by machine code; Unsupported where a function cannot be translated."""
-    flow, t0, ends = ExactFlow.of(made.chart, made.tolerance), float(made.t0), np.asarray(mapped)
+def _sizes(flow, points, speeds, mapped, t0: float, steps, tau) -> dict[str, np.ndarray]:
+    """For each step, the largest over the points: |ε^p g| at the phases, |f|, |ξ|, and F(ε, y) - Φ(ε, y)."""
 
-    def one(h, q, v, end) -> dict:
+    def sizes_at(h, q, v, end) -> dict[str, Any]:
         found = pieces(flow, flow.coordinates(q, v), end, t0, h, tau)
         return {
             "profile": np.linalg.norm(found.perturbation, axis=-1),
@@ -212,34 +199,19 @@ def _sizes_natively(made: Perturbation, points, speeds, mapped, steps, tau) -> d
             "gap": np.linalg.norm(found.gap[-1]),
         }
 
-    every = [[one(h, *x) for x in zip(points, speeds, row, strict=True)] for h, row in zip(steps, ends, strict=True)]
-    return {name: np.array([np.max([x[name] for x in row], axis=0) for row in every]) for name in every[0][0]}
+    rows = [[sizes_at(h, *x) for x in zip(points, speeds, ends, strict=True)] for h, ends in zip(steps, mapped, strict=True)]
+    return {name: np.array([np.max([x[name] for x in row], axis=0) for row in rows]) for name in rows[0][0]}
 
 
-def _sizes_by_xla(made: Perturbation, points, speeds, mapped, steps, tau) -> dict:
-    flows = dataclasses.replace(made, step=no_step)  # what follows is compiled once for all maps
-    found = _sizes(flows, points, speeds, mapped, jnp.asarray(steps), jnp.asarray(tau))
-    return {name: np.asarray(x) for name, x in found.items()}
-
-
-class Pieces(NamedTuple):
-    """At the phases τ: z = G, the perturbation ε^p g there, f(z), and F(τε, y) - F(τε - ε, Φ); (T, 2n-m) each."""
-
-    xi: Float[np.ndarray, "T xi"]
-    perturbation: Float[np.ndarray, "T xi"]
-    field: Float[np.ndarray, "T xi"]
-    gap: Float[np.ndarray, "T xi"]
-
-
-def pieces(flow: ExactFlow, y: np.ndarray, mapped: np.ndarray, t0: float, h: float, tau: np.ndarray) -> Pieces:
-    """`Perturbation.from_start` at all phases from 0 to 1: F forwards from y, and backwards from Φ(ε, y)."""
+def pieces(flow, y: np.ndarray, mapped: np.ndarray, t0: float, h: float, tau: np.ndarray) -> Piece:
+    """`Perturbation.from_start` at all phases from 0 to 1, (T, 2n-m) each: F forwards from y, backwards from Φ(ε, y)."""
     times = t0 + tau * h
     left, right = flow.run(y, times)[0], flow.run(mapped, times[::-1])[0][::-1]
     chi, slope = (np.asarray(x)[:, None] for x in _cut(jnp.asarray(tau)))
     z = chi * left + (1.0 - chi) * right
     f_left, f_right, f = (flow.slopes(x, times) for x in (left, right, z))
     bend = chi * f_left + (1.0 - chi) * f_right - f  # of second order in left - right
-    return Pieces(z, bend + slope / h * (left - right), f, left - right)
+    return Piece(z, bend + slope / h * (left - right), f, left - right)
 
 
 @Jitted
@@ -247,24 +219,8 @@ def _cut(tau) -> Any:
     return jax.vmap(jax.value_and_grad(cutoff))(tau)
 
 
-@Jitted
-def _sizes(made: Perturbation, points, speeds, mapped, steps, tau) -> dict:
-    def one(h, q, v, end):
-        y = made.chart.coordinates(q, v)
-        pieces = jax.vmap(lambda s: made.from_start(h, s, y, end))(tau)
-        return {
-            "profile": jnp.linalg.norm(pieces.perturbation, axis=-1),
-            "field": jnp.max(jnp.linalg.norm(pieces.field, axis=-1)),
-            "size": jnp.max(jnp.abs(pieces.xi)),
-            "gap": jnp.linalg.norm(pieces.gap[-1]),  # at τ = 1: F(ε, y) - Φ(ε, y)
-        }
-
-    every = jax.vmap(lambda h, ends: jax.vmap(lambda q, v, end: one(h, q, v, end))(points, speeds, ends))(steps, mapped)
-    return jax.tree.map(lambda x: jnp.max(x, axis=1), every)
-
-
 @dataclasses.dataclass(frozen=True)
-class Consistency(Described):
+class Consistency(Measured):
     """|q(t0+ε) - q₁| = O(ε^(r+1)), |v(t0+ε) - v₁| = O(ε^(l+1)), |λ(t0+ε) - λ₁| = O(ε^(s+1)): errors after one step from
     exact data.
 
@@ -288,10 +244,6 @@ class Consistency(Described):
     residual: Float[np.ndarray, "K"]
 
     @property
-    def h(self) -> Float[np.ndarray, "K"]:
-        return self.q.h
-
-    @property
     def p(self) -> float:
         """min(r, l): the smaller local exponent of q and v, minus 1; an exponent whose errors are all below the floor
         is left out."""
@@ -306,16 +258,6 @@ class Consistency(Described):
     def stays(self) -> bool:
         """True if one step from D ends on D."""
         return bool(np.nanmax(self.residual) <= ON_D)
-
-    @property
-    def quantities(self) -> dict[str, Convergence]:
-        """The measured quantities by name."""
-        names = ("q", "v", "multipliers", "multipliers_own_time", "multipliers_recomputed")
-        found = {name: getattr(self, name) for name in names}
-        return {name: c for name, c in found.items() if c is not None}
-
-    def __str__(self) -> str:
-        return self.describe()
 
     def describe(self) -> str:
         """In words: (p, s), whether a step stays on D, and the local exponents."""
@@ -374,40 +316,26 @@ def consistency(
     steps = decreasing_steps(h)
     points, speeds = as_points(q0, v0, ("q0", "v0"))
     made = perturbation(system, points, speeds, scheme=scheme, step=step, t0=t0, dependent=dependent, tolerance=tolerance)
-    found = _errors(made, points, speeds, steps)
-    done = np.isfinite(found["q"][0])
+    found, residual = _errors(made, points, speeds, steps)
     doubt = 4 * tolerance * (1 + np.maximum(found["q"][1], found["v"][1]))
-
-    def fit(name: str) -> Convergence:
-        error, size = found[name]
-        return converge(steps, [1] * len(steps), done, [Comparison(*x) for x in zip(error, size, doubt, strict=True)])
-
-    lambdas = {name: fit(name) if name in found else None for name in ("end", "own", "again")}
-    return Consistency(fit("q"), fit("v"), lambdas["end"], lambdas["own"], lambdas["again"], found["residual"])
+    measured = {name: converge(steps, error, size, doubt) for name, (error, size) in found.items()}
+    lambdas = {name: measured.get(name) for name in ("multipliers", "multipliers_own_time", "multipliers_recomputed")}
+    return Consistency(measured["q"], measured["v"], **lambdas, residual=residual)
 
 
-class Ends(NamedTuple):
-    """(q, v, λ) of the exact flow at the end of the step, and λ at the time of the scheme's."""
-
-    q: Any
-    v: Any
-    multipliers: Any
-    own: Any
-
-
-def _errors(made: Perturbation, points, speeds, steps) -> dict:
-    """For each quantity the error and the size, (K,) each."""
-    stepped = _take_steps(made, points, speeds, jnp.asarray(steps))
-    given = made, points, speeds, steps, np.asarray(stepped["own_time"])
-    ends = native_first(_ends_natively, _ends_by_xla, *given) if exact_flow_compiles(made.chart) else _ends_by_xla(*given)
-    pairs = {"q": (stepped["q"], ends.q), "v": (stepped["v"], ends.v)}
+def _errors(made: Perturbation, points, speeds, steps) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], np.ndarray]:
+    """For each quantity the error and the size, and the largest |φ|, (K,) each."""
+    found = {name: np.asarray(x) for name, x in _take_steps(made, points, speeds, jnp.asarray(steps)).items()}
+    own, n = found["own_time"], made.chart.n
+    end, at_own = with_exact_flow(_exact_ends, made.chart, made.tolerance, points, speeds, float(made.t0), steps, own)
+    exact, own_exact = end[..., 2 * n : 2 * n + made.chart.m], at_own[..., 2 * n : 2 * n + made.chart.m]
+    pairs = {"q": (found["q"], end[..., :n]), "v": (found["v"], end[..., n : 2 * n])}
+    if "multipliers" in found:
+        pairs |= {"multipliers": (found["multipliers"], exact), "multipliers_own_time": (found["multipliers"], own_exact)}
     if made.chart.m:
-        pairs["again"] = (stepped["again"], ends.multipliers)
-    if "multipliers" in stepped:
-        pairs |= {"end": (stepped["multipliers"], ends.multipliers), "own": (stepped["multipliers"], ends.own)}
-    size = lambda x: np.max(np.linalg.norm(np.asarray(x), axis=-1), axis=1)  # noqa: E731  over the points
-    found = {name: (size(np.asarray(a) - np.asarray(b)), size(b)) for name, (a, b) in pairs.items()}
-    return {**found, "residual": np.max(np.asarray(stepped["residual"]), axis=1)}
+        pairs["multipliers_recomputed"] = (found["again"], exact)
+    size = lambda x: np.max(np.linalg.norm(x, axis=-1), axis=1)  # noqa: E731  over the points
+    return {name: (size(a - b), size(b)) for name, (a, b) in pairs.items()}, np.max(found["residual"], axis=1)
 
 
 @seldom
@@ -415,50 +343,28 @@ def _take_steps(made: Perturbation, points, speeds, steps) -> dict:
     """(q, v) after one step, λ of the scheme and of the explicit formula there, each (K, B, …); own_time: after t0."""
     system = made.chart.system
 
-    def one(h, q, v) -> dict:
+    def take_step(h, q, v) -> dict:
         path = made.step.path(h, q, v) if isinstance(made.step, SchemeMap) else None
         q1, v1 = made.step(h, q, v) if path is None else (path.q[-1], path.v[-1])
         t = made.t0 + h
-        found = {"q": q1, "v": v1, "again": _multipliers(system, q1, v1, t), "residual": violation(system, q1, v1, t)}
+        again, residual = explicit_terms(system, q1, v1, t).multipliers, violation(system, q1, v1, t)
+        found = {"q": q1, "v": v1, "again": again, "residual": residual}
         if path is None or not made.chart.m:
             return found | {"own_time": h}
         return found | {"own_time": path.t_multipliers[-1] - made.t0, "multipliers": path.multipliers[-1]}
 
-    return jax.vmap(lambda h: jax.vmap(lambda q, v: one(h, q, v))(points, speeds))(steps)
+    return jax.vmap(lambda h: jax.vmap(lambda q, v: take_step(h, q, v))(points, speeds))(steps)
 
 
-def _ends_natively(made: Perturbation, points, speeds, steps, own) -> Ends:
-    """`_ends` by machine code; Unsupported where a function cannot be translated."""
-    flow, t0, n, m = ExactFlow.of(made.chart, made.tolerance), float(made.t0), made.chart.n, made.chart.m
+def _exact_ends(flow, points, speeds, t0: float, steps, own) -> np.ndarray:
+    """(q, v, λ, …) of the exact flow at the end of each step, and at the time of the scheme's λ, (2, K, B, …)."""
 
-    def one(h: float, q, v, own_time: float) -> Ends:
-        times = np.unique(t0 + np.array([0.0, h, *([own_time] if np.isfinite(own_time) else [])]))
+    def ends_of(h: float, q, v, own_time: float) -> list[np.ndarray]:
+        known = np.isfinite(own_time)
+        times = np.unique(t0 + np.array([0.0, h, own_time if known else h]))
         outputs = flow.run(flow.coordinates(q, v), times)[1]
         end = outputs[np.searchsorted(times, t0 + h)]
-        at_own = outputs[np.searchsorted(times, t0 + own_time)] if np.isfinite(own_time) else np.full_like(end, np.nan)
-        return Ends(end[:n], end[n : 2 * n], *(x[2 * n : 2 * n + m] for x in (end, at_own)))
+        return [end, outputs[np.searchsorted(times, t0 + own_time)] if known else np.full_like(end, np.nan)]
 
-    rows = [[one(h, *x) for x in zip(points, speeds, row, strict=True)] for h, row in zip(steps, own, strict=True)]
-    return Ends(*(np.array([[getattr(x, name) for x in row] for row in rows]) for name in Ends._fields))
-
-
-def _ends_by_xla(made: Perturbation, points, speeds, steps, own) -> Ends:
-    flows = dataclasses.replace(made, step=no_step)  # compiled once for all maps
-    return _ends(flows, points, speeds, jnp.asarray(steps), jnp.asarray(own))
-
-
-@Jitted
-def _ends(made: Perturbation, points, speeds, steps, own) -> Ends:
-    def one(h, q, v, own_time) -> Ends:
-        times = jnp.stack([h, own_time])
-        ends = jax.vmap(lambda s: made.flow(made.chart.coordinates(q, v), jnp.zeros(()), s))(times)
-        qs, vs = jax.vmap(lambda x, s: made.chart.point(x, made.t0 + s))(ends, times)
-        both = jax.vmap(lambda x, w, s: _multipliers(made.chart.system, x, w, made.t0 + s))(qs, vs, times)
-        return Ends(qs[0], vs[0], *both)
-
-    every = jax.vmap(lambda q, v, h, row: one(h, q, v, row), in_axes=(0, 0, None, 0))
-    return jax.vmap(lambda h, row: every(points, speeds, h, row))(steps, own)
-
-
-def _multipliers(system: System, q, v, t):
-    return explicit_terms(system, q, v, t).multipliers
+    rows = [[ends_of(h, *x) for x in zip(points, speeds, row, strict=True)] for h, row in zip(steps, own, strict=True)]
+    return np.moveaxis(np.array(rows), 2, 0)

@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 from dalembert.algebra.dense import inverse
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.nodes import Interval, incoming, outgoing
-from dalembert.numbers import as_function, described
+from dalembert.numbers import as_function, coordinate_index, described
 from dalembert.systems import Holonomic, System
 from dalembert.systems.constraints import annihilator
 from dalembert.systems.distribution.reduction import constraint_rows, velocity_constraints
@@ -134,19 +134,10 @@ def indices_of(system: System, group: Any, n: int) -> tuple[int, ...]:
     given = (group,) if isinstance(group, str | int) else group
     if not isinstance(given, tuple | list) or not given:
         raise TypeError(f"group: found {described(group)}; give names or numbers of coordinates, such as ('x', 'y')")
-    out = []
-    for one in given:
-        if isinstance(one, str) and one in (system.coordinates or ()):
-            out.append(list(system.coordinates or ()).index(one))
-        elif isinstance(one, int | np.integer) and not isinstance(one, bool) and 0 <= one < n:
-            out.append(int(one))
-        else:
-            raise ValueError(
-                f"group: found {described(one)}; give names of {system.coordinates}, or numbers from 0 to {n - 1}"
-            )
+    out = tuple(coordinate_index(one, f"group: found {described(one)}", n, system.coordinates) for one in given)
     if len(set(out)) < len(out) or len(out) >= n:
         raise ValueError(f"group: found {given}; give different coordinates, and leave one at least for the shape")
-    return tuple(out)
+    return out
 
 
 def reduced_system(system: System, frame: VelocityFrame, names: Sequence[str] | None) -> System:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal, NamedTuple
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -78,11 +79,6 @@ def travelled(chart: Connection, xi, times, tolerance: float) -> Travelled:
     return adapted_flow(chart).run(xi, times, accuracy, np.asarray(chart.near))
 
 
-def exact_flow_compiles(chart: Connection) -> bool:
-    """True where the flow is run by machine code, if it can be translated: on CPUs, with numbers that are known."""
-    return outside() and jax.default_backend() == "cpu" and chart.n + chart.m <= LARGEST
-
-
 class ExactFlow(NamedTuple):
     """F from any time; times may decrease. order: of the coordinates in the chart, the independent ones first."""
 
@@ -111,6 +107,47 @@ class ExactFlow(NamedTuple):
     def slopes(self, xi: np.ndarray, times: np.ndarray) -> np.ndarray:
         """f(ξ) at states and times."""
         return self.code.along(xi, times, self.near)[0]
+
+
+class JaxExactFlow(NamedTuple):
+    """The same by JAX, for what machine code cannot run."""
+
+    chart: Connection
+    tolerance: float
+
+    def coordinates(self, q, v) -> np.ndarray:
+        return np.asarray(self.chart.coordinates(q, v))
+
+    def run(self, xi: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """ξ and (q, v, λ) at the times."""
+        rows, outputs = _rows_by_jax(self.chart, jnp.asarray(xi), jnp.asarray(times), jnp.asarray(self.tolerance))
+        return np.asarray(rows), np.asarray(outputs)
+
+    def slopes(self, xi: np.ndarray, times: np.ndarray) -> np.ndarray:
+        return np.asarray(_slopes_by_jax(self.chart, jnp.asarray(xi), jnp.asarray(times)))
+
+
+@Jitted
+def _rows_by_jax(chart: Connection, xi, times, tolerance):
+    def row(t):
+        y = flow(chart, xi, times[0], t - times[0], tolerance)
+        q, v = chart.point(y, t)
+        return y, jnp.concatenate([q, v, explicit_terms(chart.system, q, v, t).multipliers])
+
+    return jax.vmap(row)(times)
+
+
+@Jitted
+def _slopes_by_jax(chart: Connection, xi, times):
+    return jax.vmap(chart.field)(xi, times)
+
+
+def with_exact_flow(function: Callable[..., Any], chart: Connection, tolerance: float, *given: Any) -> Any:
+    """function(flow, *given) with the exact flow by machine code, or by JAX where that cannot be."""
+    by_jax = lambda: function(JaxExactFlow(chart, tolerance), *given)  # noqa: E731
+    if not (outside() and jax.default_backend() == "cpu" and chart.n + chart.m <= LARGEST):
+        return by_jax()
+    return native_first(lambda: function(ExactFlow.of(chart, tolerance), *given), by_jax)
 
 
 MOST_CHANGES = 1000
@@ -321,7 +358,7 @@ def _by_diffrax(chart: Connection, start, xi, inside, tolerance):
     return rows, t, chart.point(end, t), solution.result == successful, solution.result == event, solution.stats["num_steps"]
 
 
-def flow(chart: Connection, xi, t, duration, tolerance: float):
+def flow(chart: Connection, xi, t, duration, tolerance):
     """F(duration; t, ξ): the reduced flow over a short, signed duration within one chart, for use under jit and vmap.
 
     Time is scaled to [0, 1], so that a duration of either sign, or zero, is one compiled program.

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from dalembert.algebra import Newton, numerical_rank, root
-from dalembert.numbers import as_array, as_number, as_positive, as_vector, check_x64, described
+from dalembert.numbers import as_array, as_number, as_positive, as_vector, check_x64, coordinate_index, described
 from dalembert.systems.consistency import InconsistentDataError, RankDeficientError
 from dalembert.systems.distribution.integrability import AFFINE, affinity
 from dalembert.systems.distribution.reduction import (
@@ -103,17 +103,9 @@ def least_quality(rows: Sequence[Rows], dependent: tuple[int, ...]) -> float:
 
 def indices_of(system: System, dependent: Sequence[int | str], n: int, m: int) -> tuple[int, ...]:
     """The user's choice of dependent coordinates as sorted indices."""
-    names = list(system.coordinates or ())
     if isinstance(dependent, str | int) or not isinstance(dependent, Sequence):
         raise TypeError(f"dependent: found {dependent!r}; give a sequence of {m} names or indices")
-    found = []
-    for wanted in dependent:
-        if isinstance(wanted, str) and wanted in names:
-            found.append(names.index(wanted))
-        elif not isinstance(wanted, str | bool) and isinstance(wanted, int | np.integer) and 0 <= wanted < n:
-            found.append(int(wanted))
-        else:
-            raise ValueError(f"dependent: found {wanted!r}; the coordinates are {', '.join(names) or f'0 to {n - 1}'}")
+    found = [coordinate_index(one, f"dependent: found {one!r}", n, system.coordinates) for one in dependent]
     if len(set(found)) != m or len(found) != m:
         raise ValueError(f"dependent: found {tuple(dependent)}; {m} constraints need {m} different coordinates")
     return tuple(sorted(found))
