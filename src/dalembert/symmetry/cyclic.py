@@ -22,9 +22,8 @@ from dalembert.notebook import Described
 from dalembert.numbers import as_positive, as_vector
 from dalembert.path import Path
 from dalembert.step import simulate
-from dalembert.symmetry.charts import GroupChart, chart_of, in_chart
-from dalembert.symmetry.conditions import Neighbourhood, Samples, place_of_search, sample
-from dalembert.symmetry.frames import VelocityFrame, indices_of, pull_back, with_own
+from dalembert.symmetry.conditions import Neighbourhood, Samples, inertia_at, jets_of, place_of_search, sample
+from dalembert.symmetry.coordinates import GroupChart, VelocityFrame, chart_of, indices_of, reduced_system, with_own
 from dalembert.symmetry.reduced import FullMotion, Reduced
 from dalembert.systems import System, check_x64
 from dalembert.systems.consistency import RankDeficientError
@@ -373,14 +372,14 @@ def routh(
 def _by_generators(system: System, place: Neighbourhood, generators: Any) -> TurnedReduction:
     """In coordinates (r, g), which the group shifts."""
     q, v, now, size = place
-    inertia = np.abs(np.asarray(_inertia_of(system, q, v, now)))
-    chart = chart_of(generators, q, inertia)
+    chart = chart_of(generators, q, inertia_at(system, jets_of(system).first(q, v), now))
     names = system.coordinates or tuple(f"q{i}" for i in range(len(q)))
     shape = tuple(names[i] for i in chart.shape)
     turns = tuple(_free(f"g{i + 1}" if len(chart.group) > 1 else "g", shape) for i in range(len(chart.group)))
     x = chart.coordinates(q)
     there = Neighbourhood(x, chart.velocity(x, v), now, None if size is None else chart.sizes(q, size))
-    shifted = _by_coordinates(in_chart(system, chart, (*shape, *turns)), there, tuple(range(len(shape), len(q))))
+    in_chart = reduced_system(system, chart, (*shape, *turns), system.constraints)
+    shifted = _by_coordinates(in_chart, there, tuple(range(len(shape), len(q))))
     momentum = chart.along(q).T @ np.asarray(_momentum(system, q, v, now))
     return TurnedReduction(shifted.system, shifted.x0, shifted.w0, system, momentum, shifted, chart, (q, v))
 
@@ -404,11 +403,7 @@ def _by_coordinates(system: System, place: Neighbourhood, group_at: tuple[int, .
         )
     own = MomentumFrame(shape, group_at, 0, tuple(q.tolist()), momentum=tuple(momentum.tolist()))
     names = system.coordinates or tuple(f"q{i}" for i in range(len(q)))
-    reduced = System(
-        _routhian(system, own), [pull_back(c, own.section) for c in system.constraints],
-        forces=None if system.forces is None else _forces(system, own), coordinates=tuple(names[i] for i in shape),
-        parameters=system.parameters, time_dependent=system.time_dependent,
-    )  # fmt: skip
+    reduced = reduced_system(system, own, tuple(names[i] for i in shape), system.constraints)
     return Reduced(reduced, q[list(shape)], v[list(shape)], system, own, "Routh")
 
 
@@ -430,6 +425,19 @@ class MomentumFrame(VelocityFrame):
         slopes = jax.jacfwd(lambda w: (self.velocity(system, q, w, t),) * 2, has_aux=True)
         return slopes(jnp.zeros(self.size))
 
+    def lagrangian(self, system: System, x, w, t):
+        """The Routhian L - μ·ġ."""
+        q = self.position(x)
+        v = self.velocity(system, q, w, t)
+        return system.call(system.lagrangian, q, v, t=t) - jnp.array(self.momentum) @ v[_at(self.group)]
+
+    def force(self, system: System, x, w, t):
+        q = self.position(x)
+        return force(system, q, self.velocity(system, q, w, t), t)[_at(self.shape)]
+
+    def has_forces(self, system: System) -> bool:
+        return system.forces is not None
+
 
 @Jitted  # traced once, however often the equations and their derivatives ask for it
 def _velocity(system: System, frame: MomentumFrame, q, w, t):
@@ -442,33 +450,7 @@ def _velocity(system: System, frame: MomentumFrame, q, w, t):
     return rest.at[group].set(inverse(jax.hessian(along)(still)) @ gap)
 
 
-@made
-def _routhian(system: System, frame: MomentumFrame) -> Callable:
-    def routhian(x, w, *trailing):
-        own, t = with_own(system, trailing)
-        q = frame.section(x)
-        v = frame.velocity(own, q, w, t)
-        return own.call(own.lagrangian, q, v, t=t) - jnp.array(frame.momentum) @ v[_at(frame.group)]
-
-    return routhian
-
-
-@made
-def _forces(system: System, frame: MomentumFrame) -> Callable:
-    def forces(x, w, *trailing):
-        own, t = with_own(system, trailing)
-        q = frame.section(x)
-        return force(own, q, frame.velocity(own, q, w, t), t)[_at(frame.shape)]
-
-    return forces
-
-
 _momentum: Any = seldom(momentum_at)
-
-
-@seldom
-def _inertia_of(system: System, q, v, t):
-    return jax.hessian(lambda u: system.call(system.lagrangian, q, u, t=t))(v).diagonal()
 
 
 @seldom
@@ -479,35 +461,30 @@ def _of_group(system: System, group: tuple, q, v, t):
 
 
 @seldom
-def _read(system: System, group: tuple, q, v, t):
-    """The terms that have to be zero, with the sizes of those that they are compared with."""
+def _change_of_inertia(system: System, group: tuple, q, v, t):
+    """L_ġġ, and how it changes where ġ is half as large."""
 
-    def at(x, w, t):
-        by_q, by_v = jax.grad(lambda y, u: system.call(system.lagrangian, y, u, t=t), (0, 1))(x, w)
-        pushed, by = force(system, x, w, t), jax.jacfwd(lambda y: force(system, y, w, t))(x)
-        rows = all_reactions(system, x, w, jnp.zeros_like(w), t)
-        second = jax.hessian(lambda u: system.call(system.lagrangian, x, u, t=t))
-        here, there = (second(y)[_at(group)][:, _at(group)] for y in (w, w.at[_at(group)].multiply(0.5)))
-        return (
-            (by_q[_at(group)], by_q), (jnp.append(pushed[_at(group)], by[:, _at(group)]), jnp.append(pushed, by)),
-            (rows[:, _at(group)], rows), (here - there, here), by_v,
-        )  # fmt: skip
+    def change(x, w, s):
+        inertia = jax.hessian(lambda u: system.call(system.lagrangian, x, u, t=s))
+        here, there = (inertia(y)[_at(group)][:, _at(group)] for y in (w, w.at[_at(group)].multiply(0.5)))
+        return here, here - there
 
-    return jax.vmap(at)(q, v, t)
+    return jax.vmap(change)(q, v, t)
 
 
 def _check(system: System, group: tuple[int, ...], samples: Samples) -> None:
     """ValueError for what reads a coordinate of the group, or acts on it."""
-    jets = samples.jets
-    *found, by_v = _read(system, group, jets[:, 0], jets[:, 1], samples.times)
-    reasons = (
-        "L reads a coordinate of it", "forces act on it, or read it", "a constraint reads it",
-        "L is not quadratic in its velocities",
-    )  # fmt: skip
-    kinetic = float(np.max(np.abs(np.asarray(by_v)) * np.abs(jets[:, 1]), initial=0.0))
-    reach = float(np.max(np.ptp(jets[:, 0], axis=0), initial=0.0)) or 1.0
-    for number, (words, (part, whole)) in enumerate(zip(reasons, found, strict=True)):
-        largest, size = (float(np.max(np.abs(np.asarray(x)), initial=0.0)) for x in (part, whole))
-        size = max(size, kinetic / reach) if number == 0 else size
-        if largest > SAME * size:
-            raise ValueError(f"group: {words} (up to {largest:.2g}); da.symmetries finds what does not change")
+    jets, facts, at = samples.jets, samples.facts, list(group)
+    inertia, change = _change_of_inertia(system, group, jets[:, 0], jets[:, 1], samples.times)
+    largest = lambda *parts: max(float(np.max(np.abs(np.asarray(x)), initial=0.0)) for x in parts)  # noqa: E731
+    by_q, push_by_q = facts.action[:, 0], facts.force_by[:, :, 0]
+    reach = largest(np.ptp(jets[:, 0], axis=0)) or 1.0
+    found = {
+        "L reads a coordinate of it": (largest(by_q[:, at]), largest(by_q, facts.action[:, 1] * jets[:, 1] / reach)),
+        "forces act on it, or read it": (largest(facts.force[:, at], push_by_q[:, :, at]), largest(facts.force, push_by_q)),
+        "a constraint reads it": (largest(facts.rows[:, :, at]), largest(facts.rows)),
+        "L is not quadratic in its velocities": (largest(change), largest(inertia)),
+    }
+    for words, (part, whole) in found.items():
+        if part > SAME * whole:
+            raise ValueError(f"group: {words} (up to {part:.2g}); da.symmetries finds what does not change")

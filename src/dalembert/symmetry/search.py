@@ -27,11 +27,12 @@ from dalembert.symmetry.conditions import (
     affine_units,
     conditions,
     equilibrate,
+    jets_of,
     place_of_search,
     relative,
     sample,
+    total_derivative,
 )
-from dalembert.symmetry.jets import jets_of, total_derivative
 from dalembert.systems import System, VariationalProblem, check_x64
 from dalembert.systems.pickling import made
 from dalembert.tracing import seldom
