@@ -10,7 +10,8 @@ import numpy as np
 
 from dalembert.native.graph.graph import Graph, Unsupported, paired
 from dalembert.native.trace.elementwise import Nodes, concrete, constants, converted, elementwise
-from dalembert.tracing.evaluation.structure import fill_value, gathered, positions, scattered
+from dalembert.tracing.evaluation.structure import STRUCTURE as MOVING
+from dalembert.tracing.evaluation.structure import fill_value, gathered, positions, scattered, window
 
 
 def _moving(g: Graph, name: str, indices: Nodes) -> tuple[np.ndarray, int | None]:
@@ -110,35 +111,8 @@ def _known(g: Graph, nodes: Nodes, primitive: str) -> np.ndarray:
     return values.astype(np.int64)
 
 
-def _broadcast(g: Graph, eqn, x: Nodes) -> Nodes:
-    shape = [1] * len(eqn.params["shape"])
-    for axis, size in zip(eqn.params["broadcast_dimensions"], x.shape, strict=True):
-        shape[axis] = size
-    return np.broadcast_to(x.reshape(shape), eqn.params["shape"])
-
-
-def _slice(g: Graph, eqn, x: Nodes) -> Nodes:
-    p = eqn.params
-    strides = p["strides"] or (1,) * x.ndim
-    return x[tuple(slice(a, b, s) for a, b, s in zip(p["start_indices"], p["limit_indices"], strides, strict=True))]
-
-
-def _pad(g: Graph, eqn, x: Nodes, value: Nodes) -> Nodes:
-    result = x
-    for axis, (low, high, interior) in enumerate(eqn.params["padding_config"]):
-        size = result.shape[axis]
-        spread = size + max(size - 1, 0) * interior
-        moved = np.full((spread + max(low, 0) + max(high, 0), *np.delete(result.shape, axis)), int(value), np.int64)
-        moved[max(low, 0) : max(low, 0) + spread : interior + 1] = np.moveaxis(result, axis, 0)
-        moved = moved[max(-low, 0) : moved.shape[0] - max(-high, 0)]
-        result = np.moveaxis(moved, 0, axis)
-    return result
-
-
 def _window(g: Graph, name: str, x: Nodes, starts: tuple[Nodes, ...], sizes) -> tuple[slice, ...]:
-    at = [int(_known(g, s, name)) for s in starts]
-    at = [min(max(a, 0), n - size) for a, n, size in zip(at, x.shape, sizes, strict=True)]
-    return tuple(slice(a, a + size) for a, size in zip(at, sizes, strict=True))
+    return window([_known(g, s, name) for s in starts], x.shape, sizes)
 
 
 def _dynamic_slice(g: Graph, eqn, x: Nodes, *starts: Nodes) -> Nodes:
@@ -218,18 +192,6 @@ def _reads(g: Graph, x: Nodes, dtype: Any) -> np.ndarray:
     return (x != none).any(axis=tuple(range(x.ndim - 1)))
 
 
-def _iota(g: Graph, eqn) -> Nodes:
-    p = eqn.params
-    along = np.arange(p["shape"][p["dimension"]], dtype=p["dtype"])
-    shape = [1] * len(p["shape"])
-    shape[p["dimension"]] = -1
-    return constants(g, np.broadcast_to(along.reshape(shape), p["shape"]))
-
-
-def _split(g: Graph, eqn, x: Nodes) -> list[Nodes]:
-    return np.split(x, np.cumsum(eqn.params["sizes"])[:-1], axis=eqn.params["axis"])
-
-
 def _argument(op: str) -> Callable:
     """The first of the best elements, and of those that are NaN if there are such."""
 
@@ -253,29 +215,24 @@ def _nothing(g: Graph, eqn) -> Nodes:
     return constants(g, np.zeros(eqn.outvars[0].aval.shape, eqn.outvars[0].aval.dtype))
 
 
-def _expand(g: Graph, eqn, x: Nodes) -> Nodes:
-    return x.reshape(eqn.outvars[0].aval.shape)
+def _moved(name: str) -> Callable:
+    """The rule for NumPy's arrays: where an element goes does not depend on what it is."""
+    rule: Callable[..., Any] = MOVING[name]
+    return lambda g, eqn, *x: rule(eqn)(*x)
 
 
+MOVES = ("broadcast_in_dim", "slice", "pad", "split", "reshape", "squeeze", "expand_dims", "transpose", "rev", "concatenate",
+         "stack", "unstack", "tile")  # fmt: skip
 STRUCTURE: dict[str, Callable[..., Any]] = {
-    "broadcast_in_dim": _broadcast, "slice": _slice, "pad": _pad, "iota": _iota, "split": _split,
+    **{name: _moved(name) for name in MOVES},
+    "iota": lambda g, eqn: constants(g, _moved("iota")(g, eqn)),
     "convert_element_type": lambda g, eqn, x: converted(g, x, eqn.invars[0].aval.dtype, eqn.params["new_dtype"]),
     "empty": _nothing, "empty2": _nothing,
     "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice, "gather": gather,
-    "reshape": _expand, "squeeze": _expand, "expand_dims": _expand,
-    "transpose": lambda g, eqn, x: np.transpose(x, eqn.params["permutation"]),
-    "rev": lambda g, eqn, x: np.flip(x, eqn.params["dimensions"]),
-    "concatenate": lambda g, eqn, *x: np.concatenate(x, axis=eqn.params["dimension"]),
-    "stack": lambda g, eqn, *x: np.stack(x, axis=eqn.params["axis"]),
-    "unstack": lambda g, eqn, x: list(np.moveaxis(x, eqn.params["axis"], 0)),
-    "tile": lambda g, eqn, x: np.tile(x, eqn.params["reps"]),
-    "scatter": scatter(None), "scatter-add": scatter("add"), "scatter_add": scatter("add"),
-    "scatter-sub": scatter("sub"), "scatter_sub": scatter("sub"), "scatter-mul": scatter("mul"),
-    "scatter_mul": scatter("mul"),
-    "scatter_min": scatter("min"), "scatter_max": scatter("max"),
-    "scatter-min": scatter("min"), "scatter-max": scatter("max"),
-    "reduce_sum": _reduce("add"), "reduce_prod": _reduce("mul"), "reduce_max": _reduce("max"),
-    "reduce_min": _reduce("min"), "reduce_and": _reduce("and"), "reduce_or": _reduce("or"),
+    "scatter": scatter(None),
+    **{f"scatter{dash}{op}": scatter(op) for dash in "-_" for op in ("add", "sub", "mul", "min", "max")},
+    "reduce_sum": _reduce("add"), "reduce_prod": _reduce("mul"),
+    **{f"reduce_{op}": _reduce(op) for op in ("max", "min", "and", "or")},
     "cumsum": _cumulative("add"), "cumprod": _cumulative("mul"), "cummax": _cumulative("max"),
     "cummin": _cumulative("min"), "dot_general": _dot_general,
     "argmax": _argument("gt"), "argmin": _argument("lt"),

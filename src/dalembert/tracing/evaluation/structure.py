@@ -43,20 +43,20 @@ def _pad(eqn: Any) -> Callable:
     return pad
 
 
-def _window(starts, shape, sizes) -> tuple[slice, ...]:
+def window(starts, shape, sizes) -> tuple[slice, ...]:
     at = [min(max(int(a), 0), n - size) for a, n, size in zip(starts, shape, sizes, strict=True)]
     return tuple(slice(a, a + size) for a, size in zip(at, sizes, strict=True))
 
 
 def _dynamic_slice(eqn: Any) -> Callable:
     sizes = eqn.params["slice_sizes"]
-    return lambda x, *starts: x[_window(starts, x.shape, sizes)]
+    return lambda x, *starts: x[window(starts, x.shape, sizes)]
 
 
 def _dynamic_update_slice(eqn: Any) -> Callable:
     def update(x, part, *starts):
         result = np.array(x)
-        result[_window(starts, x.shape, part.shape)] = part
+        result[window(starts, x.shape, part.shape)] = part
         return result
 
     return update
