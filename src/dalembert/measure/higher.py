@@ -180,7 +180,7 @@ def _read_arguments(problem: VariationalProblem, nodes, multipliers, scheme, cou
     if points.ndim != 2 or points.shape[0] != count or points.shape[1] == 0:
         raise ValueError(f"nodes: found shape {points.shape}; give {count} nodes, shape ({count}, n)")
     m, _ = constraint_numbers(problem, points.shape[1])
-    problem = with_orders(problem, chosen, points.shape[1])
+    problem = true_orders(problem, points.shape[1]) if chosen.differenced else problem
     rows = count - 2 * k + common_order(problem)
     free = jnp.zeros((rows, m)) if multipliers is None and not m else as_array(multipliers, "multipliers")
     if free.shape != (rows, m):
@@ -189,11 +189,6 @@ def _read_arguments(problem: VariationalProblem, nodes, multipliers, scheme, cou
             f"middle of the nodes, {(rows, m)}, is needed"
         )
     return problem, points, free, chosen
-
-
-def with_orders(problem: VariationalProblem, scheme: WindowMap, n: int) -> VariationalProblem:
-    """The problem as the flow has it, see `true_orders`."""
-    return true_orders(problem, n) if scheme.differenced else problem
 
 
 def chosen_windows(scheme) -> WindowMap:
@@ -300,14 +295,21 @@ def path_windows(problem: VariationalProblem, data: PathData) -> tuple[Array, Ar
     return q[begin + index + jnp.arange(2 * k)], free, t[begin : begin + count]
 
 
-def data_of(path: Path) -> PathData:
-    return PathData(jnp.asarray(path.q), jnp.asarray(path.multipliers), jnp.asarray(path.t), jnp.asarray(path.h))
+class FlowPath(NamedTuple):
+    """A path of a flow of nodes: the problem with the orders that its constraints have there, its windows, its arrays."""
+
+    problem: VariationalProblem
+    scheme: WindowMap
+    data: PathData
 
 
-def check_flow_path(problem: VariationalProblem, path: Path) -> None:
+def read_flow_path(problem: VariationalProblem, path: Path, scheme: Scheme | WindowMap | None) -> FlowPath:
     """Errors for what is no path of the problem, as far as numbers of coordinates and multipliers tell, or is thinned."""
     check_single(path)
-    m, _ = constraint_numbers(problem, path.q.shape[1])
+    chosen, n = chosen_windows(scheme), path.q.shape[1]
+    m, _ = constraint_numbers(problem, n)
     if m and path.multipliers.shape[1] != m:
         raise ValueError(f"path: has {path.multipliers.shape[1]} multipliers, the problem {m}; give a path of this problem")
     check_neighbours(path)
+    own = true_orders(problem, n) if chosen.differenced else problem
+    return FlowPath(own, chosen, PathData(*(jnp.asarray(x) for x in (path.q, path.multipliers, path.t, path.h))))

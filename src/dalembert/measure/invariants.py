@@ -16,15 +16,7 @@ from jaxtyping import Array, Float
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.higher import forward_differences, momenta_of_nodes
 from dalembert.discretize.window_maps import WindowMap
-from dalembert.measure.higher import (
-    PathData,
-    check_flow_path,
-    chosen_windows,
-    data_of,
-    node_action,
-    path_windows,
-    with_orders,
-)
+from dalembert.measure.higher import FlowPath, node_action, path_windows, read_flow_path
 from dalembert.measure.nodes import NodeView, check_direction, check_neighbours, form_of, node_view, states_of
 from dalembert.notebook import Described
 from dalembert.numbers import as_function
@@ -326,16 +318,15 @@ def higher_momentum(
     differences, of order 2k-1: |ΔJ| ≤ 4^{k-1} ε |q| |ξ_Q| |L_{q⁽ᵏ⁾q⁽ᵏ⁾}|/h^{2k-1} to leading order, whatever the
     number of steps. Source: Colombo, Martín de Diego, Zuccalli, Remark 3.5.
     """
-    chosen = chosen_windows(scheme)
-    check_flow_path(problem, path)
-    problem = with_orders(problem, chosen, path.q.shape[1])
-    check_direction(problem, generator, path.q.shape[1])
-    return Invariant(*_higher_momenta(problem, chosen, generator, data_of(path)))
+    known = read_flow_path(problem, path, scheme)
+    check_direction(known.problem, generator, path.q.shape[1])
+    return Invariant(*_higher_momenta(known, generator))
 
 
 @seldom
-def _higher_momenta(problem: VariationalProblem, scheme: WindowMap, generator: Callable, data: PathData):
+def _higher_momenta(path: FlowPath, generator: Callable):
     """Times and values, in one program: outside of one every small operation is compiled for every length of a path."""
+    problem, scheme, data = path
     k, h = problem.derivatives, data.h
 
     def value(points, free, begin):
@@ -354,14 +345,12 @@ def higher_energy(problem: VariationalProblem, path: Path, scheme: Scheme | Wind
     The sum has the weights (t_{i+k} - t_i)/k, so that E_i tends to the energy Σ_j p_j·q⁽ʲ⁺¹⁾ - L. With a fixed
     step it oscillates, with an amplitude O(h²). Source: Colombo, Martín de Diego, Zuccalli, section 4.1, divided by k.
     """
-    check_flow_path(problem, path)
-    chosen = chosen_windows(scheme)
-    problem = with_orders(problem, chosen, path.q.shape[1])
-    return Invariant(*_higher_energies(problem, chosen, data_of(path)))
+    return Invariant(*_higher_energies(read_flow_path(problem, path, scheme)))
 
 
 @seldom
-def _higher_energies(problem: VariationalProblem, scheme: WindowMap, data: PathData):
+def _higher_energies(path: FlowPath):
+    problem, scheme, data = path
     k, h = problem.derivatives, data.h
 
     def value(points, free, begin):

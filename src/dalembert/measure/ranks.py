@@ -14,15 +14,7 @@ from jaxtyping import Array, Float
 from dalembert.algebra import numerical_rank
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
-from dalembert.measure.higher import (
-    HigherFlow,
-    PathData,
-    check_flow_path,
-    chosen_windows,
-    data_of,
-    path_windows,
-    with_orders,
-)
+from dalembert.measure.higher import FlowPath, HigherFlow, path_windows, read_flow_path
 from dalembert.measure.nodes import NodeView, kernel, node_view, nodes_of
 from dalembert.notebook import Described
 from dalembert.numbers import as_number, as_numbers, whole_number
@@ -60,6 +52,11 @@ class Condition:
         """Index of the window with the smallest singular value."""
         return int(np.argmin(self.smallest))
 
+    def describe(self, t: np.ndarray) -> str:
+        """The least rank, and the smallest singular value with its time; t: (K,) times of the windows."""
+        least = f"smallest singular value {self.smallest.min():.3g} at t = {t[self.worst]:g}"
+        return f"rank {int(self.ranks.min())} of {self.wanted}, {least}"
+
 
 def condition(name: str, matrices: np.ndarray, wanted: int, t) -> Condition:
     if wanted == 0:
@@ -95,36 +92,17 @@ class FlowRegularity:
         return self.matrix.holds
 
     def describe(self) -> str:
-        c = self.matrix
+        found = f"{self.matrix.name} has {self.matrix.describe(self.t)}"
         return (
-            f"{'regular' if self.regular else 'not regular'} at {self.t.shape[0]} windows: {c.name} has rank "
-            f"{int(c.ranks.min())} of "
-            f"{c.wanted}, smallest singular value {c.smallest.min():.3g} at t = {self.t[c.worst]:g}\n"
+            f"{'regular' if self.regular else 'not regular'} at {self.t.shape[0]} windows: {found}\n"
             f"  largest residual of the node equations: {self.residual.max():.2e}"
         )
 
 
-def higher_regularity(
-    problem: VariationalProblem, path: Path, scheme: Scheme | WindowMap | None, every: int
-) -> FlowRegularity:
-    """rank [[D₁D_{k+1}L̃_d, (D₁Φ)ᵀ], [D_{k+1}Φ, 0]] = n + m + mh at every run of 2k+1 nodes of a path.
-
-    Holonomic constraints are paired: ∂φᵀμ at the middle node with φ = 0 at the newest. Rows are scaled to unit length.
-    Source: Colombo, Martín de Diego, Zuccalli, Proposition 3.2, transposed as in the theorem on implicit functions.
-    """
-    check_flow_path(problem, path)
-    chosen = chosen_windows(scheme)
-    problem = with_orders(problem, chosen, path.q.shape[1])
-    data = _matrices(problem, chosen, data_of(path), every)
-    matrices, residual, begin = (np.asarray(x) for x in data)
-    times = begin + problem.derivatives * float(path.h)
-    found = condition("the matrix of the flow", matrices, matrices.shape[1], times)
-    return FlowRegularity(times, found, residual)
-
-
 @seldom
-def _matrices(problem: VariationalProblem, scheme: WindowMap, data: PathData, every: int):
+def _matrices(path: FlowPath, every: int):
     """(matrix, residual, time of the first node) at every run of 2k+1 nodes."""
+    problem, scheme, data = path
     nodes, rows, begin = path_windows(problem, data)
     if nodes.shape[0] < 2:
         raise ValueError(
@@ -193,13 +171,8 @@ class Regularity(Described):
     def describe(self) -> str:
         """One line for each condition: whether it holds, and the smallest singular value with its time."""
         lines = [f"{'regular' if self.regular else 'not regular'} at {self.t.shape[0]} windows"]
-        for c in self.conditions:
-            if c.wanted == 0:
-                continue
-            lines.append(
-                f"  {c.name}: {'holds' if c.holds else 'FAILS'}, rank {int(c.ranks.min())} of {c.wanted}, "
-                f"smallest singular value {c.smallest.min():.3g} at t = {self.t[c.worst]:g}"
-            )
+        known = [c for c in self.conditions if c.wanted]
+        lines += [f"  {c.name}: {'holds' if c.holds else 'FAILS'}, {c.describe(self.t)}" for c in known]
         if not self.constant_rank.holds:
             lines.append(f"  the rank of φ∘β {'is the same' if self.same_rank else 'changes'} along the nodes")
         return "\n".join([*lines, f"  largest residual of the node equations: {self.residual.max():.2e}"])
@@ -278,11 +251,18 @@ def _regularity(system: System | DiscreteSystem, nodes: Any, h: Any, scheme: Any
 
 @_regularity.register(VariationalProblem)
 def _regularity_of_flow(system: VariationalProblem, nodes: Any, h: Any, scheme: Any, every: int, t0: Any) -> FlowRegularity:
+    """rank [[D₁D_{k+1}L̃_d, (D₁Φ)ᵀ], [D_{k+1}Φ, 0]] = n + m + mh at every run of 2k+1 nodes of a path.
+
+    Holonomic constraints are paired: ∂φᵀμ at the middle node with φ = 0 at the newest. Rows are scaled to unit length.
+    Source: Colombo, Martín de Diego, Zuccalli, Proposition 3.2, transposed as in the theorem on implicit functions.
+    """
     if not isinstance(nodes, Path):
         raise TypeError(
             f"nodes: found {type(nodes).__name__}; the regularity of a VariationalProblem's flow is that of a path"
         )
-    return higher_regularity(system, nodes, scheme, every)
+    matrices, residual, begin = map(np.asarray, _matrices(read_flow_path(system, nodes, scheme), every))
+    times = begin + system.derivatives * float(nodes.h)
+    return FlowRegularity(times, condition("the matrix of the flow", matrices, matrices.shape[1], times), residual)
 
 
 def _points(nodes) -> Float[Array, "K n"]:
