@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.claims import Finding, balance, convergence, existence, geometry, judge
+from dalembert.claims import Finding, balance, convergence, geometry, judge
 from dalembert.claims.subject import RunData
 from dalembert.gallery import ENTRIES
 
@@ -57,19 +57,19 @@ def test_a_nonholonomic_system_keeps_what_its_theorems_say_and_no_more():
 def test_a_constraint_that_is_left_is_seen(particle):
     path = particle.path
     off = dataclasses.replace(path, q=jnp.asarray(path.q), v=jnp.asarray(path.v).at[50, 2].add(1e-9))
-    assert [c.finding for c in existence.constraints(particle)] == [HOLDS]
+    assert [c.finding for c in geometry.constraints(particle)] == [HOLDS]
     moved = dataclasses.replace(particle, path=off)
-    assert [c.finding for c in existence.constraints(moved)] == [FAILS]
+    assert [c.finding for c in geometry.constraints(moved)] == [FAILS]
     q, v, t = particle.states
     beside = dataclasses.replace(particle, states=(q, v + 1e-9, t))
-    assert [c.finding for c in existence.distribution(beside)] == [FAILS]
+    assert [c.finding for c in geometry.distribution(beside)] == [FAILS]
 
 
 def test_velocities_that_are_differences_of_distant_positions_are_rounded():
     """At q = 10⁶ a difference over h = 0.05 is right to 2e-9, which breaks no constraint; 1e-3 does."""
     bent = da.System(lambda q, v: 0.5 * v @ v, da.SecondOrder(lambda q, v, a: a[1] - 0.4 * v[0] * v[1]))
     found = subject(bent, [1e6, 1e6], [1.0, 0.3], steps=40, scheme=da.Scheme("kick_drift_kick"))
-    (claim,) = existence.constraints(found)
+    (claim,) = geometry.constraints(found)
     assert claim.finding is HOLDS
     assert 1e-11 < claim.measured < 1e-8
     assert claim.tolerance < 1e-3
@@ -79,7 +79,7 @@ def test_d_is_not_claimed_at_states_where_the_scheme_does_not_keep_it():
     entry = ENTRIES["nonholonomic_particle"]
     scheme = da.Scheme.jimenez_scheurle(0.5, redefined=False)
     off = subject(entry.system, entry.q0, entry.v0, scheme=scheme, steps=20)
-    (claim,) = existence.distribution(off)
+    (claim,) = geometry.distribution(off)
     assert claim.finding is NOT_CLAIMED
     assert "states elsewhere" in claim.reason
     assert scheme.claims(entry.system).order == 1
@@ -269,7 +269,7 @@ def test_reversal_sees_what_the_motion_forgets(particle):
 def test_findings_do_not_depend_on_the_units(unit):
     system = da.System(lambda q, v: 0.5 * v @ v + unit**2 * jnp.cos(q[0] / unit), parameters=None)
     seen = subject(system, [unit], [0.0], steps=100)
-    claims = [existence.motion(seen), balance.energy_drift(seen), geometry.symplectic(seen), geometry.reversible(seen)]
+    claims = [geometry.motion(seen), balance.energy_drift(seen), geometry.symplectic(seen), geometry.reversible(seen)]
     assert [c.finding for c in claims] == [HOLDS] * 4
     assert claims[2].measured < 1e-8
 
@@ -315,7 +315,7 @@ def test_one_step_has_the_declared_order_and_a_scheme_that_declares_more_is_seen
 def test_the_flow_changes_omega_by_what_its_reactions_make_of_it(name, monkeypatch):
     """Theorem 2.4 by differences of motions, beside one integration of variations; reactions of the wrong sign are seen."""
     run = of_gallery(name, steps=20)
-    claim = geometry.flow_evolution(run, existence.motion(run))
+    claim = geometry.flow_evolution(run, geometry.motion(run))
     assert claim.finding is HOLDS
     assert claim.measured < 1e-9
     if name == "nonholonomic_particle":
@@ -323,9 +323,9 @@ def test_the_flow_changes_omega_by_what_its_reactions_make_of_it(name, monkeypat
         assert float(exact.relative) < 1e-9
     turned = lambda system, q, *rest: geometry._phases(system, q, *rest).at[-len(q) :].multiply(-1.0)  # noqa: E731
     monkeypatch.setattr(geometry, "_PHASES", geometry.SystemFunction(turned))
-    wrong = geometry.flow_evolution(run, existence.motion(run))
+    wrong = geometry.flow_evolution(run, geometry.motion(run))
     assert wrong.finding is (HOLDS if name == "spherical_pendulum" else FAILS)  # where the reactions are ∂φ/∂q, dν = 0
-    none = geometry.flow_evolution(run, existence.MOTION.at_least(0.0, existence.RANK, "singular"))
+    none = geometry.flow_evolution(run, geometry.MOTION.at_least(0.0, geometry.RANK, "singular"))
     assert none.finding is NOT_CLAIMED
 
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from dalembert.claims.balance import DIGITS_LEFT, ENERGY, NOETHER, judge_drift
 from dalembert.claims.convergence import FlowData, flow_orders
-from dalembert.claims.existence import FLOW, WINDOWS, judge_ranks
-from dalembert.claims.geometry import EVOLUTION, IDENTITY, judge_evolution
+from dalembert.claims.geometry import EVOLUTION, FLOW, IDENTITY, WINDOWS, judge_evolution, judge_ranks
 from dalembert.claims.subject import Claim, Promise
 from dalembert.discretize import DiscreteSystem
 from dalembert.discretize.window_maps import Interpolated

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.claims import balance, convergence, existence, flows, geometry
+from dalembert.claims import balance, convergence, flows, geometry
 from dalembert.claims.subject import SAMPLES, Claim, RunData, Subject, Verdict
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
@@ -132,11 +132,11 @@ def subject_of(system: System, scheme: Scheme, start: RunData) -> Subject:
 
 
 def _claims(subject: Subject, symmetries: Mapping[str, Callable]) -> Iterator[Claim]:
-    motion = existence.motion(subject)
+    motion = geometry.motion(subject)
     yield motion
-    yield existence.flow(subject)
-    yield from existence.constraints(subject)
-    yield from existence.distribution(subject)
+    yield geometry.flow(subject)
+    yield from geometry.constraints(subject)
+    yield from geometry.distribution(subject)
     yield balance.energy_drift(subject)
     yield from balance.momenta(subject, symmetries)
     yield from balance.lyapunov(subject)
