@@ -133,7 +133,7 @@ def _shift(i: int, n: int) -> Callable:
 def _momentum(subject: Subject, name: str, generator: Callable) -> Claim:
     promise = Promise(f"{name} is kept", NOETHER, "L, forces and reactions do not change along the symmetry")
     (q, v, t), facts = subject.samples, subject.facts
-    direction, rate = subject.along(_along(generator), q, v, t)
+    direction, rate = subject.evaluate_rows(_generator_and_rate(generator), q, v, t)
     change = np.sum(facts["by_q"] * direction + facts["by_v"] * rate, axis=1)
     terms = (facts["by_q"] * direction, facts["by_v"] * rate, facts["by_q"] * subject.sizes[0])
     broken = {"L changes along it": change, "forces act along it": np.sum(facts["force"] * direction, axis=1),
@@ -149,10 +149,10 @@ def _momentum(subject: Subject, name: str, generator: Callable) -> Claim:
     return promise.at_most(float(found.range), allowed, f"{DIGITS_LEFT:g} rounding errors of the run")
 
 
-def _along(generator: Callable) -> SystemFunction:
+def _generator_and_rate(generator: Callable) -> SystemFunction:
     """ξ(q) and its rate Dξ(q)v."""
 
-    def along(system: System, q, v, t):
+    def direction_and_rate(system: System, q, v, t):
         found, rate = jax.jvp(lambda x: jnp.asarray(system.call(generator, x, t=t), dtype=float), (q,), (v,))
         if found.shape != q.shape:
             raise ValueError(
@@ -160,7 +160,7 @@ def _along(generator: Callable) -> SystemFunction:
             )
         return found, rate
 
-    return SystemFunction(along)
+    return SystemFunction(direction_and_rate)
 
 
 def lyapunov(subject: Subject) -> Iterator[Claim]:
@@ -171,7 +171,7 @@ def lyapunov(subject: Subject) -> Iterator[Claim]:
         promise = Promise(
             f"V of constraints[{number}] does not rise", "Borda, Fernández, Grillo, Sec. 4.2", "F ≥ 0 along the run"
         )
-        values, rates = subject.along(_function_and_rate(c), *subject.states)
+        values, rates = subject.evaluate_rows(_function_and_rate(c), *subject.states)
         if np.min(rates) < -1e-12 * np.max(np.abs(rates)):
             yield promise.not_met(f"F falls to {np.min(rates):.2g}")
             continue
@@ -183,7 +183,7 @@ def lyapunov(subject: Subject) -> Iterator[Claim]:
 def _function_and_rate(constraint: Lyapunov) -> SystemFunction:
     """V and F."""
 
-    def both(system: System, q, v, t):
+    def function_and_rate(system: System, q, v, t):
         return system.call(constraint.V, q, v, t=t), system.call(constraint.F, q, v, t=t)
 
-    return SystemFunction(both)
+    return SystemFunction(function_and_rate)

@@ -35,7 +35,7 @@ SHORT = 0.3  # a slope may be short of the order by so much at steps that are no
 def orders(subject: Subject) -> Iterator[Claim]:
     """The observed order between the two finest steps whose errors stand above rounding."""
     claims = subject.scheme.claims(subject.system)
-    parts = _parts(claims.order)[:-1]
+    parts = _step_ratios(claims.order)[:-1]
     for name, convergence in _above_rounding(lambda factor: _quantities(subject, factor, parts)).items():
         declared = claims.multipliers if name == "multipliers" else claims.order
         promise = Promise(f"{name} of order {declared}", claims.source, "a smooth motion, steps that resolve it")
@@ -60,7 +60,7 @@ def _above_rounding(measure: Callable[[int], dict[str, Convergence]]) -> dict[st
     return found
 
 
-def _parts(declared: int) -> np.ndarray:
+def _step_ratios(declared: int) -> np.ndarray:
     """The steps, in parts of the coarsest."""
     return HALVINGS if declared <= 4 else CLOSER
 
@@ -89,7 +89,7 @@ def one_step(subject: Subject) -> Iterator[Claim]:
         return
 
     def measure(factor: int) -> dict[str, Convergence]:
-        steps = 2.0 * factor * start.h * _parts(max(declared))
+        steps = 2.0 * factor * start.h * _step_ratios(max(declared))
         errors = consistency(subject.system, start.q0, start.v0, h=steps.tolist(), t0=start.t0, scheme=subject.scheme)
         return {name: one for name in ("q", "v", "multipliers") if (one := getattr(errors, name)) is not None}
 
@@ -123,7 +123,7 @@ def leaf(subject: Subject) -> Iterator[Claim]:
         return
 
     def measure(factor: int) -> dict[str, Convergence]:
-        steps, time = start.h * factor * _parts(declared), max(STEPS, FEWEST * factor) * start.h
+        steps, time = start.h * factor * _step_ratios(declared), max(STEPS, FEWEST * factor) * start.h
         data, count = (subject.system, start.q0, start.v0), [round(time / h) for h in steps]
         given = {"t0": start.t0, "scheme": subject.scheme, "throw": False, **start.given}
         runs = [simulate(*data, h=h, steps=k, **given) for h, k in zip(steps, count, strict=True)]
@@ -193,7 +193,7 @@ def _judge_order(promise: Promise, found: Convergence, declared: int, local: int
         why = f"the error does not fall: {found.error[-1]:.2g} at h = {found.h[-1]:g}"
         return promise.at_least(float(slopes[-1]), declared - SHORT, why)
     if set(found.use) == {"floor"}:
-        return promise.exact(f"exact: errors are rounding at every step up to h = {found.h[0]:g}, and show no order")
+        return promise.holds_exactly(f"exact: errors are rounding at every step up to h = {found.h[0]:g}, and show no order")
     if "floor" in found.use:
         return promise.not_met(f"not measurable here: errors are rounding at all but one step up to h = {found.h[0]:g}")
     return promise.not_met(f"too few steps say something: {', '.join(found.use)}")

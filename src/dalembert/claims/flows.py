@@ -58,7 +58,7 @@ def claims_of(
         yield UPSILON.not_met("the matrix of the flow is singular")
     forms = [poincare_cartan(problem, x, y, h=h, t0=s, scheme=scheme) for x, y, s in zip(nodes, free, begin, strict=True)]
     terms = max(float(np.sum(np.abs(one.plus)) * np.max(np.abs(path.v))) for one in forms)
-    yield _energy(problem, path, scheme, start, terms)
+    yield _energy_claim(problem, path, scheme, start, terms)
     for name, generator in symmetries.items():
         source = "Colombo, Martín de Diego, Zuccalli, Rem. 3.5"
         promise = Promise(f"momentum of {name} is kept", source, "L_d and Φ_d do not change along the symmetry")
@@ -110,12 +110,12 @@ def _kinematic(system: DiscreteSystem, path: Path) -> Iterator[Claim]:
 def _defects(system: Any, windows, times):
     """φ of D_K and Σ_j|∂φ/∂q_j||q_j|, the distances of the nodes for those at the origin."""
 
-    def one(x, t):
+    def defect(x, t):
         value = lambda y: jnp.atleast_1d(system.call(system.kinematic, *y, t=t))  # noqa: E731
         apart = jnp.abs(x) + jnp.max(jnp.abs(x - x[0]))
         return value(x), jnp.sum(jnp.abs(jax.jacfwd(value)(x)) * apart, axis=(1, 2))
 
-    return jax.vmap(one)(windows, times)
+    return jax.vmap(defect)(windows, times)
 
 
 @seldom
@@ -123,7 +123,7 @@ def _along_pairs(view: NodeView, q, t, generator: Callable):
     """(K, 2): D₁L_d·ξ + D₂L_d·ξ with R_dξ, and the terms."""
     nodes, times = jnp.asarray(q), jnp.asarray(t)
 
-    def one(q0, q1, q2, t):
+    def change_along(q0, q1, q2, t):
         call: Any = view.system.call  # pyright: ignore[reportAttributeAccessIssue]
         left, right = call(generator, q0, t=t), call(generator, q1, t=t + view.h)
         first, second = view.outgoing(q0, q1, t) * left, view.incoming(q0, q1, t) * right
@@ -131,7 +131,7 @@ def _along_pairs(view: NodeView, q, t, generator: Callable):
         terms = jnp.sum(jnp.abs(first)) + jnp.sum(jnp.abs(second))
         return jnp.stack([jnp.abs(jnp.sum(first) + jnp.sum(second)) + view.h * work, terms])
 
-    return jax.vmap(one)(nodes[:-2], nodes[1:-1], nodes[2:], times[:-2])
+    return jax.vmap(change_along)(nodes[:-2], nodes[1:-1], nodes[2:], times[:-2])
 
 
 def _judge_momentum(
@@ -166,7 +166,7 @@ def _change(problem: VariationalProblem, form, generator: Callable, nodes, begin
     return float(abs(products.sum())), float(np.abs(products).sum())
 
 
-def _energy(problem: VariationalProblem, path: Path, scheme, start: FlowData, terms: float) -> Claim:
+def _energy_claim(problem: VariationalProblem, path: Path, scheme, start: FlowData, terms: float) -> Claim:
     if problem.time_dependent:
         return ENERGY.not_met("L depends on t")
     found = energy(problem, path, scheme=scheme)

@@ -49,7 +49,7 @@ def motion(subject: Subject) -> Claim:
     q, v, t = subject.samples
     a, multipliers = subject.motion
     n = q.shape[1]
-    matrices = subject.along(_KKT, q, v, np.concatenate([a, multipliers], axis=1), t)
+    matrices = subject.evaluate_rows(_KKT, q, v, np.concatenate([a, multipliers], axis=1), t)
     least = np.inf
     for matrix in matrices:
         units = units_of(matrix, n)
@@ -117,7 +117,7 @@ def _rounding(subject: Subject, number: int, rate: bool) -> float:
     large = [np.max(np.abs(x), axis=0) for x in (q, v, a)]
     large[1] = large[1] + large[0] / h
     large[2] = large[2] + large[1] / h
-    slopes = subject.along(_terms_of(number, rate), q, v, a, t)
+    slopes = subject.evaluate_rows(_terms_of(number, rate), q, v, a, t)
     total = sum(float(np.max(x @ y)) for x, y in zip(slopes, large, strict=True))
     return DIGITS_LEFT * EPSILON * max(total, float(np.finfo(float).tiny))
 
@@ -125,12 +125,12 @@ def _rounding(subject: Subject, number: int, rate: bool) -> float:
 def _terms_of(number: int, rate: bool) -> SystemFunction:
     """|∂φ/∂q|, |∂φ/∂v|, |∂φ/∂a| of one constraint, or of its derivative by the time."""
 
-    def slopes(system, q, v, a, t):
+    def term_sizes(system, q, v, a, t):
         c = system.constraints[number]
         of = lambda x, w, b: first_derivative(system, c, x, w, t) if rate else value(system, c, x, w, b, t)  # noqa: E731
         return tuple(jnp.abs(x) for x in jax.jacfwd(of, (0, 1, 2))(q, v, a))
 
-    return SystemFunction(slopes)
+    return SystemFunction(term_sizes)
 
 
 def distribution(subject: Subject) -> Iterator[Claim]:
@@ -141,7 +141,7 @@ def distribution(subject: Subject) -> Iterator[Claim]:
         yield DISTRIBUTION.not_met(f"the form {subject.form} with state={subject.scheme.state!r} has its states elsewhere")
         return
     q, v, t = subject.samples
-    found = subject.along(RESTRICTIONS, q, v, t)
+    found = subject.evaluate_rows(RESTRICTIONS, q, v, t)
     sizes = np.max(np.abs(v), axis=0) + np.max(np.abs(q), axis=0) / subject.start.h
     allowed = DIGITS_LEFT * EPSILON * float(np.max(found["slopes"] @ sizes, initial=np.finfo(float).tiny))
     worst = float(np.max(np.abs(found["value"])))
@@ -229,8 +229,8 @@ def _evolution_defect(subject: Subject, width: float) -> tuple[float, float]:
         raise RuntimeError("a motion from a neighbouring state does not go so far")
     q, v, s = (np.asarray(x).reshape(-1, *x.shape[2:]) for x in (found.q, found.v, found.t))
     a, multipliers = motion_along(subject.system, q, v, s)
-    rows = subject.along(_PHASES, q, v, a, multipliers, s).reshape(len(points), len(times), 3 * n)
-    slopes = np.stack([_slopes(rows[:, k]) for k in range(len(times))])  # of (q, p, F)
+    rows = subject.evaluate_rows(_PHASES, q, v, a, multipliers, s).reshape(len(points), len(times), 3 * n)
+    slopes = np.stack([_stencil_slopes(rows[:, k]) for k in range(len(times))])  # of (q, p, F)
     before, after = (_form(slopes[k, :, : 2 * n]) for k in (0, -1))
     rates = [w * _form(x[:, np.r_[:n, 2 * n : 3 * n]]) for w, x in zip(weights, slopes[1:-1], strict=True)]
     forces = 0.5 * SPAN * subject.start.h * np.sum(rates, axis=0)
@@ -272,8 +272,8 @@ def _change(subject: Subject, sample: int, width: float) -> float:
 
 def _slopes_of_step(subject: Subject, sample: int, width: float) -> tuple[np.ndarray, np.ndarray]:
     """Derivatives of (x, p) before and after a step along a basis of the tangent vectors, (d, 2n) each."""
-    begin, end = _step(subject, *_neighbours(subject, sample, width))
-    return _slopes(begin), _slopes(end)
+    begin, end = _take_step(subject, *_neighbours(subject, sample, width))
+    return _stencil_slopes(begin), _stencil_slopes(end)
 
 
 def _neighbours(subject: Subject, sample: int, width: float) -> tuple[np.ndarray, float]:
@@ -281,7 +281,7 @@ def _neighbours(subject: Subject, sample: int, width: float) -> tuple[np.ndarray
     q, v, t = (x[sample] for x in subject.samples)
     sizes = np.concatenate([subject.sizes[0], subject.sizes[1]])
     center = np.concatenate([q, v])
-    slopes = _restrictions(subject, center, t)[1] * sizes
+    slopes = _restrictions_at(subject, center, t)[1] * sizes
     basis = np.linalg.svd(slopes, full_matrices=True)[2][len(slopes) :] * sizes
     return np.array([_on_constraints(subject, center + width * at * b, t) for b in basis for at, _ in STENCIL]), float(t)
 
@@ -289,15 +289,15 @@ def _neighbours(subject: Subject, sample: int, width: float) -> tuple[np.ndarray
 def _on_constraints(subject: Subject, y: np.ndarray, t) -> np.ndarray:
     """A point on the manifold of the constraints near y, which depends smoothly on y."""
     for _ in range(6):
-        value, slopes = _restrictions(subject, y, t)
+        value, slopes = _restrictions_at(subject, y, t)
         if not len(value):
             break
         y = y - np.asarray(least_norm(jnp.asarray(slopes), jnp.asarray(value)))
     return y
 
 
-def _restrictions(subject: Subject, y: np.ndarray, t) -> tuple[np.ndarray, np.ndarray]:
-    rows = subject.along(_VIOLATIONS, y[None], np.asarray(t)[None])
+def _restrictions_at(subject: Subject, y: np.ndarray, t) -> tuple[np.ndarray, np.ndarray]:
+    rows = subject.evaluate_rows(_VIOLATIONS, y[None], np.asarray(t)[None])
     return rows[0][0], rows[1][0]
 
 
@@ -310,7 +310,7 @@ def _violations(system: System, y, t):
 _VIOLATIONS = SystemFunction(_violations)
 
 
-def _step(subject: Subject, points: Float[np.ndarray, "B two_n"], t: float) -> tuple[np.ndarray, np.ndarray]:
+def _take_step(subject: Subject, points: Float[np.ndarray, "B two_n"], t: float) -> tuple[np.ndarray, np.ndarray]:
     """(x, p) at the beginning and at the end of one step from each point, (B, 2n)."""
     n, h = points.shape[1] // 2, subject.start.h
     paths = ensemble(subject.system, points[:, :n], points[:, n:], h=h, steps=1, t0=t, scheme=subject.scheme, threads=1)
@@ -318,24 +318,24 @@ def _step(subject: Subject, points: Float[np.ndarray, "B two_n"], t: float) -> t
         return points, np.full_like(points, np.nan)
     canonical = _canonical(subject.scheme, subject.form)
     q, v = np.asarray(paths.q), np.asarray(paths.v)
-    rows = lambda k, s: subject.along(canonical, q[:, k], v[:, k], np.full(len(q), s), np.full(len(q), h))  # noqa: E731
+    rows = lambda k, s: subject.evaluate_rows(canonical, q[:, k], v[:, k], np.full(len(q), s), np.full(len(q), h))  # noqa: E731
     return rows(0, t), rows(1, t + h)
 
 
 def _canonical(scheme: Scheme, form: str) -> SystemFunction:
     """(x, p): q and L_v of a state of kick_drift_kick; q₁ and D₂L_d(q₀, q₁) of the pair behind one of drift_kick_drift."""
 
-    def at(system: System, q, v, t, h):
+    def canonical(system: System, q, v, t, h):
         if form == "kick_drift_kick":
             return jnp.concatenate([q, momentum(system, q, v, t)])
         back = scheme.state.weight
         first = q - back * h * v
         return jnp.concatenate([first + h * v, legendre_plus(scheme, system, Interval(first, h * v, t - back * h, h))])
 
-    return SystemFunction(at)
+    return SystemFunction(canonical)
 
 
-def _slopes(rows: Float[np.ndarray, "B two_n"]) -> Float[np.ndarray, "d two_n"]:
+def _stencil_slopes(rows: Float[np.ndarray, "B two_n"]) -> Float[np.ndarray, "d two_n"]:
     """Derivatives of (x, p) along each tangent vector, by the stencil, in units of its width."""
     parts = rows.reshape(-1, len(STENCIL), rows.shape[1])
     return np.einsum("s,dsk->dk", [weight for _, weight in STENCIL], parts)

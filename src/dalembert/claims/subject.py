@@ -76,7 +76,7 @@ class Promise:
         """It is not claimed here."""
         return Claim(self.claim, self.source, self.hypothesis, Finding.HYPOTHESIS_FAILS, math.nan, math.nan, why)
 
-    def exact(self, why: str) -> Claim:
+    def holds_exactly(self, why: str) -> Claim:
         """It holds without a number."""
         return Claim(self.claim, self.source, self.hypothesis, Finding.HOLDS, math.nan, math.nan, why)
 
@@ -133,7 +133,7 @@ class Verdict(Described):
     def to_dict(self) -> dict[str, Any]:
         """The verdict as text and numbers, for JSON; None for values that were not measured."""
         rows = [dataclasses.asdict(c) | {"finding": str(c.finding)} for c in self.claims]
-        rows = [{name: _number(value) for name, value in row.items()} for row in rows]
+        rows = [{name: _for_json(value) for name, value in row.items()} for row in rows]
         about = {name: getattr(self, name) for name in ("system", "scheme", "h", "steps", "sampled")}
         return {**about, "holds": self.holds, "claims": rows}
 
@@ -146,7 +146,7 @@ class Verdict(Described):
         return "\n".join(lines)
 
 
-def _number(value: Any) -> Any:
+def _for_json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -211,9 +211,9 @@ class Subject:
         """The terms of the balances of energy and momentum, at the samples; an axis of samples in front."""
         q, v, t = self.samples
         a, multipliers = self.motion
-        return self.along(_FACTS, q, v, a, multipliers, t)
+        return self.evaluate_rows(_FACTS, q, v, a, multipliers, t)
 
-    def along(self, function: SystemFunction, *rows: np.ndarray) -> Any:
+    def evaluate_rows(self, function: SystemFunction, *rows: np.ndarray) -> Any:
         """function(system, …) at each row of its arguments."""
         code = function.bound(self.system, *(x[0] for x in rows))
         if code is None:
@@ -260,9 +260,9 @@ def reversed_motion(subject: Subject) -> str | None:
         return "the system depends on time"
     if {0, 1} & subject.orders:
         sizes = subject.sizes[1]
-        back = subject.along(RESTRICTIONS, q, -v, t)
+        back = subject.evaluate_rows(RESTRICTIONS, q, -v, t)
         allowed = CONSISTENT * np.einsum("kmn,n->km", back["slopes"], sizes)
-        ahead = np.abs(subject.along(RESTRICTIONS, q, v, t)["value"])
+        ahead = np.abs(subject.evaluate_rows(RESTRICTIONS, q, v, t)["value"])
         if np.any(np.abs(back["value"]) > 10.0 * (allowed + ahead)):
             return "-v violates a constraint that v satisfies"
     a, again = subject.motion[0], motion_along(subject.system, q, -v, t)[0]

@@ -32,7 +32,7 @@ from dalembert.control.problem import OptimalControl, check_optimal_control, cou
 from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import timed_elements_of
 from dalembert.discretize import Scheme
-from dalembert.guidance.linearisation import active_paths, along, complete_multipliers, fixed_components, read_given
+from dalembert.guidance.linearisation import active_paths, complete_multipliers, extremal_along, fixed_components, read_given
 from dalembert.numbers import as_array, is_traced
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
@@ -129,7 +129,7 @@ def sensitivity(
     """
     paths = active_paths(problem, solution, inequalities)
     given = read_given(problem, solution, {"initial": initial, "final": final}, through)
-    start = along(problem, solution, scheme, paths, timed=True)
+    start = extremal_along(problem, solution, scheme, paths, timed=True)
     fixed = fixed_components(start, given, solution)
     system = _Fixed(start, fixed, np.asarray(solution.v))
     ends = [
@@ -165,7 +165,7 @@ class _Fixed:
         """dz where one fixed component changes by 1."""
         own = np.zeros(self.z.shape)
         own[block, component] = 1.0
-        return own - self.factors.solve(_product(self.kkt, self.whole, own) * ~self.fixed)
+        return own - self.factors.solve(_multiply_band(self.kkt, self.whole, own) * ~self.fixed)
 
     def by_parameters(self) -> Any:
         """A tree like the parameters."""
@@ -198,7 +198,7 @@ class _Fixed:
         return Derivatives(((t - t[0])[:, None] * stretch).reshape(len(t), *cost.shape), q, v, u, cost)
 
 
-def _product(kkt: KKTSystem, band: np.ndarray, x: np.ndarray) -> np.ndarray:
+def _multiply_band(kkt: KKTSystem, band: np.ndarray, x: np.ndarray) -> np.ndarray:
     """K x of the banded matrix U K U, whose rows band[i] have columns i - lower, …, i + lower."""
     from scipy.sparse import dia_array  # slow to load
 
@@ -214,7 +214,7 @@ def _by_parameters(terms, data, shared, numbers, z):
     def gradient(numbers):
         own = shared | {"parameters": eqx.combine(numbers, rest)}
 
-        def total(z):
+        def lagrangian_sum(z):
             parts = []
             for term, given in zip(terms, data, strict=True):
                 first = (term.start + jnp.arange(term.number))[:, None] * z.shape[1]
@@ -222,7 +222,7 @@ def _by_parameters(terms, data, shared, numbers, z):
                 parts.append(jnp.sum(jax.vmap(lambda x, d, term=term: term.lagrangian(x, d, own)[0])(local, given)))
             return sum(parts)
 
-        value, slope = jax.value_and_grad(total)(z)
+        value, slope = jax.value_and_grad(lagrangian_sum)(z)
         return slope, value
 
     return jax.jacfwd(gradient)(numbers)
@@ -326,7 +326,7 @@ def optimum(
     numbers = [jnp.asarray(x, dtype=float) for x in leaves], first, last
     if is_traced(numbers):
         return Optimum(*_differentiable_solution(task)(numbers))
-    return Optimum(*map(jnp.asarray, task.values(numbers)))
+    return Optimum(*map(jnp.asarray, task.optimal_values(numbers)))
 
 
 def _shapes(nodes: int, n: int, r: int) -> list[jax.ShapeDtypeStruct]:
@@ -357,7 +357,7 @@ class _Task:
         ]
         return problem, self.asked._replace(request=self.asked.request._replace(initial=ends[0], final=ends[1]))
 
-    def values(self, numbers: Any) -> tuple:
+    def optimal_values(self, numbers: Any) -> tuple:
         """t, q, v, u, J and the outcome."""
         return self._arrays(extremal(*self.with_numbers(numbers)))
 
@@ -404,7 +404,7 @@ def _differentiable_solution(task: _Task) -> Callable:
 
     @jax.custom_jvp
     def solve(numbers):
-        return jax.pure_callback(task.values, shapes, numbers, vmap_method="sequential")
+        return jax.pure_callback(task.optimal_values, shapes, numbers, vmap_method="sequential")
 
     @solve.defjvp
     def _(primals, tangents):

@@ -18,7 +18,7 @@ from dalembert.discretize import Scheme
 from dalembert.guidance.linearisation import (
     Linearised,
     active_paths,
-    along,
+    extremal_along,
     fixed_components,
     gains_of,
     kernel_of,
@@ -81,11 +81,11 @@ class Feedback(eqx.Module):
         """The control at a time and a state; traceable by JAX."""
         n = self.q.shape[1]
         t, q, v = as_number(t, "t", "a finite time"), as_vector(q, "q", n), as_vector(v, "v", n)
-        return jnp.asarray(self._control(self._rows(t)[0], q, v))
+        return jnp.asarray(self._control(self._law_rows(t)[0], q, v))
 
     def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
         """Called by `closed_loop`: ū of t + ahead, corrected by the state at t."""
-        return np.asarray(self._control(self._rows(t, ahead)[0], q, v))
+        return np.asarray(self._control(self._law_rows(t, ahead)[0], q, v))
 
     def sampled(self, h: float, every: int = 1) -> SampledFeedback:
         """The law for `simulate(feedback=…)` with step h, sampled every so many steps and held in between.
@@ -110,7 +110,7 @@ class Feedback(eqx.Module):
         grid = max(held, float(np.diff(t).min()))
         count = math.ceil((t[-1] - t[0]) / grid * (1.0 - 1e-12))
         times = np.append(t[0] + grid * np.arange(count), np.inf)
-        rows = self._rows(times, 0.5 * held)
+        rows = self._law_rows(times, 0.5 * held)
         table, start = np.concatenate([rows[:-1], np.diff(rows, axis=0)], axis=1), float(t[0])
         width, problem, control = rows.shape[1], self.problem, self._control
 
@@ -145,21 +145,21 @@ class Feedback(eqx.Module):
             raise ValueError(f"other: begins at (q, v) = {there}; this law ends at {here}")
         return dataclasses.replace(self, rest=other.u[0], after=other.K[0])
 
-    def _rows(self, times, ahead: float = 0.0):
+    def _law_rows(self, times, ahead: float = 0.0):
         """(q̄, v̄, ū, lower, upper, K) at one time or more, ū that much later; after the last node `rest` and `after`."""
         xp: Any = jnp if is_traced(self.t, self.K, times) else np
         nodes, times, last = xp.asarray(self.t), xp.asarray(times).reshape(-1), len(self.t) - 1
 
-        def at(values, t, later=None):
+        def interpolate(values, t, later=None):
             flat = xp.asarray(values).reshape(last + 1, -1)
             i = xp.clip(xp.searchsorted(nodes, t, side="right") - 1, 0, last - 1)
             w = xp.clip((t - nodes[i]) / (nodes[i + 1] - nodes[i]), 0.0, 1.0)[:, None]
             found = (1.0 - w) * flat[i] + w * flat[i + 1]
             return found if later is None else xp.where((t > nodes[-1])[:, None], later.ravel(), found)
 
-        limits = [at(xp.clip(x, -LARGEST, LARGEST), times) for x in (self.lower, self.upper)]
-        u, gains = at(self.u, times + ahead, self.rest), at(self.K, times, self.after)
-        return xp.concatenate([at(self.q, times), at(self.v, times), u, *limits, gains], axis=1)
+        limits = [interpolate(xp.clip(x, -LARGEST, LARGEST), times) for x in (self.lower, self.upper)]
+        u, gains = interpolate(self.u, times + ahead, self.rest), interpolate(self.K, times, self.after)
+        return xp.concatenate([interpolate(self.q, times), interpolate(self.v, times), u, *limits, gains], axis=1)
 
     def _control(self, row, q, v):
         n, r = self.q.shape[1], self.u.shape[1]
@@ -267,7 +267,7 @@ def feedback(
 def _neighbouring(problem, solution, asked: tuple, paths: tuple, scheme) -> tuple[np.ndarray, bool]:
     """asked: what `solve` was given at the end and between."""
     given = read_given(problem, solution, {"final": asked[0]}, asked[1])
-    start = along(problem, solution, scheme, paths)
+    start = extremal_along(problem, solution, scheme, paths)
     lin = linearise(start, fixed_components(start, given, solution))
     return gains_of(lin, neighbours(lin))[0], bool(given.final.given.any())
 
@@ -282,7 +282,7 @@ def _regulator(problem: OptimalControl, solution: ControlSolution, weights: dict
         problem.system, cost=lambda q, v, u, *_: _square(Q, q, v) + u @ R @ u, actuated=problem.actuated,
         terminal=lambda q, v, *_: _square(Q_T, q, v),
     )  # fmt: skip
-    start = along(own, solution, scheme)
+    start = extremal_along(own, solution, scheme)
     for name in ("adjoints", "steps"):
         start.z[:, start.data.layout.part(name)] = 0.0
     fixed = np.zeros(start.z.shape, dtype=bool)
@@ -365,7 +365,7 @@ def controllability(problem: OptimalControl, solution: ControlSolution, *, schem
         >>> da.controllability(move, plan).controllable
         True
     """
-    start = along(problem, solution, scheme)
+    start = extremal_along(problem, solution, scheme)
     lin = linearise(start, np.zeros(start.z.shape, dtype=bool))
     reached, tangent = _end_derivatives(lin)
     n, sizes = lin.layout.n, lin.sizes

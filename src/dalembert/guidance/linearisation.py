@@ -61,7 +61,7 @@ class Linearised(NamedTuple):
     fixed: Bool[np.ndarray, "N+1 b"]
 
 
-def along(
+def extremal_along(
     problem: OptimalControl,
     solution: ControlSolution,
     scheme: Scheme | None,

@@ -133,7 +133,7 @@ def closed_loop(
         whole_number(every, "every"),
     )
     delay = whole_number(delay, "delay", 0)
-    q, v, code = _state(q0, "q0"), _state(v0, "v0"), Outcome.SUCCESS
+    q, v, code = _state_vector(q0, "q0"), _state_vector(v0, "v0"), Outcome.SUCCESS
     if q.shape != v.shape:
         raise ValueError(f"v0: found shape {v.shape}; q0 has shape {q.shape}, and v0 needs the same")
     plant, parts = _Plant(with_held_force(system, len(q)), push, h, scheme), [(q[None], v[None])]
@@ -180,7 +180,7 @@ def _rows_into(parts: list[tuple[np.ndarray, np.ndarray]], run: Path) -> tuple[n
     return q[-1], v[-1]
 
 
-def _state(given, name: str) -> np.ndarray:
+def _state_vector(given, name: str) -> np.ndarray:
     found = np.asarray(as_numbers(given, name))
     if found.ndim != 1 or not found.size:
         raise ValueError(f"{name}: found shape {found.shape}; a vector (n,) is needed")
@@ -421,11 +421,11 @@ def mpc(
     checked, length = settings(tolerance, max_iterations, "minimum"), as_positive(T, "T")
     grid = TimeGrid(length, whole_number(steps, "steps", 2), None)
     asked = Asked(Request(None, final, None, guess), grid, scheme, None, checked, False, bounds)
-    _check(problem, asked)
+    _check_horizon(problem, asked)
     return PredictiveController(problem, asked)
 
 
-def _check(problem: OptimalControl, asked: Asked) -> None:
+def _check_horizon(problem: OptimalControl, asked: Asked) -> None:
     """The checks of `solve`, without a state; where nothing tells the number of coordinates it is left to the first call."""
     final, guess = asked.request.final, asked.request.guess
     refuse_sets(final, "final", "a receding horizon has a fixed end; give (q, v), or parts of them")

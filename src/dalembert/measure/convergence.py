@@ -229,7 +229,7 @@ def _true_motion(system: System, q0, v0, times: np.ndarray, exact: Exact | None,
     """The user's solution, or the reference, and what it differs by from looser ones. tolerance: an array."""
     doubt: dict[str, float] = dict.fromkeys(("q", "v", "multipliers"), 0.0)
     if exact is not None:
-        q, v = _evaluate(exact, times, np.asarray(q0, dtype=float), np.asarray(v0, dtype=float))
+        q, v = _evaluate_exact(exact, times, np.asarray(q0, dtype=float), np.asarray(v0, dtype=float))
         return TrueMotion(times, {"q": q, "v": v, "multipliers": multipliers_along(system, q, v, times)}, doubt)
     known = jnp.asarray(times)
     fine = reference(system, q0, v0, known, tolerance=tolerance)
@@ -283,7 +283,7 @@ def _compared_components(system: System, coordinates: Sequence[str | int] | None
     return [coordinate_index(one, f"coordinates: found {one!r}", n, system.coordinates) for one in coordinates]
 
 
-def _evaluate(exact: Exact, times: np.ndarray, q0: np.ndarray, v0: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _evaluate_exact(exact: Exact, times: np.ndarray, q0: np.ndarray, v0: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """exact at the times, with its shapes and its initial values checked."""
     found = called(exact, "exact", "t (K,), and returns (q, v), each (K, n)", times)
     if not isinstance(found, tuple | list) or len(found) != 2:

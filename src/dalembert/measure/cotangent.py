@@ -249,11 +249,11 @@ def _of_nodes(system: System | DiscreteSystem, view: NodeView, generator: Callab
     along = jax.vmap(lambda x, s: system.call(generator, x, t=s))(q[1:], t[1:])
     momenta = jax.vmap(view.momentum)(q[:-1], q[1:], t[:-1])
 
-    def work(before, here, after, s, held, xi):
+    def node_work(before, here, after, s, held, xi):
         pushed = view.reactions(before, here, after, s).T @ held
         return (view.impulse(before, here, after, s) + view.h * pushed) @ xi
 
-    inner = jax.vmap(work)(q[:-2], q[1:-1], q[2:], t[1:-1], multipliers, along[:-1])
+    inner = jax.vmap(node_work)(q[:-2], q[1:-1], q[2:], t[1:-1], multipliers, along[:-1])
     return jnp.sum(momenta * along, axis=1), inner
 
 
@@ -264,7 +264,7 @@ def _of_kicks(system: System, scheme: Scheme, numbers: tuple, generator: Callabl
     along = jax.vmap(lambda x, s: system.call(generator, x, t=s))(q, t)
     momenta = jax.vmap(lambda *x: momentum_at(system, *x))(q, v, t)
 
-    def work(before, after, held):
+    def kick_work(before, after, held):
         (q0, v0, s, xi0), (q1, v1, _, xi1) = before, after
         interval = Interval(q0, q1 - q0, s, h)
         left = -momentum_at(system, q0, v0, s) - legendre_minus(scheme, system, interval)
@@ -274,7 +274,7 @@ def _of_kicks(system: System, scheme: Scheme, numbers: tuple, generator: Callabl
         return sum(_kick(system, numbers, held, end, middle, h) for end in ends)
 
     left, right = (tuple(x[cut] for x in (q, v, t, along)) for cut in (slice(None, -1), slice(1, None)))
-    return jnp.sum(momenta * along, axis=1), jax.vmap(work)(left, right, multipliers)
+    return jnp.sum(momenta * along, axis=1), jax.vmap(kick_work)(left, right, multipliers)
 
 
 def _kick(system: System, numbers: tuple, held, end, middle, h):
@@ -354,13 +354,13 @@ def phase_step(system: System, q, p, *, h: float, t0: float = 0.0, scheme: Schem
     (x, y), (step, t) = map(np.asarray, given[:2]), map(float, given[2:])
     pairs = chosen.order == 2 and chosen.form_for(system.constraints) != "kick_drift_kick"
     if not pairs:
-        v = _velocity(lambda w: _conjugate(system, x, w, t), y, x)
+        v = _solve_velocity(lambda w: _conjugate(system, x, w, t), y, x)
         path = simulate(system, x, v, h=step, steps=1, t0=t, scheme=chosen)
         after, w = np.asarray(path.q)[-1], np.asarray(path.v)[-1]
         return PhasePoint(after, np.asarray(_conjugate(system, after, w, t + step)[0]))
     state = Scheme("drift_kick_drift", **_maps_of_nodes(chosen))
     ahead = (1.0 - state.state.weight) * step
-    v = _velocity(lambda w: _incoming(system, state, x, w, t, step), y, x)
+    v = _solve_velocity(lambda w: _incoming(system, state, x, w, t, step), y, x)
     path = simulate(system, x - ahead * v, v, h=step, steps=1, t0=t - ahead, scheme=state)
     middle, w = np.asarray(path.q)[-1], np.asarray(path.v)[-1]
     after = middle + ahead * w
@@ -386,7 +386,7 @@ def _incoming(system: System, scheme: Scheme, q, v, t, h):
     return of(v), jax.jacfwd(of)(v)
 
 
-def _velocity(of, p: np.ndarray, q: np.ndarray) -> np.ndarray:
+def _solve_velocity(of, p: np.ndarray, q: np.ndarray) -> np.ndarray:
     """v with of(v) = p, from rest; else ValueError."""
     from scipy.optimize import least_squares  # slow to load
 

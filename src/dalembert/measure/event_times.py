@@ -120,7 +120,7 @@ def _has_steps(path: Path) -> bool:
 
 
 @Jitted
-def _values(system, g: Callable, q, v, t):
+def _event_values(system, g: Callable, q, v, t):
     return jax.vmap(lambda x, w, s: system.call(g, x, w, t=s))(q, v, t)
 
 
@@ -145,16 +145,16 @@ class _Curve:
     def between(self, theta: float) -> np.ndarray:
         """g at θ in every step, by interpolation: where to look."""
         t = jnp.asarray(self.t[:-1] + theta * self.h)
-        return self.values(*self.path.interpolate(t), t)
+        return self.g_values(*self.path.interpolate(t), t)
 
-    def values(self, q, v, t) -> np.ndarray:
-        found = np.asarray(_values(self.system, self.g, jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)))
+    def g_values(self, q, v, t) -> np.ndarray:
+        found = np.asarray(_event_values(self.system, self.g, jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)))
         if not np.all(np.isfinite(found)):
             bad = np.asarray(t)[np.argmin(np.isfinite(found))]
             raise ValueError(f"g: is {found[np.argmin(np.isfinite(found))]} on the path, at t = {bad:g}; it must be finite")
         return found
 
-    def state(self, k: int, theta: float) -> tuple[np.ndarray, np.ndarray]:
+    def state_at(self, k: int, theta: float) -> tuple[np.ndarray, np.ndarray]:
         """(q, v) at θ in the step k."""
         if theta == 1.0 or abs(theta * self.h) <= UNRESOLVED * np.spacing(abs(self.t[k])):
             q, v = (np.asarray(x)[k + int(theta)] for x in self.nodes)
@@ -171,15 +171,15 @@ class _Curve:
             q, v = path.q[-1], path.v[-1]
         return np.asarray(q), np.asarray(v)
 
-    def value(self, k: int, theta: float) -> float:
+    def g_at(self, k: int, theta: float) -> float:
         """g there."""
-        q, v = self.state(k, theta)
-        return float(self.values(q[None], v[None], np.array([self.t[k] + theta * self.h]))[0])
+        q, v = self.state_at(k, theta)
+        return float(self.g_values(q[None], v[None], np.array([self.t[k] + theta * self.h]))[0])
 
     def begins_at_zero(self) -> bool:
         """True if g is zero at the start but for rounding, as where a run goes on from an event."""
         q, v, t = (jnp.asarray(x[0], dtype=float) for x in (*self.nodes, self.t))
-        first, later = self.value(0, 0.0), self.value(0, 1.0 / PARTS)
+        first, later = self.g_at(0, 0.0), self.g_at(0, 1.0 / PARTS)
         located = ROUNDING * PARTS * abs(later - first)
         return bool(abs(first) <= 4.0 * (located + _rounding(self.system, self.g, q, v, t)))
 
@@ -187,9 +187,9 @@ class _Curve:
         """Of the row of `Events`: the zero of g between θ = a and θ = b, the ends of a change of sign, or a zero a = b."""
         from scipy.optimize import brentq  # slow to load
 
-        found: Any = a if a == b else brentq(lambda x: self.value(k, x), a, b, xtol=ROUNDING)
+        found: Any = a if a == b else brentq(lambda x: self.g_at(k, x), a, b, xtol=ROUNDING)
         theta = float(found)
-        return self.t[k] + theta * self.h, *self.state(k, theta), rises, k
+        return self.t[k] + theta * self.h, *self.state_at(k, theta), rises, k
 
 
 Place = tuple[int, float]  # a step, and θ in it, 0 ≤ θ < 1
@@ -197,7 +197,7 @@ Place = tuple[int, float]  # a step, and θ in it, 0 ≤ θ < 1
 
 def _looked_at(curve: _Curve) -> list[tuple[Place, float]]:
     """The places where the sign of g is known, in order: all nodes, and parts of the steps in which it may change."""
-    nodes, count = np.sign(curve.values(*curve.nodes, curve.t)), len(curve.t) - 1
+    nodes, count = np.sign(curve.g_values(*curve.nodes, curve.t)), len(curve.t) - 1
     thetas = np.arange(PARTS) / PARTS
     unsure = np.ones(count, bool)  # with two nodes there is no interpolant
     if count > 1:
@@ -206,7 +206,7 @@ def _looked_at(curve: _Curve) -> list[tuple[Place, float]]:
     found: list[tuple[Place, float]] = []
     for k in range(count):
         found.append(((k, 0.0), nodes[k]))
-        found += [((k, theta), np.sign(curve.value(k, theta))) for theta in thetas[1:] if unsure[k]]
+        found += [((k, theta), np.sign(curve.g_at(k, theta))) for theta in thetas[1:] if unsure[k]]
         if k == 0 and len(found) > 1 and found[0][1] != found[1][1] and curve.begins_at_zero():
             found[0] = (found[0][0], 0.0)
     return [*found, ((count, 0.0), nodes[count])]

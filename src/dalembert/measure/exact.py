@@ -98,7 +98,7 @@ def exact_discrete(system: System, q0, q1, *, h: float, t0: float = 0.0, toleran
     check_shapes(system, a, b, jnp.asarray(begin, dtype=float))
     times = float(begin) + float(step) * np.concatenate([[0.0], NODES, [1.0]])
     v0 = _shot(system, np.asarray(a), np.asarray(b), times, accuracy)
-    return along(system, *_curve(system, np.asarray(a), v0, times, accuracy), times)
+    return discrete_data(system, *_curve(system, np.asarray(a), v0, times, accuracy), times)
 
 
 def _curve(system: System, q, v, times, tolerance) -> tuple[np.ndarray, np.ndarray]:
@@ -127,7 +127,7 @@ def _shot(system: System, q0, q1, times, tolerance) -> np.ndarray:
     return found
 
 
-def along(system: System, q, v, times) -> ExactPair:
+def discrete_data(system: System, q, v, times) -> ExactPair:
     """The discrete data of a curve (q, v) at t0, at the quadrature's nodes after it, and at t0 + h."""
     found = _data(system, jnp.asarray(q), jnp.asarray(v), jnp.asarray(times))
     action = (times[-1] - times[0]) * (WEIGHTS @ np.asarray(found["lagrangian"]))
@@ -295,7 +295,7 @@ def _compare_parts(
     times = t0 + h * np.concatenate([[0.0], NODES, [1.0, 2.0]])
     found = reference(system, *start, jnp.asarray(times), tolerance=tolerance)
     q, v = np.asarray(found.q), np.asarray(found.v)
-    exact = along(system, q[:-1], v[:-1], times[:-1])
+    exact = discrete_data(system, q[:-1], v[:-1], times[:-1])
     a = motion_along(system, q[-2:-1], v[-2:-1], times[-2:-1])[0][0]
     d = _start(system, view.scheme, starter, start[0], start[1], t0=jnp.asarray(t0), h=jnp.asarray(h))
     triple = _Triple(q[0], q[-2], q[-1], times[-2], v[-2], a, np.asarray(d))

@@ -85,7 +85,7 @@ def poincare_cartan(
     check_problem(problem)
     k = problem.derivatives
     problem, points, free, chosen = _read_arguments(problem, nodes, multipliers, scheme, 2 * k)
-    slopes = _slopes(problem, chosen, points, free, *_clock(h, t0))
+    slopes = _action_slopes(problem, chosen, points, free, *_clock(h, t0))
     return PoincareCartan(-slopes[:k], slopes[k:])
 
 
@@ -127,7 +127,7 @@ def euler_lagrange_operator(
     check_problem(problem)
     k = problem.derivatives
     problem, points, free, chosen = _read_arguments(problem, nodes, multipliers, scheme, 2 * k + 1)
-    return _slopes(problem, chosen, points, free, *_clock(h, t0))[k]
+    return _action_slopes(problem, chosen, points, free, *_clock(h, t0))[k]
 
 
 def _clock(h, t0) -> tuple[Float[Array, ""], Float[Array, ""]]:
@@ -136,7 +136,7 @@ def _clock(h, t0) -> tuple[Float[Array, ""], Float[Array, ""]]:
 
 
 @seldom
-def _slopes(problem: VariationalProblem, scheme: WindowMap, nodes: Nodes, multipliers, h, t0) -> Nodes:
+def _action_slopes(problem: VariationalProblem, scheme: WindowMap, nodes: Nodes, multipliers, h, t0) -> Nodes:
     """∂/∂q_i Σ L̃_d of all nodes, h apart."""
     times = h * jnp.arange(nodes.shape[0])
     return jax.grad(lambda x: node_action(problem, scheme, x, multipliers, times, t0))(nodes)
@@ -213,25 +213,25 @@ class HigherFlow(eqx.Module):
     m: int = eqx.field(static=True)
     mh: int = eqx.field(static=True)
 
-    def split(self, x):
+    def as_arrays(self, x):
         k, order = self.problem.derivatives, common_order(self.problem)
         return x[: 2 * k * self.n].reshape(2 * k, self.n), x[2 * k * self.n :].reshape(order, self.m)
 
     def theta(self, x, t) -> Float[Array, "x"]:
         """Θ⁺."""
-        nodes, multipliers = self.split(x)
+        nodes, multipliers = self.as_arrays(x)
         forms = poincare_cartan(self.problem, nodes, multipliers, h=self.h, t0=t, scheme=self.scheme)
         return jnp.concatenate([jnp.zeros_like(forms.minus).ravel(), forms.plus.ravel(), jnp.zeros(multipliers.size)])
 
     def restrictions(self, x) -> Float[Array, "r"]:
         """φ at the nodes, Φ_d at the windows."""
-        defects = node_defects(self.problem, self.scheme, self.split(x)[0], self.h, self.t)
+        defects = node_defects(self.problem, self.scheme, self.as_arrays(x)[0], self.h, self.t)
         return jnp.concatenate([x.ravel() for x in defects])
 
     def equations(self, z, x) -> Float[Array, "z"]:
         """EL̃_d + dφᵀ hμ = 0 at node k, Φ_d = 0 at the last window, φ = 0 at the newest node; z = (q_{2k}, λ, μ)."""
         k, n = self.problem.derivatives, self.n
-        nodes, multipliers = self.split(x)
+        nodes, multipliers = self.as_arrays(x)
         nodes, new = jnp.concatenate([nodes, z[None, :n]]), z[None, n : n + self.m]
         both = jnp.concatenate([multipliers, new])
         operator = euler_lagrange_operator(self.problem, nodes, both, h=self.h, t0=self.t, scheme=self.scheme)
@@ -242,7 +242,7 @@ class HigherFlow(eqx.Module):
     def solve(self, x) -> tuple[Float[Array, "z"], Solve]:
         """z by Newton's iteration from the polynomial through the 2k nodes."""
         k = self.problem.derivatives
-        nodes, multipliers = self.split(x)
+        nodes, multipliers = self.as_arrays(x)
         differences = forward_differences(nodes, self.h)
         ahead = sum(comb(2 * k, j) * self.h**j * differences[j] for j in range(2 * k))
         start = jnp.concatenate([ahead, multipliers[-1], jnp.zeros(self.mh)])
@@ -252,7 +252,7 @@ class HigherFlow(eqx.Module):
 
     def step(self, x, z) -> Float[Array, "x"]:
         """Υ_d(x) from the solution z, with its first derivative."""
-        nodes, multipliers = self.split(x)
+        nodes, multipliers = self.as_arrays(x)
         new = implicit(self.equations, z, x)
         return jnp.concatenate([nodes[1:].ravel(), new[: self.n], multipliers[1:].ravel(), new[self.n : self.n + self.m]])
 

@@ -167,11 +167,11 @@ def _check_equal(path: Path) -> None:
 def _momenta(system: Any, view: NodeView | None, generator: Callable, states, h):
     """p·ξ_Q: p = D₂L_d of the pair that ends at q, or L_v where there is no view of pairs."""
 
-    def one(x, w, s):
+    def momentum_along(x, w, s):
         p = momentum_at(system, x, w, s) if view is None else view.momentum(x - h * w, x, s - h)
         return p @ system.call(generator, x, t=s)
 
-    return jax.vmap(one)(*states)
+    return jax.vmap(momentum_along)(*states)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -300,11 +300,11 @@ def _discrete_residuals(system: DiscreteSystem, path: Path, *_: Any) -> tuple[Re
 
 
 def _residual(name: str, t, function: Callable, x, w, a) -> Residual:
-    return Residual(name, np.asarray(t), np.asarray(_along(function, x, w, a, t)))
+    return Residual(name, np.asarray(t), np.asarray(_evaluate_along(function, x, w, a, t)))
 
 
 @seldom
-def _along(function: Callable, x, w, a, t):
+def _evaluate_along(function: Callable, x, w, a, t):
     return jax.vmap(function)(x, w, a, t)
 
 
@@ -329,13 +329,13 @@ def _higher_momenta(path: FlowPath, generator: Callable):
     problem, scheme, data = path
     k, h = problem.derivatives, data.h
 
-    def value(points, free, begin):
+    def momentum_of_window(points, free, begin):
         momenta = momenta_of_nodes(problem, scheme, points, free, h, begin).momenta
         direction = jnp.stack([problem.call(generator, x, t=begin + (k + i) * h) for i, x in enumerate(points[k:])])
         return jnp.sum(momenta * forward_differences(direction, h))
 
     nodes, rows, begin = path_windows(problem, data)
-    return begin + (2 * k - 1) * h, jax.vmap(value)(nodes, rows, begin)
+    return begin + (2 * k - 1) * h, jax.vmap(momentum_of_window)(nodes, rows, begin)
 
 
 @_energy.register(VariationalProblem)
@@ -353,7 +353,7 @@ def _higher_energies(path: FlowPath):
     problem, scheme, data = path
     k, h = problem.derivatives, data.h
 
-    def value(points, free, begin):
+    def energy_of_window(points, free, begin):
         def action(step):
             times = h * jnp.arange(2 * k) + (step - h) * (jnp.arange(2 * k) >= k)
             return node_action(problem, scheme, points, free, times, begin)
@@ -361,7 +361,7 @@ def _higher_energies(path: FlowPath):
         return -jax.grad(action)(h)
 
     nodes, rows, begin = path_windows(problem, data)
-    return begin + (k - 0.5) * h, jax.vmap(value)(nodes, rows, begin)
+    return begin + (k - 0.5) * h, jax.vmap(energy_of_window)(nodes, rows, begin)
 
 
 class Multipliers(NamedTuple):
@@ -405,8 +405,8 @@ def multipliers(system: System, path: Path) -> Multipliers:
     """
     q, v, t = states_of(system, path)
 
-    def at(q, v, t):
+    def multipliers_at(q, v, t):
         a, found, _ = acceleration(system, q, v, t)
         return found, all_reactions(system, q, v, a, t).T @ found
 
-    return Multipliers(t, *jax.vmap(at)(q, v, t))
+    return Multipliers(t, *jax.vmap(multipliers_at)(q, v, t))

@@ -177,13 +177,13 @@ def embedding(
 def _apply_map(made: Perturbation, points, speeds, steps) -> tuple[Float[Array, "K B xi"], Float[Array, "K"]]:
     """Φ in ξ for every step and point, and the largest |φ| after it, over the points; nan where a step failed."""
 
-    def one(h, q, v):
+    def apply_map(h, q, v):
         q1, v1 = made.step(h, q, v)
         xi = made.chart.coordinates(q1, v1)
         off = violation(made.chart.system, q1, v1, made.t0 + h)
         return xi, jnp.where(jnp.all(jnp.isfinite(xi)), off, jnp.nan)
 
-    mapped, off = jax.vmap(lambda h: jax.vmap(lambda q, v: one(h, q, v))(points, speeds))(steps)
+    mapped, off = jax.vmap(lambda h: jax.vmap(lambda q, v: apply_map(h, q, v))(points, speeds))(steps)
     return mapped, jnp.max(off, axis=1)
 
 
@@ -344,7 +344,7 @@ def _take_steps(made: Perturbation, points, speeds, steps) -> dict:
     system = made.chart.system
 
     def take_step(h, q, v) -> dict:
-        path = made.step.path(h, q, v) if isinstance(made.step, SchemeMap) else None
+        path = made.step.take_step(h, q, v) if isinstance(made.step, SchemeMap) else None
         q1, v1 = made.step(h, q, v) if path is None else (path.q[-1], path.v[-1])
         t = made.t0 + h
         again, residual = explicit_terms(system, q1, v1, t).multipliers, violation(system, q1, v1, t)

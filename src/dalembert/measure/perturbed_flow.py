@@ -40,12 +40,12 @@ class SchemeMap(eqx.Module):
     scheme: Scheme | None
     t0: Any  # a time; `simulate` takes traced ones, too
 
-    def path(self, h, q: Vector, v: Vector) -> Path:
+    def take_step(self, h, q: Vector, v: Vector) -> Path:
         """The whole path of one step, with its multipliers."""
         return simulate(self.system, q, v, h=h, steps=1, t0=self.t0, scheme=self.scheme, throw=False)
 
     def __call__(self, h, q: Vector, v: Vector) -> tuple[Vector, Vector]:
-        path = self.path(h, q, v)
+        path = self.take_step(h, q, v)
         lost = path.steps_done < 1
         return jnp.where(lost, jnp.nan, path.q[-1]), jnp.where(lost, jnp.nan, path.v[-1])
 
@@ -125,13 +125,13 @@ class Perturbation(eqx.Module):
 
         h = as_positive(h, "h", "a positive, finite step")
 
-        def field(t, at):
+        def perturbed_field(t, at):
             xi = jnp.asarray(at)
             return np.asarray(self.chart.field(xi, self.t0 + t) + self(h, t / h, xi))
 
         begin = np.asarray(self.chart.coordinates(q, v))
         wanted = {"method": "DOP853", "rtol": 10 * self.tolerance, "atol": 10 * self.tolerance}
-        found = scipy.integrate.solve_ivp(field, (0.0, h), begin, **wanted)
+        found = scipy.integrate.solve_ivp(perturbed_field, (0.0, h), begin, **wanted)
         if not found.success:
             raise RuntimeError(f"period: the perturbed equation could not be integrated: {found.message}")
         return self.chart.point(jnp.asarray(found.y[:, -1]), self.t0 + h)
@@ -288,11 +288,11 @@ def projected_perturbation(system: System, q: Vector, v: Vector, g_q: Vector, g_
     now = jnp.asarray(as_number(t, "t", "a finite time"), dtype=float)
     v, g_q, g_v = given
     check_shapes(system, q, v, now)
-    return _project(system, q, v, g_q, g_v, now)
+    return _remove_normal_part(system, q, v, g_q, g_v, now)
 
 
 @seldom
-def _project(system: System, q: Vector, v: Vector, g_q: Vector, g_v: Vector, t) -> tuple[Vector, Array]:
+def _remove_normal_part(system: System, q: Vector, v: Vector, g_q: Vector, g_v: Vector, t) -> tuple[Vector, Array]:
     terms = explicit_terms(system, q, v, t)
     s = jax.jvp(lambda x, w: velocity_constraints(system, x, w, t), (q, v), (g_q, g_v))[1]
     if not s.shape[0]:

@@ -110,7 +110,7 @@ def _matrices(path: FlowPath, every: int):
         )
     n = data.q.shape[1]
 
-    def at(points, free, newest, start):
+    def matrix_at(points, free, newest, start):
         flow = HigherFlow(problem, scheme, data.h, start, n, *constraint_numbers(problem, n))
         x = jnp.concatenate([points.ravel(), free.ravel()])
         z = jnp.concatenate([newest[0], newest[1], jnp.zeros(flow.mh)])
@@ -122,7 +122,7 @@ def _matrices(path: FlowPath, every: int):
 
     newest = nodes[1:, -1], rows[1:, -1]
     chosen = jax.tree.map(lambda x: x[::every], (nodes[:-1], rows[:-1], newest, begin[:-1]))
-    return *jax.vmap(at)(*chosen), chosen[-1]
+    return *jax.vmap(matrix_at)(*chosen), chosen[-1]
 
 
 Vector = Float[Array, "n"]
@@ -231,7 +231,7 @@ def _regularity(system: System | DiscreteSystem, nodes: Any, h: Any, scheme: Any
         scheme, points, times = nodes_of(nodes, system, scheme)
         view = node_view(system, scheme, nodes.h, points.shape[1])
     else:
-        points = _points(nodes)
+        points = _as_nodes(nodes)
         view = node_view(system, scheme, 1.0 if h is None else h, points.shape[1])
         times = as_number(t0, "t0", "a finite time") + view.h * jnp.arange(points.shape[0])
     t = times[1:-1:every]
@@ -265,7 +265,7 @@ def _regularity_of_flow(system: VariationalProblem, nodes: Any, h: Any, scheme: 
     return FlowRegularity(times, condition("the matrix of the flow", matrices, matrices.shape[1], times), residual)
 
 
-def _points(nodes) -> Float[Array, "K n"]:
+def _as_nodes(nodes) -> Float[Array, "K n"]:
     points = jnp.asarray(as_numbers(nodes, "nodes"))
     if points.ndim != 2 or points.shape[0] < 3 or points.shape[1] == 0:
         raise ValueError(f"nodes: found shape {points.shape}; give three or more nodes, shape (K, n), or a path")

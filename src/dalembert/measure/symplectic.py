@@ -333,20 +333,20 @@ def _continuous_defect(system: System, q, v, span, tolerance: float, max_steps: 
     n, y0, (t0, t) = q.shape[0], jnp.concatenate([q, v]), span
     theta = lambda y, s: jnp.concatenate([momentum(system, y[:n], y[n:], s), jnp.zeros(n)])  # noqa: E731
 
-    def field(s, carry, args: System):
+    def variation_rates(s, carry, args: System):
         y, slope = carry["y"], carry["slope"]
         (rates, gradient), (rate, forces) = jax.jacfwd(lambda x: twice(motion_and_force(args, x, s)), has_aux=True)(y)
         turned = (gradient @ slope).T @ slope[:n]
         return {"y": rate, "slope": rates @ slope, "form": -forces @ slope[:n], "exterior": turned.T - turned}
 
     start = {"y": y0, "slope": jnp.eye(2 * n), "form": jnp.zeros(2 * n), "exterior": jnp.zeros((2 * n, 2 * n))}
-    found = integrate(field, system, span, start, tolerance, max_steps=max_steps)
+    found = integrate(variation_rates, system, span, start, tolerance, max_steps=max_steps)
     last = jax.tree.map(lambda x: x[-1], found.y)
     before = -exterior_derivative(lambda y: theta(y, t0), y0)
     after = -exterior_derivative(lambda y: theta(y, t), last["y"])
-    basis = kernel(jax.jacfwd(lambda y: _restrictions(system, y[:n], y[n:], t0))(y0))
+    basis = kernel(jax.jacfwd(lambda y: _velocity_restrictions(system, y[:n], y[n:], t0))(y0))
     pulled = last["slope"].T @ after @ last["slope"]
-    left = _restrictions(system, last["y"][:n], last["y"][n:], t)
+    left = _velocity_restrictions(system, last["y"][:n], last["y"][n:], t)
     rest = {"form": last["form"], "end": last["y"], "residual": left, "solved": found.reached}
     return restrict_forms(basis, before, pulled, last["exterior"], **rest)
 
@@ -361,5 +361,5 @@ def motion_and_force(system: System, y: Float[Array, "two_n"], t) -> tuple[Float
     return jnp.concatenate([v, a]), force(system, q, v, t) + all_reactions(system, q, v, a, t).T @ multipliers
 
 
-def _restrictions(system: System, q: Vector, v: Vector, t) -> Float[Array, "k"]:
+def _velocity_restrictions(system: System, q: Vector, v: Vector, t) -> Float[Array, "k"]:
     return jnp.concatenate([jnp.zeros(0), *velocity_residuals(system, q, v, t).values()])

@@ -62,7 +62,7 @@ class JetSpace(abc.ABC):
         self.problem = problem
 
     @abc.abstractmethod
-    def check(self, q0: np.ndarray, v0: np.ndarray, t0: float) -> None:
+    def check_data(self, q0: np.ndarray, v0: np.ndarray, t0: float) -> None:
         """Errors in what the functions return, and in what is not supported."""
 
     @abc.abstractmethod
@@ -81,7 +81,7 @@ class JetSpace(abc.ABC):
         """f."""
         return jnp.zeros_like(jet[0])
 
-    def rows(self, jet: Jet, t) -> Float[Array, "m n"]:
+    def reactions(self, jet: Jet, t) -> Float[Array, "m n"]:
         """R."""
         return jnp.zeros((0, jet.shape[1]))
 
@@ -100,7 +100,7 @@ class SystemJets(JetSpace):
 
     slots, fastest = 3, 1
 
-    def check(self, q0, v0, t0):
+    def check_data(self, q0, v0, t0):
         check_shapes(self.problem, q0, v0, np.asarray(t0))
 
     def action(self, jet, t):
@@ -118,7 +118,7 @@ class SystemJets(JetSpace):
     def force(self, jet, t):
         return force(self.problem, jet[0], jet[1], t)
 
-    def rows(self, jet, t):
+    def reactions(self, jet, t):
         return all_reactions(self.problem, jet[0], jet[1], jet[2], t)
 
     def given_rows(self, jet, t):
@@ -135,7 +135,7 @@ class HigherJets(JetSpace):
         super().__init__(problem)
         self.slots, self.fastest, self.order = problem.derivatives + 1, problem.derivatives, problem.derivatives
 
-    def check(self, q0, v0, t0):
+    def check_data(self, q0, v0, t0):
         constraint_numbers(self.problem, len(q0))
 
     def action(self, jet, t):
@@ -165,7 +165,7 @@ class NodeJets(JetSpace):
         self.slots = 2 if problem.kinematic is None else problem.order + 1
         self.fastest = max(self.here, 1)
 
-    def check(self, q0, v0, t0):
+    def check_data(self, q0, v0, t0):
         check_discrete(self.problem, np.stack([q0, q0 + v0]))
         if self.problem.forces is not None:
             raise ValueError("system: has forces, impulses at both ends of an interval, which are not supported here")
@@ -183,12 +183,12 @@ class NodeJets(JetSpace):
             return jnp.zeros(0)
         return jnp.atleast_1d(self.problem.call(self.problem.kinematic, *self._window(jet), t=t))
 
-    def rows(self, jet, t):
+    def reactions(self, jet, t):
         none = self.problem.kinematic is None
         return jnp.zeros((0, jet.shape[1])) if none else node_reactions(self.problem, self._window(jet), t)
 
     def given_rows(self, jet, t):
-        return self.rows(jet, t)
+        return self.reactions(jet, t)
 
     def first(self, q0, v0):
         each = np.arange(self.slots)
@@ -230,16 +230,16 @@ class Facts(NamedTuple):
 def _facts(problem: Any, jets, times) -> Facts:
     of = jets_of(problem)
 
-    def one(jet, t):
+    def facts_of(jet, t):
         action, force, equations, given = (
             lambda x, f=f: f(x, t) for f in (of.action, of.force, of.equations, of.given_rows)
         )
         return Facts(
             *jax.value_and_grad(action)(jet), force(jet), jax.jacfwd(force)(jet), jax.jacfwd(equations)(jet),
-            of.rows(jet, t), given(jet), jax.jacfwd(given)(jet),
+            of.reactions(jet, t), given(jet), jax.jacfwd(given)(jet),
         )  # fmt: skip
 
-    return jax.vmap(one)(jets, times)
+    return jax.vmap(facts_of)(jets, times)
 
 
 def facts_at(problem: Any, jets: np.ndarray, times: np.ndarray) -> Facts:
@@ -362,14 +362,14 @@ def relative(balance: LeftSides) -> float:
 
 
 @seldom
-def _restrictions(problem: Any, jets, times):
+def _evaluate_restrictions(problem: Any, jets, times):
     of = jets_of(problem).restrictions
     return jax.vmap(of)(jets, times), jax.vmap(jax.jacfwd(of))(jets, times)
 
 
 def restrictions_at(problem: Any, jets, times) -> tuple[np.ndarray, np.ndarray]:
     """Values of the restrictions, which vanish on the samples, (K, r), and their derivatives, (K, r, slots, n)."""
-    found, slopes = _restrictions(problem, jets, times)
+    found, slopes = _evaluate_restrictions(problem, jets, times)
     return np.asarray(found), np.asarray(slopes)
 
 
@@ -438,7 +438,7 @@ def sample(problem: Any, place: Neighbourhood, count: int) -> Samples:
     scales = _scales(problem, start, t0, size)
     random, kept = np.random.default_rng(SEED), []
     for _ in range(ROUNDS):
-        kept.append(_draw(problem, start, t0, scales, count, random))
+        kept.append(_draw_samples(problem, start, t0, scales, count, random))
         if sum(len(jets) for jets, *_ in kept) >= count:
             jets, times = (np.concatenate(x) for x in zip(*(x[:2] for x in kept), strict=True))
             facts = Facts(*map(np.concatenate, zip(*(x[2] for x in kept), strict=True)))
@@ -462,7 +462,7 @@ def _scales(problem, start: np.ndarray, t0: float, size) -> np.ndarray:
     return np.stack([place, *(speed / time**j for j in range(len(start) - 1))])
 
 
-def _draw(problem, start: np.ndarray, t0: float, scales: np.ndarray, count: int, random) -> tuple:
+def _draw_samples(problem, start: np.ndarray, t0: float, scales: np.ndarray, count: int, random) -> tuple:
     """(jets, times, facts) of `count` random points, without those that do not come to lie on the constraints."""
     jets = random.uniform(-1.0, 1.0, (count, *start.shape)) * scales
     jets[: count // 4, 1:] = -start[1:]

@@ -69,9 +69,9 @@ class VelocityFrame:
         """q̂(r), the place on the section."""
         return jnp.asarray(self.q0).at[np.array(self.shape, dtype=int)].set(x[: len(self.shape)])
 
-    def parts(self, system: System, q: Vector, t) -> tuple[Float[Array, "n d"], Vector]:
+    def basis_and_drift(self, system: System, q: Vector, t) -> tuple[Float[Array, "n d"], Vector]:
         """(B, c)."""
-        return _parts(system, self, q, jnp.asarray(t, dtype=float))
+        return _frame_parts(system, self, q, jnp.asarray(t, dtype=float))
 
     def written_out(self, system: System, q: Vector, t) -> tuple[Float[Array, "n d"], Vector]:
         """(B, c), with all its operations."""
@@ -92,11 +92,11 @@ class VelocityFrame:
 
     def basis(self, system: System, q: Vector, t) -> Float[Array, "n d"]:
         """B."""
-        return self.parts(system, q, t)[0]
+        return self.basis_and_drift(system, q, t)[0]
 
     def velocity(self, system: System, q: Vector, w: Float[Array, "d"], t) -> Vector:
         """B w + c."""
-        basis, ahead = self.parts(system, q, t)
+        basis, ahead = self.basis_and_drift(system, q, t)
         return basis @ w + ahead
 
     def lagrangian(self, system: System, x, w, t) -> Float[Array, ""]:
@@ -114,7 +114,7 @@ class VelocityFrame:
 
 
 @Jitted  # traced once, however often the equations and their derivatives ask for it
-def _parts(system: System, frame: VelocityFrame, q: Vector, t):
+def _frame_parts(system: System, frame: VelocityFrame, q: Vector, t):
     return frame.written_out(system, q, t)
 
 
@@ -176,11 +176,11 @@ def _in_coordinates(system: System, coordinates: Any, method: str) -> Callable:
     """A function of (x, ẋ[, t][, p]), which the coordinates have as a method."""
     function = getattr(coordinates, method)
 
-    def reduced(x, w, *trailing):
+    def in_coordinates(x, w, *trailing):
         own, t = with_own(system, trailing)
         return function(own, x, w, t)
 
-    return reduced
+    return in_coordinates
 
 
 def with_own(system: System, trailing: tuple) -> tuple[System, Any]:
@@ -295,7 +295,7 @@ class GroupChart:
         d = len(self.shape)
         return self.move(x[d:], self.section(x[:d]))
 
-    def along(self, q: Any) -> Any:
+    def fields_at(self, q: Any) -> Any:
         """ξ(q), (n, k)."""
         xp = np if isinstance(q, np.ndarray) else jnp
         return xp.stack([flow.matrix @ (q - self.centre) + flow.still @ flow.shift for flow in self.flows], axis=1)
@@ -307,7 +307,7 @@ class GroupChart:
             g[each] = self._angle(flow, each, self._back(g, q) - self.centre)
         for _ in range(ITERATIONS):
             on = self._back(g, q)
-            slopes = self.along(on)[rows]
+            slopes = self.fields_at(on)[rows]
             if not abs(np.linalg.det(slopes)) > 0.0:
                 break
             change = np.linalg.solve(slopes, on[rows] - self.centre[rows])
@@ -338,7 +338,7 @@ class GroupChart:
 
     def sizes(self, q: np.ndarray, size: np.ndarray) -> np.ndarray:
         """Those of x where q has these: g so that no coordinate moves further."""
-        rates = np.abs(self.along(q)) / size[:, None]
+        rates = np.abs(self.fields_at(q)) / size[:, None]
         return np.concatenate([size[list(self.shape)], 1.0 / np.max(rates, axis=0)])
 
     def _back(self, g: np.ndarray, q: np.ndarray) -> np.ndarray:
@@ -403,11 +403,11 @@ def _flow(value: Any, name: str, n: int) -> AffineFlow:
         if not frequencies or w - frequencies[-1] > np.sqrt(SAME) * largest:
             frequencies.append(w)
     square, one = matrix @ matrix, np.eye(n)
-    still = _product([(square + w**2 * one) / w**2 for w in frequencies], one)
+    still = _multiply_all([(square + w**2 * one) / w**2 for w in frequencies], one)
     planes = []
     for w in frequencies:
         others = [(square + u**2 * one) / (u**2 - w**2) for u in frequencies if u != w]
-        planes.append(_product(others, -square / w**2))
+        planes.append(_multiply_all(others, -square / w**2))
     left = [matrix @ still, *((square + w**2 * one) @ p / w**2 for w, p in zip(frequencies, planes, strict=True))]
     sizes = [np.abs(matrix), *(np.abs(square) @ np.abs(p) / w**2 + 1.0 for w, p in zip(frequencies, planes, strict=True))]
     if any(np.any(np.abs(x) > np.sqrt(SAME) * np.max(y, initial=0.0)) for x, y in zip(left, sizes, strict=True)):
@@ -418,7 +418,7 @@ def _flow(value: Any, name: str, n: int) -> AffineFlow:
     return AffineFlow(matrix, tuple(frequencies), still, tuple(planes), shift)
 
 
-def _product(factors: Sequence[np.ndarray], last: np.ndarray) -> np.ndarray:
+def _multiply_all(factors: Sequence[np.ndarray], last: np.ndarray) -> np.ndarray:
     for one in reversed(factors):
         last = one @ last
     return last

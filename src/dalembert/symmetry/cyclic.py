@@ -53,7 +53,7 @@ class Turn(NamedTuple):
     def momentum(self, system: System, r0, phi, r1) -> Any:
         """-(D₁L_d + f_d⁻)·ξ, (k,), which is (D₂L_d + f_d⁺)·ξ at the other end."""
         interval = self.interval(r0, phi, r1)
-        return -outgoing(self.scheme, system, interval) @ self.chart.along(interval.q)
+        return -outgoing(self.scheme, system, interval) @ self.chart.fields_at(interval.q)
 
     def impulses(self, system: System, r0, phi, r1) -> tuple[Any, Any]:
         """D₁L_d + f_d⁻ along the slice, D₂L_d + f_d⁺ along the turned one."""
@@ -217,7 +217,7 @@ class TurnedReduction(Described):
         """Of nodes."""
         h, (r, lambdas) = float(path.h), (np.asarray(path.q), np.asarray(path.multipliers))
         turn, momentum = Turn(self.chart, scheme, h), self._momentum(h, scheme)
-        phi, left, right, rows = map(np.asarray, _along(self.original, self.system, turn, momentum, r))
+        phi, left, right, rows = map(np.asarray, _turned_steps(self.original, self.system, turn, momentum, r))
         misses = left[1:] + right[:-1] + h * np.einsum("kmd,km->kd", rows, lambdas)
         if not np.max(np.abs(misses), initial=0.0) <= MISSED * np.max(np.abs(left), initial=0.0):
             raise ValueError(
@@ -271,27 +271,27 @@ def _turn_momentum(system: System, turn: Turn, r0, phi, r1):
 
 
 @seldom
-def _along(original: System, reduced: System, turn: Turn, momentum, r):
+def _turned_steps(original: System, reduced: System, turn: Turn, momentum, r):
     """(φ, both parts of each step, reactions at the nodes between)."""
 
-    def at(r0, r1):
+    def solve_step(r0, r1):
         phi = turn.solve(original, r0, r1, jnp.array(momentum))
         return phi, *turn.impulses(original, r0, phi, r1)
 
     rows = jax.vmap(lambda x: all_reactions(reduced, x, x, x, 0.0))(r[1:-1])
-    return *jax.vmap(at)(r[:-1], r[1:]), rows
+    return *jax.vmap(solve_step)(r[:-1], r[1:]), rows
 
 
 @seldom
 def _turn_nodes(chart: GroupChart, r, phi, g, h):
     """(q of the nodes, v between them), each step turned as a whole, so that its difference keeps its digits."""
 
-    def step(r0, r1, phi, g):
+    def turn_velocity(r0, r1, phi, g):
         q0 = chart.section(r0)
         away = (chart.move(phi, chart.section(r1)) - q0) / h
         return jax.jvp(lambda q: chart.move(g, q), (q0,), (away,))[1]
 
-    return jax.vmap(lambda x, y: chart.move(y, chart.section(x)))(r, g), jax.vmap(step)(r[:-1], r[1:], phi, g[:-1])
+    return jax.vmap(lambda x, y: chart.move(y, chart.section(x)))(r, g), jax.vmap(turn_velocity)(r[:-1], r[1:], phi, g[:-1])
 
 
 @seldom
@@ -380,7 +380,7 @@ def _by_generators(system: System, place: Neighbourhood, generators: Any) -> Tur
     there = Neighbourhood(x, chart.velocity(x, v), now, None if size is None else chart.sizes(q, size))
     in_chart = reduced_system(system, chart, (*shape, *turns), system.constraints)
     shifted = _by_coordinates(in_chart, there, tuple(range(len(shape), len(q))))
-    momentum = chart.along(q).T @ np.asarray(_momentum(system, q, v, now))
+    momentum = chart.fields_at(q).T @ np.asarray(_momentum(system, q, v, now))
     return TurnedReduction(shifted.system, shifted.x0, shifted.w0, system, momentum, shifted, chart, (q, v))
 
 
@@ -392,7 +392,7 @@ def _by_coordinates(system: System, place: Neighbourhood, group_at: tuple[int, .
     """Without the coordinates with these numbers."""
     q, v, now, _ = place
     shape = tuple(i for i in range(len(q)) if i not in group_at)
-    _check(system, group_at, sample(system, place, POINTS))
+    _check_cyclic(system, group_at, sample(system, place, POINTS))
     inertia, momentum = (np.asarray(x) for x in _of_group(system, group_at, q, v, now))
     sizes = np.sqrt(np.abs(np.diag(inertia)))  # coordinates of the group may differ in unit
     sizes = np.where(sizes > 0.0, sizes, 1.0)
@@ -407,7 +407,7 @@ def _by_coordinates(system: System, place: Neighbourhood, group_at: tuple[int, .
     return Reduced(reduced, q[list(shape)], v[list(shape)], system, own, "Routh")
 
 
-def _at(group: tuple[int, ...]) -> np.ndarray:
+def _index(group: tuple[int, ...]) -> np.ndarray:
     return np.array(group, dtype=int)
 
 
@@ -419,7 +419,7 @@ class MomentumFrame(VelocityFrame):
     momentum: tuple[float, ...] = ()
 
     def velocity(self, system: System, q, w, t):
-        return _velocity(system, self, q, w, t)
+        return _conserving_velocity(system, self, q, w, t)
 
     def written_out(self, system: System, q, t):
         slopes = jax.jacfwd(lambda w: (self.velocity(system, q, w, t),) * 2, has_aux=True)
@@ -429,21 +429,21 @@ class MomentumFrame(VelocityFrame):
         """The Routhian L - μ·ġ."""
         q = self.position(x)
         v = self.velocity(system, q, w, t)
-        return system.call(system.lagrangian, q, v, t=t) - jnp.array(self.momentum) @ v[_at(self.group)]
+        return system.call(system.lagrangian, q, v, t=t) - jnp.array(self.momentum) @ v[_index(self.group)]
 
     def force(self, system: System, x, w, t):
         q = self.position(x)
-        return force(system, q, self.velocity(system, q, w, t), t)[_at(self.shape)]
+        return force(system, q, self.velocity(system, q, w, t), t)[_index(self.shape)]
 
     def has_forces(self, system: System) -> bool:
         return system.forces is not None
 
 
 @Jitted  # traced once, however often the equations and their derivatives ask for it
-def _velocity(system: System, frame: MomentumFrame, q, w, t):
+def _conserving_velocity(system: System, frame: MomentumFrame, q, w, t):
     """One step of Newton's method from ġ = 0, which is exact for an L that is quadratic in ġ."""
-    group = _at(frame.group)
-    rest = jnp.zeros_like(q).at[_at(frame.shape)].set(w)
+    group = _index(frame.group)
+    rest = jnp.zeros_like(q).at[_index(frame.shape)].set(w)
     along = lambda rates: system.call(system.lagrangian, q, rest.at[group].set(rates), t=t)  # noqa: E731
     still = jnp.zeros(len(group))
     gap = jnp.array(frame.momentum) - jax.grad(along)(still)
@@ -457,7 +457,7 @@ _momentum: Any = seldom(momentum_at)
 def _of_group(system: System, group: tuple, q, v, t):
     """L_ġġ and L_ġ."""
     slope = jax.grad(lambda w: system.call(system.lagrangian, q, w, t=t))
-    return jax.jacfwd(slope)(v)[_at(group)][:, _at(group)], slope(v)[_at(group)]
+    return jax.jacfwd(slope)(v)[_index(group)][:, _index(group)], slope(v)[_index(group)]
 
 
 @seldom
@@ -466,13 +466,13 @@ def _change_of_inertia(system: System, group: tuple, q, v, t):
 
     def change(x, w, s):
         inertia = jax.hessian(lambda u: system.call(system.lagrangian, x, u, t=s))
-        here, there = (inertia(y)[_at(group)][:, _at(group)] for y in (w, w.at[_at(group)].multiply(0.5)))
+        here, there = (inertia(y)[_index(group)][:, _index(group)] for y in (w, w.at[_index(group)].multiply(0.5)))
         return here, here - there
 
     return jax.vmap(change)(q, v, t)
 
 
-def _check(system: System, group: tuple[int, ...], samples: Samples) -> None:
+def _check_cyclic(system: System, group: tuple[int, ...], samples: Samples) -> None:
     """ValueError for what reads a coordinate of the group, or acts on it."""
     jets, facts, at = samples.jets, samples.facts, list(group)
     inertia, change = _change_of_inertia(system, group, jets[:, 0], jets[:, 1], samples.times)

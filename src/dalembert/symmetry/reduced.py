@@ -253,7 +253,7 @@ def _carry(speed, x, w, t, h, rest):
     middle = 0.5 * (x[1:] + x[:-1]) + 0.125 * width * (w[:-1] - w[1:])
     rate = 1.5 * jnp.diff(x, axis=0) / width - 0.25 * (w[1:] + w[:-1])
 
-    def step(g, given):
+    def group_step(g, given):
         first, between, last, h = given
 
         def miss(d):
@@ -267,7 +267,7 @@ def _carry(speed, x, w, t, h, rest):
         return g + d, d
 
     ends = ((x[:-1], w[:-1], t[:-1]), (middle, rate, t[:-1] + 0.5 * h), (x[1:], w[1:], t[1:]))
-    return jax.lax.scan(step, rest, (*ends, h))[1]
+    return jax.lax.scan(group_step, rest, (*ends, h))[1]
 
 
 POINTS = 24  # states at which it is looked whether the group is one of symmetries
@@ -325,16 +325,16 @@ def chaplygin(system: System, q0, v0, *, group: Any, frame: Any = None, t0: floa
     m = sum(check_shapes(system, q, v, np.asarray(now)))
     chosen = indices_of(system, group, len(q))
     own = _frame(system, q, v, now, chosen, m) if frame is None else _read_frame(system, q, now, chosen, frame, m)
-    _check(system, own, sample(system, place, POINTS))
-    basis, ahead = map(np.asarray, _parts(system, own, q[None], np.array([now])))
+    _check_frame(system, own, sample(system, place, POINTS))
+    basis, ahead = map(np.asarray, _frame_parts(system, own, q[None], np.array([now])))
     w0, residual = _speeds(basis, ahead, v[None])
     if residual > EQUAL:
         raise InconsistentDataError(f"v0: {residual:.2g} of it is not admissible; da.project finds the nearest that is")
     x0 = np.concatenate([q[list(own.shape)], np.zeros(own.extra)])
-    return Reduced(reduced_system(system, own, _names(system, own)), x0, w0[0], system, own, "gyroscopic")
+    return Reduced(reduced_system(system, own, _coordinate_names(system, own)), x0, w0[0], system, own, "gyroscopic")
 
 
-def _names(system: System, frame: VelocityFrame) -> tuple[str, ...]:
+def _coordinate_names(system: System, frame: VelocityFrame) -> tuple[str, ...]:
     names = system.coordinates or tuple(f"q{i}" for i in range(len(frame.q0)))
     extra = ["s"] if frame.extra == 1 else [f"s{i + 1}" for i in range(frame.extra)]
     taken = [names[i] for i in frame.shape]
@@ -347,7 +347,7 @@ def _frame(system: System, q: np.ndarray, v: np.ndarray, t: float, group: tuple[
         raise ValueError(
             f"group: has {len(group)} coordinates for {m} equations of constraints; give as many, or one more, or a frame"
         )
-    rows = np.asarray(_rows(system, q, v, t))[:, list(group)]
+    rows = np.asarray(_reactions_at(system, q, v, t))[:, list(group)]
     values = np.linalg.svd(rows, compute_uv=False)
     if values[-1] <= EQUAL * max(values[0], 1e-300):
         raise RankDeficientError(
@@ -373,10 +373,10 @@ def _read_frame(system: System, q: np.ndarray, t: float, group: tuple[int, ...],
     return VelocityFrame(rest, group, shape[1] - len(rest), tuple(q.tolist()), (basis, drift), False)
 
 
-def _check(system: System, frame: VelocityFrame, samples: Samples) -> None:
+def _check_frame(system: System, frame: VelocityFrame, samples: Samples) -> None:
     """ValueError where the frame does not span the admissible velocities, or L_c and f_c change along the group."""
     q, v, t = samples.jets[:, 0], samples.jets[:, 1], samples.times
-    basis, ahead = map(np.asarray, _parts(system, frame, q, t))
+    basis, ahead = map(np.asarray, _frame_parts(system, frame, q, t))
     if not (np.all(np.isfinite(basis)) and np.all(np.isfinite(ahead))):
         raise ValueError(
             "group: its velocities are not determined by the constraints at all states that were drawn: these are not "
@@ -391,7 +391,7 @@ def _check(system: System, frame: VelocityFrame, samples: Samples) -> None:
             f"frame: velocities that satisfy the constraints are no B w + c, by {residual:.2g} of their size: the "
             "constraints are not affine in v, or B and c do not span them"
         )
-    work, here, there = (tuple(map(np.asarray, x)) for x in _values(system, frame, q, w, t))
+    work, here, there = (tuple(map(np.asarray, x)) for x in _reduced_values(system, frame, q, w, t))
     if np.max(work[0], initial=0.0) > EQUAL * np.max(work[1], initial=0.0):
         raise ValueError("system: its reactions do work on admissible velocities; Chaplygin's equations need Chetaev's")
     largest = np.max(np.abs(here[2]), initial=0.0)
@@ -411,20 +411,20 @@ def _speeds(basis: np.ndarray, ahead: np.ndarray, v: np.ndarray) -> tuple[np.nda
 
 
 @seldom
-def _rows(system: System, q, v, t):
+def _reactions_at(system: System, q, v, t):
     return all_reactions(system, q, v, jnp.zeros_like(v), t)
 
 
 @seldom
-def _parts(system: System, frame: VelocityFrame, q, t):
-    return jax.vmap(lambda y, s: frame.parts(system, y, s))(q, t)
+def _frame_parts(system: System, frame: VelocityFrame, q, t):
+    return jax.vmap(lambda y, s: frame.basis_and_drift(system, y, s))(q, t)
 
 
 @seldom
-def _values(system: System, frame: VelocityFrame, q, w, t):
+def _reduced_values(system: System, frame: VelocityFrame, q, w, t):
     """(|R B| and the sizes of its terms), and (L_c, f_c, their sizes) at q and on the section."""
 
-    def at(y, rate, t):
+    def values_at(y, rate, t):
         v, force = frame.velocity(system, y, rate, t), reduced_force(system, frame, y, rate, t)
         p = jax.grad(lambda u: system.call(system.lagrangian, y, u, t=t))(v)
         return (
@@ -433,11 +433,11 @@ def _values(system: System, frame: VelocityFrame, q, w, t):
             jnp.abs(force) + jnp.abs(frame.basis(system, y, t)).T @ jnp.abs(p),
         )
 
-    def work(y, rate, t):
+    def work_at(y, rate, t):
         basis = frame.basis(system, y, t)
         rows = all_reactions(system, y, frame.velocity(system, y, rate, t), jnp.zeros_like(y), t)
         return jnp.abs(rows @ basis), jnp.abs(rows) @ jnp.abs(basis)
 
     section = lambda y: frame.position(y[np.array(frame.shape, dtype=int)])  # noqa: E731
-    on = lambda y, rate, s: at(section(y), rate, s)  # noqa: E731
-    return jax.vmap(work)(q, w, t), jax.vmap(at)(q, w, t), jax.vmap(on)(q, w, t)
+    on = lambda y, rate, s: values_at(section(y), rate, s)  # noqa: E731
+    return jax.vmap(work_at)(q, w, t), jax.vmap(values_at)(q, w, t), jax.vmap(on)(q, w, t)

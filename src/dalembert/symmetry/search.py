@@ -351,7 +351,7 @@ def symmetries(
     n = len(place.q0)
     as_choice(kind, "kind", KINDS, "kinds")
     small = as_tolerance(tolerance)
-    jets.check(place.q0, place.v0, place.t0)
+    jets.check_data(place.q0, place.v0, place.t0)
     unknowns = n if kind == "translations" else n**2 + n
     given = None if generators is None else _read_generators(system, generators, n)
     count = LEAST if given is not None else max(LEAST, int(ENOUGH * unknowns))
@@ -393,7 +393,7 @@ def _judge(search: AffineSearch, name: str, function: Callable, pair: tuple | No
 def _directions(problem, function: Callable, jets, times):
     """ξ, and its derivatives by time along each jet: ξ⁽ʲ⁾ = d/dt ξ⁽ʲ⁻¹⁾ with q⁽ʲ⁾ of the jet; and Dξ."""
 
-    def one(jet, t):
+    def lift(jet, t):
         xi = lambda q, s: jnp.asarray(problem.call(function, q, t=s), dtype=float)  # noqa: E731
         lifts, of = [], lambda x, s: xi(x[0], s)
         for _ in jet:
@@ -401,7 +401,7 @@ def _directions(problem, function: Callable, jets, times):
             of = total_derivative(of)
         return jnp.stack(lifts)[..., None], jax.jacfwd(lambda q: xi(q, t))(jet[0])[..., None]
 
-    return jax.vmap(one)(jets, times)
+    return jax.vmap(lift)(jets, times)
 
 
 def _search_affine(search: AffineSearch, kind: Kind) -> Symmetries:
