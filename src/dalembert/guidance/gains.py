@@ -23,7 +23,6 @@ from dalembert.guidance.linearisation import (
     gains_of,
     kernel_of,
     linearise,
-    neighbours,
     read_given,
 )
 from dalembert.numbers import as_number, as_numbers, as_positive, as_vector, described, is_traced, whole_number
@@ -268,8 +267,7 @@ def _neighbouring(problem, solution, asked: tuple, paths: tuple, scheme) -> tupl
     """asked: what `solve` was given at the end and between."""
     given = read_given(problem, solution, {"final": asked[0]}, asked[1])
     start = extremal_along(problem, solution, scheme, paths)
-    lin = linearise(start, fixed_components(start, given, solution))
-    return gains_of(lin, neighbours(lin))[0], bool(given.final.given.any())
+    return gains_of(linearise(start, fixed_components(start, given, solution))), bool(given.final.given.any())
 
 
 def _regulator(problem: OptimalControl, solution: ControlSolution, weights: dict, scheme) -> np.ndarray:
@@ -285,9 +283,7 @@ def _regulator(problem: OptimalControl, solution: ControlSolution, weights: dict
     start = extremal_along(own, solution, scheme)
     for name in ("adjoints", "steps"):
         start.z[:, start.data.layout.part(name)] = 0.0
-    fixed = np.zeros(start.z.shape, dtype=bool)
-    lin = linearise(start, fixed)
-    return gains_of(lin, neighbours(lin))[0]
+    return gains_of(linearise(start, np.zeros(start.z.shape, dtype=bool)))
 
 
 def _square(weight: np.ndarray, q, v):

@@ -361,20 +361,18 @@ def _sizes(rows: np.ndarray) -> np.ndarray:
     return np.where(found > 0.0, found, 1.0)
 
 
-def gains_of(lin: Linearised, found: Neighbours) -> tuple[Float[np.ndarray, "N+1 r 2n"], Float[np.ndarray, "N+1"]]:
-    """K with δu = -K (δq, δv) for what satisfies the constraints, 0 across them; and the smallest singular value of what
-    neighbouring extremals of unit size differ by at a node: 0 where some perturbation cannot meet the end any more."""
-    n, sizes = lin.layout.n, lin.sizes
+def gains_of(lin: Linearised) -> Float[np.ndarray, "N+1 r 2n"]:
+    """K with δu = -K (δq, δv) for what satisfies the constraints, 0 across them."""
+    n, sizes, found = lin.layout.n, lin.sizes, neighbours(lin)
     scale = np.concatenate([sizes.positions, sizes.positions / sizes.time])
-    gains, smallest = np.zeros((len(lin.t), lin.layout.r, 2 * n)), np.zeros(len(lin.t))
+    gains = np.zeros((len(lin.t), lin.layout.r, 2 * n))
     for i in range(len(lin.t)):
         along = kernel_of(found.left[i])
         x = (np.concatenate([found.q[i], found.v[i]]) / scale[:, None]) @ along
         left, values, right = np.linalg.svd(x, full_matrices=False)
         kept = (values > RANK * values[0]) & (values > 0.0)
         gains[i] = -(found.u[i] @ along @ (right[kept].T / values[kept])) @ left[:, kept].T / scale
-        smallest[i] = values[-1]
-    return gains, smallest
+    return gains
 
 
 def kernel_of(rows: np.ndarray) -> np.ndarray:

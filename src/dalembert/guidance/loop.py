@@ -29,7 +29,7 @@ from dalembert.control.result import control_solution
 from dalembert.discretize import Scheme
 from dalembert.interrupts import Interrupted
 from dalembert.lazy import as_left
-from dalembert.numbers import as_number, as_numbers, as_positive, as_vector, described, whole_number
+from dalembert.numbers import as_number, as_numbers, as_positive, as_state, as_vector, described, whole_number
 from dalembert.outcome import CONTROLLED, Outcome
 from dalembert.path import Path
 from dalembert.solution import ControlSolution, SolveError
@@ -126,22 +126,14 @@ def closed_loop(
     """
     check_system(system)
     push = _pushing(controller)
-    h, t0, steps, every = (
-        as_positive(h, "h"),
-        as_number(t0, "t0"),
-        whole_number(steps, "steps"),
-        whole_number(every, "every"),
-    )
-    delay = whole_number(delay, "delay", 0)
-    q, v, code = _state_vector(q0, "q0"), _state_vector(v0, "v0"), Outcome.SUCCESS
-    if q.shape != v.shape:
-        raise ValueError(f"v0: found shape {v.shape}; q0 has shape {q.shape}, and v0 needs the same")
-    plant, parts = _Plant(with_held_force(system, len(q)), push, h, scheme), [(q[None], v[None])]
+    h, t0, steps = as_positive(h, "h"), as_number(t0, "t0"), whole_number(steps, "steps")
+    every, delay = whole_number(every, "every"), whole_number(delay, "delay", 0)
+    q, v = as_state(q0, v0, system.coordinates, as_numbers)
+    plant, parts, code = _Plant(with_held_force(system, len(q)), push, h, scheme), [(q[None], v[None])], Outcome.SUCCESS
     measured = {k for k in range(0, steps, every) if k + delay < steps}
     marks = sorted({0, steps, *measured, *(k + delay for k in measured)})
     decided: dict[int, np.ndarray] = {}
     u = None
-    run = None
     try:
         for k, end in itertools.pairwise(marks):
             if k in measured:
@@ -150,20 +142,14 @@ def closed_loop(
             u = decided.get(k, u)
             run = plant.run(q, v, t0 + k * h, end - k, u)  # pressed inside, Ctrl-C is its outcome
             code = Outcome(int(as_left(run, "code")))
-            if code is Outcome.INTERRUPTED:
-                break
             q, v = _rows_into(parts, run)
-            run = None
-            if code.failed:
+            if code is Outcome.INTERRUPTED or code.failed:
                 break
     except KeyboardInterrupt:  # between the runs or in the controller, which is the user's and is broken off
         code = Outcome.INTERRUPTED
 
     def result() -> ClosedLoop:
-        rows = [*parts]
-        if run is not None and int(as_left(run, "code")) == int(Outcome.INTERRUPTED):
-            _rows_into(rows, run)
-        q, v = (np.concatenate(rows) for rows in zip(*rows, strict=True))
+        q, v = (np.concatenate(rows) for rows in zip(*parts, strict=True))
         acted = [k for k in decided if k < len(q)]
         t, u = t0 + h * np.arange(len(q)), np.array([decided[k] for k in acted])
         return ClosedLoop(t, q, v, t[acted], u, np.asarray(int(code)))
@@ -178,13 +164,6 @@ def _rows_into(parts: list[tuple[np.ndarray, np.ndarray]], run: Path) -> tuple[n
     q, v = (np.asarray(as_left(run, name)) for name in ("q", "v"))
     parts.append((q[1:].copy(), v[1:].copy()))
     return q[-1], v[-1]
-
-
-def _state_vector(given, name: str) -> np.ndarray:
-    found = np.asarray(as_numbers(given, name))
-    if found.ndim != 1 or not found.size:
-        raise ValueError(f"{name}: found shape {found.shape}; a vector (n,) is needed")
-    return found
 
 
 class _Plant(NamedTuple):
