@@ -440,31 +440,24 @@ def _complete(rows: np.ndarray, more: np.ndarray, count: int, sizes: np.ndarray,
 
     How many are independent is known from the null spaces: seen from a far origin all rotations look like translations.
     """
-    spanned, chosen = np.zeros((0, rows.shape[1])), []
-    scaled = np.array([_in_units(row, sizes, centre) for row in more]).reshape(more.shape)
-    for row in rows:
-        spanned = _orthonormal(spanned, _in_units(row, sizes, centre))
-    for _ in range(count):
-        left = scaled - (scaled @ spanned.T) @ spanned
-        chosen.append(int(np.argmax(np.linalg.norm(left, axis=1))))
-        spanned = _orthonormal(spanned, scaled[chosen[-1]])
-    return np.concatenate([rows, more[sorted(chosen)]])
+    from scipy.linalg import qr
+
+    if not count:
+        return rows
+    known, others = (_in_units(x, sizes, centre) for x in (rows, more))
+    spanned = np.linalg.qr(known.T)[0]
+    left = others - (others @ spanned) @ spanned.T
+    found: Any = qr(left.T, mode="r", pivoting=True)
+    return np.concatenate([rows, more[sorted(found[1][:count])]])
 
 
-def _orthonormal(spanned: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """With the direction that the row adds; twice, as one projection leaves rounding of what it takes away."""
-    for _ in range(2):
-        row = row - (spanned @ row) @ spanned
-        row = row / np.linalg.norm(row)
-    return np.vstack([spanned, row])
-
-
-def _in_units(row: np.ndarray, sizes: np.ndarray, centre: np.ndarray) -> np.ndarray:
+def _in_units(rows: np.ndarray, sizes: np.ndarray, centre: np.ndarray) -> np.ndarray:
     """(A, b) in units of the coordinates and about the centre of the samples, of length 1."""
     n = len(sizes)
-    matrix = row[: n * n].reshape(n, n)
-    scaled = np.concatenate([(matrix * sizes / sizes[:, None]).ravel(), (row[n * n :] + matrix @ centre) / sizes])
-    return scaled / np.linalg.norm(scaled)
+    matrix, shift = rows[:, : n * n].reshape(-1, n, n), rows[:, n * n :]
+    linear = (matrix * sizes / sizes[:, None]).reshape(-1, n * n)
+    scaled = np.concatenate([linear, (shift + matrix @ centre) / sizes], axis=1)
+    return scaled / np.linalg.norm(scaled, axis=1, keepdims=True)
 
 
 def _null_space(blocks: list[LeftSides], units: np.ndarray, tolerance: float) -> tuple[np.ndarray, float, float]:
