@@ -191,7 +191,7 @@ def evolution(subject: Subject) -> Claim:
         held = symplectic(subject)
         if held.finding is Finding.HYPOTHESIS_FAILS:
             return EVOLUTION.not_met(f"a step of states, whose reactions are no function of two nodes, and {held.reason}")
-        return dataclasses.replace(held, claim=EVOLUTION.claim, source=EVOLUTION.source, hypothesis=EVOLUTION.hypothesis)
+        return dataclasses.replace(held, **EVOLUTION._asdict())
     scheme, points, times = nodes_of(subject.path, subject.system, subject.scheme)
     k = len(points) // 2
     found = symplectic_defect(

@@ -7,7 +7,7 @@ import enum
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -64,33 +64,28 @@ class Claim:
     reason: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Promise:
+class Promise(NamedTuple):
     """A claim before it is measured: what, from where, and under which hypothesis."""
 
     claim: str
     source: str
     hypothesis: str
 
+    def judge(self, finding: Finding, why: str, measured: float = math.nan, tolerance: float = math.nan) -> Claim:
+        """The claim with what was found."""
+        return Claim(*self, finding, float(measured), float(tolerance), why)
+
     def not_met(self, why: str) -> Claim:
         """It is not claimed here."""
-        return Claim(self.claim, self.source, self.hypothesis, Finding.HYPOTHESIS_FAILS, math.nan, math.nan, why)
-
-    def holds_exactly(self, why: str) -> Claim:
-        """It holds without a number."""
-        return Claim(self.claim, self.source, self.hypothesis, Finding.HOLDS, math.nan, math.nan, why)
+        return self.judge(Finding.HYPOTHESIS_FAILS, why)
 
     def at_most(self, measured: float, tolerance: float, why: str) -> Claim:
         """measured ≤ tolerance; what is not finite is no promise kept."""
-        return self._judge_claim(bool(measured <= tolerance), measured, tolerance, why)
+        return self.judge(Finding.HOLDS if measured <= tolerance else Finding.FAILS, why, measured, tolerance)
 
     def at_least(self, measured: float, tolerance: float, why: str) -> Claim:
         """measured ≥ tolerance."""
-        return self._judge_claim(bool(measured >= tolerance), measured, tolerance, why)
-
-    def _judge_claim(self, holds: bool, measured: float, tolerance: float, why: str) -> Claim:
-        finding = Finding.HOLDS if holds else Finding.FAILS
-        return Claim(self.claim, self.source, self.hypothesis, finding, float(measured), float(tolerance), why)
+        return self.judge(Finding.HOLDS if measured >= tolerance else Finding.FAILS, why, measured, tolerance)
 
 
 @dataclasses.dataclass(frozen=True)

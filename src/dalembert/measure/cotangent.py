@@ -358,18 +358,13 @@ def phase_step(system: System, q, p, *, h: float, t0: float = 0.0, scheme: Schem
         path = simulate(system, x, v, h=step, steps=1, t0=t, scheme=chosen)
         after, w = np.asarray(path.q)[-1], np.asarray(path.v)[-1]
         return PhasePoint(after, np.asarray(_conjugate(system, after, w, t + step)[0]))
-    state = Scheme("drift_kick_drift", **_maps_of_nodes(chosen))
+    state = dataclasses.replace(chosen, form="drift_kick_drift")
     ahead = (1.0 - state.state.weight) * step
     v = _solve_velocity(lambda w: _incoming(system, state, x, w, t, step), y, x)
     path = simulate(system, x - ahead * v, v, h=step, steps=1, t0=t - ahead, scheme=state)
     middle, w = np.asarray(path.q)[-1], np.asarray(path.v)[-1]
     after = middle + ahead * w
     return PhasePoint(after, np.asarray(_incoming(system, state, after, w, t + step, step)[0]))
-
-
-def _maps_of_nodes(scheme: Scheme) -> dict:
-    """Of the step whose nodes are those of the scheme."""
-    return {name: getattr(scheme, name) for name in ("action", "kinematic", "variational", "distribution", "state")}
 
 
 @seldom

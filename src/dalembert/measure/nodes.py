@@ -322,5 +322,4 @@ def nodes_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | Windo
         return chosen, xp.concatenate([q[:1] - back * v[:1], q + ahead * v]), xp.concatenate([t[:1] - back, t + ahead])
     if form == "kick_drift_kick" and any(c.order > 0 for c in getattr(system, "constraints", ())):
         raise ValueError("path: in kick_drift_kick form nodes alone satisfy no equations here; use the form 'nodes'")
-    maps = {name: getattr(chosen, name) for name in ("action", "kinematic", "variational", "distribution")}
-    return Scheme("nodes", **maps), q, t
+    return dataclasses.replace(chosen, form="nodes"), q, t
