@@ -37,7 +37,6 @@ from dalembert.cli.options import (
 
 if TYPE_CHECKING:
     from dalembert.claims import Verdict
-    from dalembert.measure import Order
 
 SILENT = 2.0  # seconds of work that is over before anybody asks how far it is
 PAGES, MOTIONS = (".html", ".htm"), (".gif", ".mp4", ".webm", ".html")
@@ -303,7 +302,7 @@ def check(
     if as_json:
         print_json("order" if measured else "check", record)
     elif measured:
-        _print_order(found)
+        console().print(Text(found.describe()))
     elif found is not None:
         _print_verdict(found)
     if record.get("failed", not record.get("holds", True)):
@@ -320,20 +319,6 @@ def _print_verdict(result: Verdict) -> None:
             Text(c.claim), Text(c.finding, style=COLOURS[str(c.finding)]), *numbers, Text(c.reason), Text(c.source)
         )
     console().print(Text(f"{result.system}; {result.scheme}, h = {result.h:g}; {result.sampled}"))
-    console().print(table)
-
-
-def _print_order(result: Order) -> None:
-    table = Table("", "h", "error", "order", "in the fit", box=None, padding=(0, 2, 0, 0))
-    for column in table.columns[1:4]:
-        column.justify = "right"
-    for name, c in result.quantities.items():
-        orders = [math.nan, *c.orders]
-        for i, h in enumerate(c.h):
-            shown = "" if math.isnan(orders[i]) else f"{orders[i]:.3f}"
-            table.add_row(name if i == 0 else "", f"{h:g}", f"{c.error[i]:.4e}", shown, c.use[i])
-        slope = "too few steps for a slope" if math.isnan(c.slope) else f"slope {c.slope:.3f}"
-        table.add_row("", "", "", "", Text(slope, style="bold"), end_section=True)
     console().print(table)
 
 

@@ -195,7 +195,7 @@ def _runs_job(
     data = {name: given.pop(name, None) for name in DATA}
     if data["nodes"] is not None and system.from_state:
         raise ValueError("nodes: a sweep of a System starts from q0 and v0; one run of the form 'nodes' takes nodes")
-    swept = Swept.of(system, values, data, combine)
+    swept = Swept.of_runs(system, values, data, combine)
     check_x64()
     given = {"steps": None, "reduce": reduce, **given}
     if prepared is None:

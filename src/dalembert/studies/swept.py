@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +18,7 @@ from dalembert.boundary import Free, Nodes
 from dalembert.boundary.data.end_sets import On
 from dalembert.numbers import as_numbers, described
 from dalembert.path.study import SweptName
-from dalembert.store.studies import SOLUTION_NAMES, label_of
+from dalembert.store.studies import RUN_NAMES, SOLUTION_NAMES, label_of
 from dalembert.systems.system import is_flag
 
 DATA = {"q0": 1, "v0": 1, "nodes": 2, "jets": 2, "multipliers": 2}  # axes of each in one run
@@ -30,24 +30,59 @@ SIDES = {"lower": 0, "upper": 1}
 SAME = "is the same for all runs; call sweep once for each of its values"
 
 
+# Of a name, its values, and what it is called in a message: the numbers (K, …), and the names of each of several numbers.
+Read = Callable[[str, Any, str], tuple[np.ndarray, Sequence[str] | None]]
+
+
 class Swept(NamedTuple):
-    """given: name → (K, …); fixed: initial data of all runs; names: how each is labelled; shape: of the axes."""
+    """given: name → (K, …); names: how each is labelled; shape: of the axes; fixed: initial data of all runs."""
 
     given: dict[str, np.ndarray]
-    fixed: dict[str, Any]
     names: dict[str, SweptName]
     shape: dict[str, int]
+    fixed: dict[str, Any]
 
     @classmethod
-    def of(cls, system, values: Any, fixed: Mapping[str, Any], combine: str) -> Swept:
-        """With all checks."""
+    def of_runs(cls, system: Any, values: Any, fixed: Mapping[str, Any], combine: str) -> Swept:
+        """Parameters and initial data, with all checks."""
         own = _check_fixed(fixed)
-        given = {name: _numbers(system, name, x, own) for name, x in by_name(values).items()}
-        parts = {}
-        for name, x in given.items():
-            inner = system.coordinates if name in DATA and x.ndim == 2 else None
-            parts[name] = label_of(name), parts_of(label_of(name), x.shape[1:], inner), name not in DATA
-        return cls(given, own, *axes_of(given, parts, combine))
+
+        def read(name: str, x: Any, here: str) -> tuple[np.ndarray, Sequence[str] | None]:
+            array = _initial_values(system, name, x, own.get(name), here)
+            return array, system.coordinates if array.ndim == 2 else None
+
+        return cls.of(system, values, combine, "initial datum", (DATA, RUN_NAMES), read)._replace(fixed=own)
+
+    @classmethod
+    def of(
+        cls, problem: Any, values: Any, combine: str, kind: str, names: tuple[Collection[str], frozenset[str]], read: Read
+    ) -> Swept:
+        """Parameters, and what `read` reads. kind: of the names besides parameters; names: these, the part before a point
+        being the name of what is swept, and the labels that are taken."""
+        known = problem.parameters if isinstance(problem.parameters, Mapping) else {}
+        (own, taken), given, found = names, {}, {}
+        for name, x in by_name(values).items():
+            here, inner = f"values[{name!r}]", None
+            if name in known and name in own:
+                raise ValueError(f"{here}: is a parameter, and the name of an {kind}; give the parameter another name")
+            if name in known:
+                given[name] = parameter_values(known[name], x, here)
+            elif name.split(".")[0] in own:
+                given[name], inner = read(name, x, here)
+            else:
+                raise ValueError(f"{here}: {_explain_unknown(name, [*known, *own], kind)}")
+            label, shape = label_of(name if name in known else name.replace(".", "_"), taken), given[name].shape[1:]
+            places = inner or ["_".join(map(str, place)) for place in np.ndindex(shape)]
+            parts = tuple(f"{label}_{place}".replace("/", "_") for place in places) if math.prod(shape) > 1 else ()
+            axis = label if combine == "product" else "run"
+            found[name] = SweptName(name, label, axis, parts, tuple(shape), name in known)
+        lengths = {name: len(x) for name, x in given.items()}
+        if combine == "zip" and len(set(lengths.values())) > 1:
+            raise ValueError(f"values: found {lengths}; with combine='zip' all have as many values as there are runs")
+        labels = [label for one in found.values() for label in (one.label, *one.parts)]
+        if len(set(labels)) < len(labels):
+            raise ValueError(f"values: found names whose labels are the same, {', '.join(labels)}; rename a parameter")
+        return cls(given, found, {one.axis: lengths[name] for name, one in found.items()}, {})
 
     def data(self, places: Mapping[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Initial data and parameters of the runs at these places along each axis."""
@@ -56,9 +91,19 @@ class Swept(NamedTuple):
         return self.fixed | {name: x for name, x in each.items() if name in DATA}, parameters
 
     def labels(self, places: Mapping[str, range] | None = None) -> dict[str, Any]:
-        """Coordinates of the swept names; places: the part of each axis that is wanted."""
-        part = {axis: range(length) for axis, length in self.shape.items()} if places is None else places
-        return _labels(self.names, self.given, part)
+        """Coordinates of the swept names: their values, or their places where a value has several numbers. places: the part
+        of each axis that is wanted."""
+        found: dict[str, Any] = {}
+        for name, one in self.names.items():
+            part = range(self.shape[one.axis]) if places is None else places[one.axis]
+            here = np.arange(part.start, part.stop)
+            rows = self.given[name][here].reshape(len(here), -1).astype(float)
+            if one.axis == "run":
+                found["run"] = ("run", here)
+            labels = {"long_name": f"{'parameter' if one.parameter else 'initial value'} {name}"}
+            found[one.label] = (one.axis, here if one.parts else rows[:, 0], labels)
+            found |= {part: (one.axis, rows[:, i], labels) for i, part in enumerate(one.parts)}
+        return found
 
 
 def by_name(values: Any) -> Mapping[str, Any]:
@@ -84,29 +129,22 @@ def _check_fixed(data: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _numbers(system, name: str, values: Any, fixed: Mapping[str, Any]) -> np.ndarray:
-    """(K, …) of one name."""
-    here, known = f"values[{name!r}]", system.parameters if isinstance(system.parameters, Mapping) else {}
-    if name in DATA and name in known:
-        raise ValueError(
-            f"{here}: is a parameter of this system and the name of initial data; give the parameter another name"
-        )
-    if name not in DATA and name not in known:
-        raise ValueError(f"{here}: {explain_unknown(name, [*known, *DATA], 'initial datum')}")
-    if name in DATA and fixed[name] is not None:
+def _initial_values(system: Any, name: str, values: Any, fixed: Any, here: str) -> np.ndarray:
+    """(K, …) of initial data. fixed: those that all runs have."""
+    if name not in DATA:
+        raise ValueError(f"{here}: initial data are swept as a whole; there are {', '.join(DATA)}")
+    if fixed is not None:
         raise ValueError(f"{here}, {name}: found both; initial data are swept or the same for all runs")
-    if name in known:
-        return parameter_values(known[name], values, here)
     array, n = several(as_numbers(values, here), here), len(system.coordinates or ())
     array = array[:, None] if DATA[name] == 1 and array.ndim == 1 and n <= 1 else array
     own = n or (array.shape[-1] if array.ndim > 1 else "n")
-    return _shaped(array, (own,) if DATA[name] == 1 else (array.shape[1] if array.ndim == 3 else "r", own), here)
+    return _check_each(array, (own,) if DATA[name] == 1 else (array.shape[1] if array.ndim == 3 else "r", own), here)
 
 
 def parameter_values(known: Any, values: Any, here: str) -> np.ndarray:
     """(K, …) of a parameter. known: what it is in the system."""
     array = np.array(values) if is_flag(known) and is_flag(values) else as_numbers(values, here)
-    return _shaped(several(array, here), np.shape(known), here)
+    return _check_each(several(array, here), np.shape(known), here)
 
 
 def several(array: np.ndarray, here: str) -> np.ndarray:
@@ -118,7 +156,8 @@ def several(array: np.ndarray, here: str) -> np.ndarray:
     return array
 
 
-def _shaped(array: np.ndarray, wanted: tuple, here: str) -> np.ndarray:
+def _check_each(array: np.ndarray, wanted: tuple, here: str) -> np.ndarray:
+    """The same, if the value of each run has the shape that is wanted."""
     if array.shape[1:] != wanted:
         right = f"(K, {', '.join(map(str, wanted))})" if wanted else "(K,)"
         raise ValueError(
@@ -127,7 +166,7 @@ def _shaped(array: np.ndarray, wanted: tuple, here: str) -> np.ndarray:
     return array
 
 
-def explain_unknown(name: str, known: list[str], kind: str) -> str:
+def _explain_unknown(name: str, known: list[str], kind: str) -> str:
     """The fault of a name. kind: of the names besides parameters."""
     if name in ALIKE:
         return SAME
@@ -135,60 +174,22 @@ def explain_unknown(name: str, known: list[str], kind: str) -> str:
     return f"is no parameter and no {kind}; there are {', '.join(known)}" + (f". Did you mean {close[0]}?" if close else "")
 
 
-def parts_of(label: str, shape: tuple[int, ...], inner: tuple[str, ...] | None = None) -> tuple[str, ...]:
-    """Of the numbers of a value of this shape; inner: their names."""
-    places = inner or ["_".join(map(str, place)) for place in np.ndindex(shape)]
-    return tuple(f"{label}_{place}".replace("/", "_") for place in places) if math.prod(shape) > 1 else ()
-
-
-def axes_of(
-    given: Mapping[str, np.ndarray], parts: Mapping[str, tuple[str, tuple[str, ...], bool]], combine: str
-) -> tuple[dict[str, SweptName], dict[str, int]]:
-    """The labels of the names, and the axes with their lengths. parts: by name, its label, those of its numbers where it
-    has several, and whether it is a parameter."""
-    lengths = {name: len(x) for name, x in given.items()}
-    if combine == "zip" and len(set(lengths.values())) > 1:
-        raise ValueError(f"values: found {lengths}; with combine='zip' all have as many values as there are runs")
-    names = {}
-    for name, (label, own, parameter) in parts.items():
-        axis = label if combine == "product" else "run"
-        names[name] = SweptName(name, label, axis, own, tuple(given[name].shape[1:]), parameter)
-    taken = [label for one in names.values() for label in (one.label, *one.parts)]
-    if len(set(taken)) < len(taken):
-        raise ValueError(f"values: found names whose labels are the same, {', '.join(taken)}; rename one of the parameters")
-    return names, {one.axis: lengths[name] for name, one in names.items()}
-
-
-def _labels(names: Mapping[str, SweptName], given: Mapping[str, np.ndarray], places: Mapping[str, range]) -> dict[str, Any]:
-    """Coordinates of the swept names: their values, or their places where a value has several numbers."""
-    found: dict[str, Any] = {}
-    for name, one in names.items():
-        here = np.arange(places[one.axis].start, places[one.axis].stop)
-        rows = given[name][here].reshape(len(here), -1).astype(float)
-        if one.axis == "run":
-            found["run"] = ("run", here)
-        labels = {"long_name": f"{'parameter' if one.parameter else 'initial value'} {name}"}
-        found[one.label] = (one.axis, here if one.parts else rows[:, 0], labels)
-        found |= {part: (one.axis, rows[:, i], labels) for i, part in enumerate(one.parts)}
-    return found
-
-
 class SweptPlace(NamedTuple):
-    """The place of the numbers of a swept name: in an argument, under these keys. pattern: a value of it, where the name is
-    that of a whole argument, otherwise None."""
+    """The place of the numbers of a swept name: in an argument, under these keys. rows: its values, where the name is that
+    of a whole argument, otherwise None."""
 
     argument: str
     keys: tuple[Any, ...] = ()
-    pattern: Any = None
+    rows: Sequence[Any] | None = None
 
-    def put(self, argument: Any, row: np.ndarray) -> Any:
-        """The argument with these numbers."""
-        if self.pattern is not None:
-            return _fill_pattern(self.pattern, row)
+    def put(self, argument: Any, numbers: np.ndarray, i: int) -> Any:
+        """The argument with the i-th of these values."""
+        if self.rows is not None:
+            return self.rows[i]
         if self.argument == "bounds" and self.keys[-1] not in SIDES:
-            pair = row.ravel().tolist()
+            pair = numbers[i].ravel().tolist()
             return _replace_at(argument, self.keys, tuple(pair) if len(pair) > 1 else (-pair[0], pair[0]))
-        return _replace_at(argument, self.keys, float(row))
+        return _replace_at(argument, self.keys, float(numbers[i]))
 
 
 class SweptProblem(NamedTuple):
@@ -202,26 +203,14 @@ class SweptProblem(NamedTuple):
     @classmethod
     def of(cls, problem: Any, values: Any, arguments: Mapping[str, Any], combine: str) -> SweptProblem:
         """With all checks that need no solution."""
-        given, labelled, places = {}, {}, {}
-        known = problem.parameters if isinstance(problem.parameters, Mapping) else {}
-        for name, x in by_name(values).items():
-            here = f"values[{name!r}]"
-            if name in known:
-                if name in ARGUMENTS:
-                    raise ValueError(
-                        f"{here}: is a parameter of this problem and an argument of solve; give the parameter another name"
-                    )
-                given[name] = parameter_values(known[name], x, here)
-                label = label_of(name, SOLUTION_NAMES)
-                labelled[name] = label, parts_of(label, given[name].shape[1:]), True
-                continue
-            if name.split(".")[0] not in ARGUMENTS:
-                raise ValueError(f"{here}: {explain_unknown(name, [*known, *ARGUMENTS], 'argument that can be swept')}")
-            given[name], places[name], parts = _read(name, x, arguments, problem.coordinates)
-            label = label_of(name.replace(".", "_"), SOLUTION_NAMES)
-            labelled[name] = label, tuple(f"{label}_{part}".replace("/", "_") for part in parts), False
+        places: dict[str, SweptPlace] = {}
+
+        def read(name: str, x: Any, here: str) -> tuple[np.ndarray, Sequence[str]]:
+            array, places[name], inner = _read(name, x, arguments, problem.coordinates)
+            return array, inner
+
+        swept = Swept.of(problem, values, combine, "argument that can be swept", (ARGUMENTS, SOLUTION_NAMES), read)
         _check_apart(places)
-        swept = Swept(given, {}, *axes_of(given, labelled, combine))
         return cls(problem, dict(arguments), swept, places)
 
     @property
@@ -231,11 +220,11 @@ class SweptProblem(NamedTuple):
 
     def one(self, places: Mapping[str, int]) -> tuple[Any, dict[str, Any]]:
         """Problem and arguments at these places along the axes."""
-        rows = {name: x[places[self.swept.names[name].axis]] for name, x in self.swept.given.items()}
-        own = {name: x for name, x in rows.items() if name not in self.places}
+        at = {name: places[one.axis] for name, one in self.swept.names.items()}
+        own = {name: x[at[name]] for name, x in self.swept.given.items() if name not in self.places}
         arguments = dict(self.arguments)
         for name, place in self.places.items():
-            arguments[place.argument] = place.put(arguments[place.argument], rows[name])
+            arguments[place.argument] = place.put(arguments[place.argument], self.swept.given[name], at[name])
         return (self.problem.replace(**own) if own else self.problem), arguments
 
     def describe(self, places: Mapping[str, int]) -> str:
@@ -329,23 +318,13 @@ def _wholes(argument: str, values: Any, here: str, names: Any) -> tuple[np.ndarr
         for place in np.ndindex(*shape)
     ]
     if len(parts) == 1:
-        return numbers[:, 0], SweptPlace(argument, pattern=rows[0]), ()
-    return numbers, SweptPlace(argument, pattern=rows[0]), tuple(parts)
+        return numbers[:, 0], SweptPlace(argument, rows=rows), ()
+    return numbers, SweptPlace(argument, rows=rows), tuple(parts)
 
 
 def _is_numbers(x: Any) -> bool:
     """One array, as far as names are concerned: (lower, upper) is one, (q, v) none."""
     return isinstance(x, list | tuple) and len(x) > 0 and all(isinstance(one, int | float | np.number) for one in x)
-
-
-def _fill_pattern(pattern: Any, row: np.ndarray) -> Any:
-    """A value of the pattern's form, with these numbers."""
-    leaves, form = jax.tree.flatten(pattern, is_leaf=_is_numbers)
-    ends = np.cumsum([np.size(x) for x in leaves])[:-1]
-    parts = [part.reshape(np.shape(x)) for part, x in zip(np.split(np.ravel(row), ends), leaves, strict=True)]
-    return jax.tree.unflatten(
-        form, [tuple(p.tolist()) if isinstance(x, tuple) else p for p, x in zip(parts, leaves, strict=True)]
-    )
 
 
 def _number_name(argument: str, keys: tuple, place: tuple[int, ...], names: Any) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from dalembert.drawing import Outline, Scene
 from dalembert.measure import constraint_residual
 from dalembert.measure import energy as measured_energy
+from dalembert.notebook import NAMED
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.show.panels import envelope, subscript
@@ -392,39 +393,13 @@ def _phase(shown: Shown, i: int, limit: int) -> dict[str, Any]:
 
 
 def _ending(shown: Shown) -> dict[str, Any]:
-    """The outcome in words, and the solver's counts."""
+    """The outcome, and the other lines in which the result describes itself."""
     result = shown.result
     outcome = Outcome(int(result.code))
     messages = result.messages if isinstance(result, CriticalPoint) else {}
-    s: Any = result.statistics
-    facts = [("steps", f"{len(shown.t) - 1}" if isinstance(result, CriticalPoint) else f"{result.steps}"),
-             ("time", f"{shown.t[0]:g} … {shown.t[-1]:g}")]  # fmt: skip
-    if isinstance(result, Path):
-        each = int(s.iterations) / max(result.steps, 1)
-        facts += [
-            ("step h", result.lengths),
-            ("Newton iterations", f"{int(s.iterations)} in all, {each:.1f} per step, at most {int(s.max_iterations)}"),
-            ("largest scaled residual", f"{float(s.residual):.1e}"),
-            ("root crossings (branch switches)", f"{int(s.crossings)}"),
-        ]
-        if outcome.failed:
-            facts.append(
-                (
-                    "ended at",
-                    f"step {int(s.failed_step)}, t = {float(s.failed_time):g}, residual {float(s.failed_residual):.1e}",
-                )
-            )
-    else:
-        name, value = result.value
-        facts += [
-            (name, f"{value:.10g}"), ("kind", result.kind),
-            ("iterations", f"{int(s.iterations)}"), ("factorizations", f"{int(s.factorizations)}"),
-            ("restorations", f"{int(s.restorations)}"),
-            ("last update", f"{float(s.update):.1e}"), ("scaled residual", f"{float(s.residual):.1e}"),
-            ("violation of the constraints", f"{float(s.violation):.1e}"), ("condition", f"{float(s.condition):.1e}"),
-        ]  # fmt: skip
-        for x, bounds in result.bounds.items():
-            facts.append((f"bounds on {x}", f"{np.count_nonzero(bounds.active)} active"))
+    lines = [line for line in result.describe().splitlines() if not line.startswith("outcome: ")]
+    named = [NAMED.fullmatch(line) for line in lines]
+    facts = [(x["name"], x["value"]) if x else ("", line) for line, x in zip(lines, named, strict=True)]
     return {
         "outcome": outcome.name.lower().replace("_", " "), "good": not outcome.failed,
         "message": messages.get(outcome, outcome.message), "facts": facts,

@@ -460,7 +460,7 @@
   };
 
   // ---- words -----------------------------------------------------------------------------------------------------
-  const table = rows => element("table", {}, element("tbody", {}, ...rows.map(([name, value]) => element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, value)))));
+  const table = rows => element("table", {}, element("tbody", {}, ...rows.map(([name, value]) => element("tr", {}, ...(name ? [element("th", { scope: "row" }, name), element("td", {}, value)] : [element("td", { colspan: 2 }, value)])))));
   // Runs that ended alike share their words.
   const alike = [];
   for (const run of data.runs) {
