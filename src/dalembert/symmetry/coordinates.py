@@ -278,10 +278,6 @@ class GroupChart:
 
     def section(self, r: Any) -> Any:
         """q̂(r)."""
-        if isinstance(r, np.ndarray):
-            out = np.array(self.centre)
-            out[list(self.shape)] = r
-            return out
         return jnp.asarray(self.centre).at[np.array(self.shape, dtype=int)].set(r)
 
     def move(self, g: Any, q: Any) -> Any:
