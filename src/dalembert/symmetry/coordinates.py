@@ -71,7 +71,7 @@ class VelocityFrame:
 
     def basis_and_drift(self, system: System, q: Vector, t) -> tuple[Float[Array, "n d"], Vector]:
         """(B, c)."""
-        return _frame_parts(system, self, q, jnp.asarray(t, dtype=float))
+        return _parts(system, self, q, jnp.asarray(t, dtype=float))
 
     def written_out(self, system: System, q: Vector, t) -> tuple[Float[Array, "n d"], Vector]:
         """(B, c), with all its operations."""
@@ -113,8 +113,8 @@ class VelocityFrame:
         return True
 
 
-@Jitted  # traced once, however often the equations and their derivatives ask for it
-def _frame_parts(system: System, frame: VelocityFrame, q: Vector, t):
+@Jitted  # traced once, however often the equations ask for it; the name is part of the key of stored runs
+def _parts(system: System, frame: VelocityFrame, q: Vector, t):
     return frame.written_out(system, q, t)
 
 

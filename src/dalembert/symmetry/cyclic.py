@@ -419,7 +419,7 @@ class MomentumFrame(VelocityFrame):
     momentum: tuple[float, ...] = ()
 
     def velocity(self, system: System, q, w, t):
-        return _conserving_velocity(system, self, q, w, t)
+        return _velocity(system, self, q, w, t)
 
     def written_out(self, system: System, q, t):
         slopes = jax.jacfwd(lambda w: (self.velocity(system, q, w, t),) * 2, has_aux=True)
@@ -439,8 +439,8 @@ class MomentumFrame(VelocityFrame):
         return system.forces is not None
 
 
-@Jitted  # traced once, however often the equations and their derivatives ask for it
-def _conserving_velocity(system: System, frame: MomentumFrame, q, w, t):
+@Jitted  # traced once, however often the equations ask for it; the name is part of the key of stored runs
+def _velocity(system: System, frame: MomentumFrame, q, w, t):
     """One step of Newton's method from ġ = 0, which is exact for an L that is quadratic in ġ."""
     group = _index(frame.group)
     rest = jnp.zeros_like(q).at[_index(frame.shape)].set(w)
