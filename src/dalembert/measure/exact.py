@@ -275,18 +275,6 @@ def discrete_consistency(
 _start = seldom(second_node)
 
 
-class _Triple(NamedTuple):
-    """Three nodes of the exact motion, t the time of the middle one, its (v, a), and the second node of the start."""
-
-    q0: Any
-    q1: Any
-    q2: Any
-    t: Any
-    v: Any
-    a: Any
-    d: Any
-
-
 def _compare_parts(
     view: SystemNodes, start: tuple[Any, Any], t0: float, h: float, starter: Starter, tolerance
 ) -> dict[str, tuple[float, float, float]]:
@@ -298,14 +286,14 @@ def _compare_parts(
     exact = discrete_data(system, q[:-1], v[:-1], times[:-1])
     a = motion_along(system, q[-2:-1], v[-2:-1], times[-2:-1])[0][0]
     d = _start(system, view.scheme, starter, start[0], start[1], t0=jnp.asarray(t0), h=jnp.asarray(h))
-    triple = _Triple(q[0], q[-2], q[-1], times[-2], v[-2], a, np.asarray(d))
-    seen = _evaluate_parts(SystemNodes(jnp.asarray(h), system, view.scheme, view.rows), jax.tree.map(jnp.asarray, triple))
+    own, triple = SystemNodes(jnp.asarray(h), system, view.scheme, view.rows), (q[0], q[-2], q[-1], times[-2], v[-2], a)
+    seen = _evaluate_parts(own, *map(jnp.asarray, triple))
     way = h * size(v[-2]) + h * h * size(a)
     doubt = 4 * tolerance * (1 + size(q[-1]) + size(v[-1]))
     out = {
         "lagrangian": (abs(float(seen["lagrangian"] - exact.lagrangian)), abs(float(exact.lagrangian)), doubt),
         "principle": (size(seen["principle"]), size(exact.plus), doubt),
-        "start": (size(triple.d - (q[-2] - q[0])), way, doubt),
+        "start": (size(np.asarray(d) - (q[-2] - q[0])), way, doubt),
     }
     if not view.m:
         return out
@@ -317,18 +305,19 @@ def _compare_parts(
 
 
 @seldom
-def _evaluate_parts(view: SystemNodes, x: _Triple) -> dict[str, Any]:
-    nodes, d = (x.q0, x.q1, x.q2, x.t), x.q1 - x.q0
-    points = [Interval(x.q0, d, x.t - view.h, view.h).at(rho) for rho in view.scheme.action_for(view.system)]
-    values = jnp.stack([view.system.call(view.system.lagrangian, q, v, t=t) for q, v, t in points])
-    rows, exact = view.reactions(*nodes), all_reactions(view.system, x.q1, x.v, x.a, x.t)
+def _evaluate_parts(view: SystemNodes, q0, q1, q2, t, v, a) -> dict[str, Any]:
+    """Of three nodes of the exact motion; t, v, a: of the middle one."""
+    nodes, d = (q0, q1, q2, t), q1 - q0
+    points = [Interval(q0, d, t - view.h, view.h).at(rho) for rho in view.scheme.action_for(view.system)]
+    values = jnp.stack([view.system.call(view.system.lagrangian, x, w, t=s) for x, w, s in points])
+    rows, exact = view.reactions(*nodes), all_reactions(view.system, q1, v, a, t)
     wrong = view.kinematic(*nodes)
-    by_end = jax.jacfwd(lambda q: view.kinematic(x.q0, x.q1, q, x.t))(x.q2)
+    by_end = jax.jacfwd(lambda q: view.kinematic(q0, q1, q, t))(q2)
     return {
         "lagrangian": view.h * jnp.mean(values),
         "principle": kernel(rows).T @ view.balance(*nodes),
         "kinematic": wrong,
-        "terms": jnp.max(jnp.abs(by_end) @ (jnp.abs(x.q2 - x.q1) + jnp.abs(d)), initial=0.0),
+        "terms": jnp.max(jnp.abs(by_end) @ (jnp.abs(q2 - q1) + jnp.abs(d)), initial=0.0),
         "distance": jnp.linalg.pinv(by_end) @ wrong if view.m else jnp.zeros(0),
         "rows": exact,
         "reactions": rows - exact,

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from dalembert.discretize import Scheme
 from dalembert.measure.convergence import Convergence, Measured, converge
@@ -156,8 +156,8 @@ def embedding(
     if whole_number(phases, "phases", 2, 100_000) % 2:
         raise ValueError(f"phases: found {phases!r}; give an even number, 2 or more")
     made = perturbation(system, points, speeds, scheme=scheme, step=step, t0=t0, dependent=dependent, tolerance=tolerance)
-    mapped, off = _apply_map(made, points, speeds, jnp.asarray(steps))
-    residual = np.asarray(off)
+    stepped = {name: np.asarray(x) for name, x in _take_steps(made, points, speeds, jnp.asarray(steps), False).items()}
+    residual = np.max(stepped["residual"], axis=1)
     if (largest := np.nanmax(residual, initial=0.0)) > ON_D:
         raise InconsistentDataError(
             f"{'step' if step is not None else 'scheme'}: one step from D ends off D, |φ| = {largest:.3g}; the "
@@ -165,7 +165,8 @@ def embedding(
             "dalembert.systems.deformed(...)"
         )
     tau = np.arange(phases + 1) / phases
-    found = with_exact_flow(_sizes, made.chart, tolerance, points, speeds, np.asarray(mapped), float(made.t0), steps, tau)
+    given = points, speeds, stepped["q"], stepped["v"], float(made.t0), steps, tau
+    found = with_exact_flow(_sizes, made.chart, tolerance, *given)
     floor = STEEPEST / steps * (4 * tolerance * (1 + found["size"]) + 10 * EPSILON * found["size"])
     size = converge(steps, found["profile"].max(axis=1), found["field"], floor)
     p = order if order is not None else (0 if np.isnan(size.slope) else round(size.slope))
@@ -173,25 +174,11 @@ def embedding(
     return Embedding(p, order is not None, size, tau, found["profile"], limit, residual, made.chart.dependent, made)
 
 
-@seldom
-def _apply_map(made: Perturbation, points, speeds, steps) -> tuple[Float[Array, "K B xi"], Float[Array, "K"]]:
-    """Φ in ξ for every step and point, and the largest |φ| after it, over the points; nan where a step failed."""
-
-    def apply_map(h, q, v):
-        q1, v1 = made.step(h, q, v)
-        xi = made.chart.coordinates(q1, v1)
-        off = violation(made.chart.system, q1, v1, made.t0 + h)
-        return xi, jnp.where(jnp.all(jnp.isfinite(xi)), off, jnp.nan)
-
-    mapped, off = jax.vmap(lambda h: jax.vmap(lambda q, v: apply_map(h, q, v))(points, speeds))(steps)
-    return mapped, jnp.max(off, axis=1)
-
-
-def _sizes(flow, points, speeds, mapped, t0: float, steps, tau) -> dict[str, np.ndarray]:
+def _sizes(flow, points, speeds, q1, v1, t0: float, steps, tau) -> dict[str, np.ndarray]:
     """For each step, the largest over the points: |ε^p g| at the phases, |f|, |ξ|, and F(ε, y) - Φ(ε, y)."""
 
-    def sizes_at(h, q, v, end) -> dict[str, Any]:
-        found = pieces(flow, flow.coordinates(q, v), end, t0, h, tau)
+    def sizes_at(h, *states) -> dict[str, Any]:
+        found = pieces(flow, flow.coordinates(*states[:2]), flow.coordinates(*states[2:]), t0, h, tau)
         return {
             "profile": np.linalg.norm(found.perturbation, axis=-1),
             "field": np.max(np.linalg.norm(found.field, axis=-1)),
@@ -199,7 +186,8 @@ def _sizes(flow, points, speeds, mapped, t0: float, steps, tau) -> dict[str, np.
             "gap": np.linalg.norm(found.gap[-1]),
         }
 
-    rows = [[sizes_at(h, *x) for x in zip(points, speeds, ends, strict=True)] for h, ends in zip(steps, mapped, strict=True)]
+    ends = zip(steps, q1, v1, strict=True)
+    rows = [[sizes_at(h, *x) for x in zip(points, speeds, q, v, strict=True)] for h, q, v in ends]
     return {name: np.array([np.max([x[name] for x in row], axis=0) for row in rows]) for name in rows[0][0]}
 
 
@@ -325,7 +313,7 @@ def consistency(
 
 def _errors(made: Perturbation, points, speeds, steps) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], np.ndarray]:
     """For each quantity the error and the size, and the largest |φ|, (K,) each."""
-    found = {name: np.asarray(x) for name, x in _take_steps(made, points, speeds, jnp.asarray(steps)).items()}
+    found = {name: np.asarray(x) for name, x in _take_steps(made, points, speeds, jnp.asarray(steps), True).items()}
     own, n = found["own_time"], made.chart.n
     end, at_own = with_exact_flow(_exact_ends, made.chart, made.tolerance, points, speeds, float(made.t0), steps, own)
     exact, own_exact = end[..., 2 * n : 2 * n + made.chart.m], at_own[..., 2 * n : 2 * n + made.chart.m]
@@ -339,16 +327,19 @@ def _errors(made: Perturbation, points, speeds, steps) -> tuple[dict[str, tuple[
 
 
 @seldom
-def _take_steps(made: Perturbation, points, speeds, steps) -> dict:
-    """(q, v) after one step, λ of the scheme and of the explicit formula there, each (K, B, …); own_time: after t0."""
+def _take_steps(made: Perturbation, points, speeds, steps, multipliers: bool) -> dict:
+    """(q, v) and the largest |φ| after one step, with λ of the scheme and of the explicit formula there, each (K, B, …);
+    own_time: that of the scheme's λ, after t0."""
     system = made.chart.system
 
     def take_step(h, q, v) -> dict:
         path = made.step.take_step(h, q, v) if isinstance(made.step, SchemeMap) else None
         q1, v1 = made.step(h, q, v) if path is None else (path.q[-1], path.v[-1])
         t = made.t0 + h
-        again, residual = explicit_terms(system, q1, v1, t).multipliers, violation(system, q1, v1, t)
-        found = {"q": q1, "v": v1, "again": again, "residual": residual}
+        found = {"q": q1, "v": v1, "residual": violation(system, q1, v1, t)}
+        if not multipliers:
+            return found
+        found["again"] = explicit_terms(system, q1, v1, t).multipliers
         if path is None or not made.chart.m:
             return found | {"own_time": h}
         return found | {"own_time": path.t_multipliers[-1] - made.t0, "multipliers": path.multipliers[-1]}
