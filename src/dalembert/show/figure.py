@@ -1,4 +1,5 @@
-"""Figures of a path: coordinates over time, the curve in configuration space, multipliers and constraint forces.
+"""Figures of a path and of a solution: coordinates over time, multipliers, forces and controls; beside them the curve in
+configuration space, or the sphere on which it lies.
 
 A long series is drawn by the first, least, largest and last point of each of many narrow columns, which gives the same
 picture as all points.
@@ -6,16 +7,20 @@ picture as all points.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dalembert.drawing import Scene
+from dalembert.numbers import called, real_numbers
 from dalembert.outcome import Outcome
 from dalembert.path import Path
-from dalembert.show.panels import Panel, envelope, names_of, panels
-from dalembert.show.stage import bare_panes, few_ticks
+from dalembert.show.panels import Panel, envelope, names_of, panels, panels_of_solution
+from dalembert.show.results import results_of, scene_for
+from dalembert.show.stage import Scenery, bare_panes, few_ticks
 from dalembert.show.style import Theme, new_figure
+from dalembert.solution import ActiveBounds, CriticalPoint
 from dalembert.systems import is_traced
 
 if TYPE_CHECKING:
@@ -123,35 +128,69 @@ def plot_path(path: Path, wanted: Wanted, theme: Theme) -> Figure:
 
     As `plot`. For a servo-constraint the forces are the control law.
     """
-    import matplotlib as mpl
-
     _check(path)
     places = _places(path, wanted.coordinates)
     n = len(places)
     if wanted.curve and n not in (2, 3):
         raise ValueError(f"curve: the path has n = {n} coordinates; a curve can be drawn for 2 and 3")
     curved = n in (2, 3) if wanted.curve is None else wanted.curve
-    content = panels(path, wanted.velocities, places)
+    beside = (lambda part: draw_curve(part, path, places, theme)) if curved else None
+    heading = [text for text in (wanted.title, _ending(path)) if text]
+    figure, axes = _draw(panels(path, wanted.velocities, places), theme, 1.3, beside, heading, red=not wanted.title)
+    if Outcome(int(path.code)).failed:
+        for ax in axes:
+            ax.axvline(float(path.statistics.failed_time), color=theme.red, linewidth=0.9, linestyle=(0, (4, 2)))
+    return figure
+
+
+def plot_solution(solution: CriticalPoint, theme: Theme, *, title: str | None = None, exact: Any = None) -> Figure:
+    """q at the nodes, its derivatives up to the k-th as the windows see them, and multipliers, each over its own times; of a
+    ControlSolution velocities, controls and constraint forces. Bounds are dashed, with a dot at every node that is on one.
+
+    exact(t) → q (…, n), drawn grey behind q. Returns a matplotlib Figure. ValueError where it is traced or a batch.
+    """
+    if is_traced(solution):
+        raise ValueError("path: is traced and has no values yet; return it from the jitted function, then plot it")
+    if np.ndim(solution.code):
+        raise ValueError(f"path: holds a batch of shape {np.shape(solution.code)}; plot its solutions one by one")
+    sphere = _sphere(solution)
+    beside = None if sphere is None else lambda part: Scenery(part, 111, [sphere], theme)
+    heading = [text for text in (title, "" if solution.outcome.name == "SUCCESS" else solution.outcome.message) if text]
+    fine = np.linspace(float(solution.t[0]), float(solution.t[-1]), 400)
+    behind = None if exact is None else (fine, _exact(exact, fine, np.shape(solution.q)[1]))
+    return _draw(panels_of_solution(solution), theme, 1.5, beside, heading, behind=behind)[0]
+
+
+def _draw(
+    content: Sequence[Panel], theme: Theme, height: float, beside: Callable[[Any], Any] | None, heading: Sequence[str], *,
+    red: bool = False, behind: tuple[np.ndarray, np.ndarray] | None = None,
+) -> tuple[Figure, list[Axes]]:  # fmt: skip
+    """A figure of panels below each other. height: of one, in inches; beside: draws into the part beside them; red: whether
+    the heading is; behind: times and values, drawn grey behind the first panel."""
+    import matplotlib as mpl
+
     with mpl.rc_context(theme.style):
         columns = min(len(WIDTHS), -(-len(content) // PER_COLUMN))
         rows, width = -(-len(content) // columns), WIDTHS[columns - 1]
-        size = (width + 4.4 * curved, max(1.3 * rows + 0.9, 4.6 if curved else 2.6))
+        size = (width + 4.4 * (beside is not None), max(height * rows + 0.9, 2.6 if beside is None else 4.6))
         figure = new_figure(size)
-        grids: Any = figure.subfigures(1, 2, width_ratios=[width, 4.4]) if curved else [figure]
-        axes = grids[0].subplots(rows, columns, sharex=True, squeeze=False)
-        for ax, panel in zip(axes.T.flat, content, strict=False):
-            _draw_panel(ax, path, panel, theme)
-        for ax in axes.T.flat[len(content) :]:  # their time axis stays: it belongs to the panels above
+        parts: Any = [figure] if beside is None else figure.subfigures(1, 2, width_ratios=[width, 4.4])
+        grid = parts[0].subplots(rows, columns, sharex=True, squeeze=False)
+        axes = list(grid.T.flat)
+        if behind is not None:
+            axes[0].plot(*behind, color=theme.faint, linewidth=2.5)
+        for ax, panel in zip(axes, content, strict=False):
+            _draw_panel(ax, panel, theme)
+        for ax in axes[len(content) :]:  # their time axis stays: it belongs to the panels above
             ax.yaxis.set_visible(False)
             ax.spines["left"].set_visible(False)
-        for ax in axes[-1]:
+        for ax in grid[-1]:
             ax.set_xlabel("t")
-        if curved:
-            draw_curve(grids[1], path, places, theme)
-        heading = [text for text in (wanted.title, _ending(path)) if text]
+        if beside is not None:
+            beside(parts[-1])
         if heading:
-            figure.suptitle("\n".join(heading), color=theme.text if wanted.title else theme.red, fontsize=10)
-    return figure
+            figure.suptitle("\n".join(heading), color=theme.red if red else theme.text, fontsize=10)
+    return figure, axes[: len(content)]
 
 
 def _places(path: Path, wanted: tuple[str, ...] | None) -> list[int]:
@@ -174,21 +213,21 @@ def _check(path: object) -> None:
         raise ValueError(f"path: holds a batch of shape {np.shape(path.code)}; plot one lane, such as path.lane(0)")
 
 
-def _draw_panel(ax: Axes, path: Path, panel: Panel, theme: Theme) -> None:
-    label, t, lines = panel
-    for i, (name, values) in enumerate(lines):
+def _draw_panel(ax: Axes, panel: Panel, theme: Theme) -> None:
+    t = panel.t
+    for i, (name, values) in enumerate(panel.lines):
         kept = envelope(t, values)
         dense = kept.size < t.size
         ax.plot(t[kept], values[kept], color=theme.lines[i % len(theme.lines)], label=name or None, rasterized=dense,
                 linewidth=0.6 if dense else 0.9, marker="." if t.size == 1 else "")  # fmt: skip
-    ax.set_ylabel(label)
+    ax.set_ylabel(panel.label)
     ax.ticklabel_format(axis="y", useOffset=False, style="sci", scilimits=(-3, 4))
     ax.margins(x=0.01)
-    _widen(ax, np.concatenate([values for _, values in lines]))
-    if len(lines) > 1:
+    _widen(ax, np.concatenate([values for _, values in panel.lines]))
+    if panel.bounds is not None:
+        _draw_bounds(ax, panel.bounds, theme)
+    if sum(bool(name) for name, _ in panel.lines) > 1:
         ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=1.2)
-    if Outcome(int(path.code)).failed:
-        ax.axvline(float(path.statistics.failed_time), color=theme.red, linewidth=0.9, linestyle=(0, (4, 2)))
 
 
 def _widen(ax: Axes, values: np.ndarray) -> None:
@@ -213,3 +252,31 @@ def _ending(path: Path) -> str:
             f"{reason} in step {int(s.failed_step)} at t = {float(s.failed_time):g}, residual {float(s.failed_residual):.1e}"
         )
     return ""
+
+
+def _sphere(solution: CriticalPoint) -> Scene | None:
+    """The drawing of a curve on a sphere."""
+    (shown,) = results_of(solution)
+    drawn = shown.subject.scene is not None or getattr(shown.problem, "draw", None) is not None
+    scene = scene_for(shown) if drawn else None
+    return scene if scene is not None and any(outline.kind == "ball" for outline in scene.outlines) else None
+
+
+def _draw_bounds(ax: Any, bounds: ActiveBounds, theme: Theme) -> None:
+    """Dashed lines, and dots where they are active."""
+    t = bounds.t
+    for i, column in enumerate(bounds.values.T):
+        style = {"color": theme.lines[i % len(theme.lines)], "linewidth": 0.8, "linestyle": "--"}
+        for side in (bounds.lower[:, i], bounds.upper[:, i]):
+            if np.isfinite(side).any():
+                ax.plot(t, np.where(np.isfinite(side), side, np.nan), **style)
+        at = bounds.active[:, i] != 0
+        ax.plot(t[at], column[at], ".", color=style["color"], markersize=3.0)
+
+
+def _exact(exact: Callable, t: np.ndarray, n: int) -> np.ndarray:
+    """q at the times, of the user's function."""
+    q = real_numbers(called(exact, "exact", "times (K,), and returns q (K, n)", t), "exact: its result")
+    if q.shape not in ((len(t), n), (len(t),) if n == 1 else ()):
+        raise ValueError(f"exact: returns shape {q.shape}; q of shape {(len(t), n)} is needed")
+    return q

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dalembert.path import Path
-from dalembert.solution import CriticalPoint
+from dalembert.solution import ActiveBounds, ControlSolution, CriticalPoint
 
 COLUMNS = 2000  # of a time axis: more than a printed figure has dots
 MOST = 24  # panels of coordinates; more coordinates share panels
 SEEN = 150  # turning points that can be told apart; curves with more would hide each other in one panel
 
 Line = tuple[str, np.ndarray]  # name, values
-Panel = tuple[str, np.ndarray, list[Line]]  # label of the axis, times, (name, values) of each line
+DERIVATIVES = ("q", "dq/dt", "d²q/dt²", "d³q/dt³", "d⁴q/dt⁴")
+
+
+class Panel(NamedTuple):
+    """Lines over one series of times. label: of the axis; bounds: of what they are."""
+
+    label: str
+    t: np.ndarray
+    lines: list[Line]
+    bounds: ActiveBounds | None = None
 
 
 def panels(path: Path, velocities: bool, places: Sequence[int]) -> list[Panel]:
@@ -24,7 +34,7 @@ def panels(path: Path, velocities: bool, places: Sequence[int]) -> list[Panel]:
     shared = -(-len(places) // MOST)
     groups = [places[i : i + shared] for i in range(0, len(places), shared)]
     found: list[Panel] = [
-        (" ".join(names[i] for i in g), t, [(names[i], np.asarray(path.q)[:, i]) for i in g]) for g in groups
+        Panel(" ".join(names[i] for i in g), t, [(names[i], np.asarray(path.q)[:, i]) for i in g]) for g in groups
     ]
     if velocities:
         lines = [(f"d{names[i]}/dt", np.asarray(path.v)[:, i]) for i in places]
@@ -36,8 +46,8 @@ def _together(label: str, t: np.ndarray, lines: list[Line]) -> list[Panel]:
     """One panel for all lines, or one for each where they oscillate too fast to be seen behind each other."""
     turns = max((np.count_nonzero(np.diff(np.sign(np.diff(y)))) for _, y in lines), default=0)
     if len(lines) == 1 or turns <= SEEN:
-        return [(label, t, lines)] if lines else []
-    return [(name, t, [(name, y)]) for name, y in lines]
+        return [Panel(label, t, lines)] if lines else []
+    return [Panel(name, t, [(name, y)]) for name, y in lines]
 
 
 def _force_panels(path: Path, names: list[str], places: Sequence[int]) -> list[Panel]:
@@ -48,12 +58,45 @@ def _force_panels(path: Path, names: list[str], places: Sequence[int]) -> list[P
         return []
     acting = [i for i in places if np.any(forces[:, i] != 0)]
     if m == 1 and len(acting) == 1 and np.array_equal(np.abs(forces[:, acting[0]]), np.abs(multipliers[:, 0])):
-        return [(f"force on {names[acting[0]]} (λ)", t, [("", multipliers[:, 0])])]
-    labels = [f"λ{subscript(i + 1)}" for i in range(m)] if m > 1 else ["λ"]
+        return [Panel(f"force on {names[acting[0]]} (λ)", t, [("", multipliers[:, 0])])]
     return [
-        *_together("λ" if m == 1 else "multipliers", t, list(zip(labels, multipliers.T, strict=True))),
+        *_together("λ" if m == 1 else "multipliers", t, component_lines("λ", multipliers)),
         *_together("force Rᵀλ", t, [(f"force on {names[i]}", forces[:, i]) for i in acting]),
     ]
+
+
+def component_lines(letter: str, values: np.ndarray) -> list[Line]:
+    """Each column by its number."""
+    count = values.shape[1]
+    return [(letter if count == 1 else f"{letter}{subscript(i + 1)}", values[:, i]) for i in range(count)]
+
+
+def panels_of_solution(solution: CriticalPoint) -> list[Panel]:
+    """q, its derivatives, controls, inequalities g ≤ 0, multipliers and forces, in the colours of q."""
+    found: list[Panel] = []
+
+    def add(label: str, t: np.ndarray, values: np.ndarray, kind: str = "", names: Sequence[str] = ()) -> None:
+        lines = [(names[i] if names else "", y) for i, y in enumerate(np.asarray(values).T)]
+        if lines:
+            found.append(Panel(label, np.asarray(t), lines, solution.bounds.get(kind)))
+
+    s: Any = solution
+    controlled = isinstance(solution, ControlSolution)
+    add("q", s.t, s.q, "q", names_of(solution))
+    if controlled:
+        add("dq/dt", s.t, s.v, "v")
+        add("u", s.t, s.u, "u", [f"u{subscript(i)}" for i in range(s.u.shape[1])])
+    for j in range(1, 0 if controlled else s.jets.shape[1]):
+        add(DERIVATIVES[j], s.t_multipliers, s.jets[:, j], "v" if j == 1 else "")
+    if "inequalities" in s.bounds:
+        add("g", s.bounds["inequalities"].t, s.bounds["inequalities"].values, "inequalities")
+    if not controlled:
+        add("λ", s.t_multipliers, s.multipliers)
+        held = np.asarray(s.holonomic_multipliers)
+        add("λ, holonomic", s.t, np.where(held == 0.0, np.nan, held))  # none where a position is given
+    elif s.multipliers.shape[1]:
+        add("force Rᵀν", s.t, s.constraint_forces)
+    return found
 
 
 def envelope(t: np.ndarray, y: np.ndarray, columns: int = COLUMNS) -> np.ndarray:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dalembert.numbers import as_flag, as_function, described
 from dalembert.path import Path, Study
-from dalembert.show.figure import Wanted, plot_path
-from dalembert.show.solution import plot_solution
+from dalembert.show.figure import Wanted, plot_path, plot_solution
 from dalembert.show.study import plot_study
 from dalembert.show.style import theme_of
 from dalembert.solution import CriticalPoint

@@ -17,7 +17,7 @@ from dalembert.measure import energy as measured_energy
 from dalembert.notebook import NAMED
 from dalembert.outcome import Outcome
 from dalembert.path import Path
-from dalembert.show.panels import envelope, subscript
+from dalembert.show.panels import Line, component_lines, envelope
 from dalembert.show.results import Shown, scene_for
 from dalembert.solution import ActiveBounds, ControlSolution, CriticalPoint, Solution
 from dalembert.systems import Constraint, System
@@ -60,7 +60,6 @@ def as_json(data: Any) -> str:
 
 MOST_LINES = 4  # in one diagram
 MOST_COORDINATES = 12  # that are drawn
-Lines = list[tuple[str, np.ndarray]]
 
 
 class LineGroup(NamedTuple):
@@ -68,7 +67,7 @@ class LineGroup(NamedTuple):
 
     title: str
     t: np.ndarray
-    lines: Lines
+    lines: list[Line]
     log: bool = False
     note: str = ""
     bounds: ActiveBounds | None = None
@@ -131,7 +130,7 @@ def _own(shown: Shown) -> list[LineGroup]:
 
 def _of_path(shown: Shown, path: Path) -> list[LineGroup]:
     t, law = np.asarray(path.t_multipliers), _law(shown)
-    found = [LineGroup(law or "multipliers λ", t, _component_lines("λ", np.asarray(path.multipliers)))]
+    found = [LineGroup(law or "multipliers λ", t, component_lines("λ", np.asarray(path.multipliers)))]
     acting = [(f"on {name}", column) for name, column in zip(shown.names, np.asarray(path.constraint_forces).T, strict=True)
               if np.any(column != 0.0)]  # fmt: skip
     same = len(acting) == 1 == len(found[0].lines) and np.array_equal(np.abs(acting[0][1]), np.abs(found[0].lines[0][1]))
@@ -156,7 +155,7 @@ def _of_control(shown: Shown, solution: ControlSolution) -> list[LineGroup]:
         LineGroup(
             "control u",
             t,
-            _component_lines("u", u),
+            component_lines("u", u),
             bounds=_columns(bounds["u"], list(range(u.shape[1]))) if "u" in bounds else None,
         )
     ]
@@ -177,9 +176,9 @@ def _of_solution(shown: Shown, solution: Solution) -> list[LineGroup]:
                 for i, name in enumerate(shown.names[:MOST_COORDINATES])
             ]
             found.append(LineGroup(word, t, lines))
-    found.append(LineGroup("multipliers λ", t, _component_lines("λ", np.asarray(solution.multipliers))))
+    found.append(LineGroup("multipliers λ", t, component_lines("λ", np.asarray(solution.multipliers))))
     held = np.asarray(solution.holonomic_multipliers)
-    found.append(LineGroup("multipliers of φ(q)", shown.t, _component_lines("μ", np.where(held == 0.0, np.nan, held))))
+    found.append(LineGroup("multipliers of φ(q)", shown.t, component_lines("μ", np.where(held == 0.0, np.nan, held))))
     return found + _inequalities(solution)
 
 
@@ -192,12 +191,7 @@ def _inequalities(solution: CriticalPoint) -> list[LineGroup]:
     found = solution.bounds.get("inequalities")
     if found is None:
         return []
-    return [LineGroup("inequalities g ≤ 0", np.asarray(found.t), _component_lines("g", np.asarray(found.values)))]
-
-
-def _component_lines(letter: str, values: np.ndarray) -> Lines:
-    count = values.shape[1]
-    return [(letter if count == 1 else f"{letter}{subscript(i + 1)}", values[:, i]) for i in range(count)]
+    return [LineGroup("inequalities g ≤ 0", np.asarray(found.t), component_lines("g", np.asarray(found.values)))]
 
 
 def _energy(shown: Shown) -> LineGroup | None:
