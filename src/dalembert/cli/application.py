@@ -23,7 +23,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path as File
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -110,12 +110,8 @@ def one_line_errors() -> Iterator[None]:
     except typer.Exit:  # a RuntimeError, and no error: the command has said what it had to
         raise
     except (ValueError, TypeError, OSError, RuntimeError) as error:
-        _fail(" ".join(str(error).split()))
-
-
-def _fail(message: str) -> NoReturn:
-    console(stderr=True).print(Text(f"dalembert: {message}"), soft_wrap=True)
-    raise typer.Exit(2)
+        console(stderr=True).print(Text(f"dalembert: {' '.join(str(error).split())}"), soft_wrap=True)
+        raise typer.Exit(2) from error
 
 
 def main() -> None:
@@ -176,12 +172,3 @@ def put(file: File, option: str, force: bool, writing: Callable[[File], Any]) ->
 def _free(file: File) -> File:
     names = (file.with_stem(f"{file.stem}-{i}") for i in itertools.count(2))
     return next(name for name in names if not name.exists())
-
-
-def save_figure(figure: Any, file: File) -> None:
-    """The figure in the format of the file's ending."""
-    from dalembert.store.atomic import write
-
-    content = io.BytesIO()
-    figure.savefig(content, format=file.suffix[1:])
-    write(file, content.getbuffer())

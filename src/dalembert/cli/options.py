@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from rich.text import Text
 
-from dalembert.cli.application import check_target, console, one_line_errors, print_json, put, save_figure
+from dalembert.cli.application import check_target, console, one_line_errors, print_json, put
 
 STORED = (".nc", ".nc4", ".h5")
 ZARR = ".zarr"
@@ -235,6 +235,7 @@ class OutputOptions:
         with one_line_errors():
             from dalembert.path import Path
             from dalembert.show import plot
+            from dalembert.show.style import written
             from dalembert.store import load, save
 
             if self.file is not None and not self.store:
@@ -248,7 +249,7 @@ class OutputOptions:
             if self.picture is not None:
                 whole = load(self.store) if self.store and isinstance(result, Path) else result
                 figure = plot(whole, **drawing)
-                put(self.picture, "--plot", self.force, lambda place: save_figure(figure, place))
+                put(self.picture, "--plot", self.force, lambda place: written(place, figure.savefig))
         if ended:
             raise typer.Exit(130)
         if record["failed"]:

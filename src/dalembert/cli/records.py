@@ -69,6 +69,12 @@ def study_record(study: Study, name: str, files: list[str]) -> dict[str, Any]:
     """The swept values, and the ends of the runs or problems."""
     codes, outcomes = study.data["code"].values, study.outcomes.values
     found, counts = np.unique(outcomes, return_counts=True)
+    if study.of_runs:
+        numbers = {"h": float(study.data["h"]), "steps_done": study.data["steps_done"].values.tolist()}
+    else:
+        value = "cost" if "cost" in study.data else "action"
+        numbers = {"steps": study.data.sizes["node"] - 1, "value_of": value}
+        numbers |= {"value": study.data[value].values.tolist(), "iterations": study.data["iterations"].values.tolist()}
     return {
         "name": name,
         "axes": list(study.axes),
@@ -77,20 +83,10 @@ def study_record(study: Study, name: str, files: list[str]) -> dict[str, Any]:
         "outcomes": dict(zip(found.tolist(), counts.tolist(), strict=True)),
         "map": outcomes.tolist(),
         "failed": all(Outcome(int(code)).failed for code in np.unique(codes)),
-        **(_of_runs(study) if study.of_runs else _of_solutions(study)),
+        **numbers,
         "coordinates": list(study.coordinates),
         "files": files,
     }
-
-
-def _of_runs(study: Study) -> dict[str, Any]:
-    return {"h": float(study.data["h"]), "steps_done": study.data["steps_done"].values.tolist()}
-
-
-def _of_solutions(study: Study) -> dict[str, Any]:
-    value = "cost" if "cost" in study.data else "action"
-    numbers = {"value": study.data[value].values.tolist(), "iterations": study.data["iterations"].values.tolist()}
-    return {"steps": study.data.sizes["node"] - 1, "value_of": value, **numbers}
 
 
 def order_record(result: Order, name: str) -> dict[str, Any]:

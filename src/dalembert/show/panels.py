@@ -19,12 +19,14 @@ DERIVATIVES = ("q", "dq/dt", "d²q/dt²", "d³q/dt³", "d⁴q/dt⁴")
 
 
 class Panel(NamedTuple):
-    """Lines over one series of times. label: of the axis; bounds: of what they are."""
+    """Lines over one series of times. label: of the axis, or of the whole; bounds: of what they are; log: of |values|."""
 
     label: str
     t: np.ndarray
     lines: list[Line]
     bounds: ActiveBounds | None = None
+    log: bool = False
+    note: str = ""
 
 
 def panels(path: Path, velocities: bool, places: Sequence[int]) -> list[Panel]:

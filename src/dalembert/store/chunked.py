@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path as File
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ import numpy as np
 from dalembert.interrupts import unbroken
 from dalembert.store.atomic import write
 from dalembert.store.checksum import FileError, open_regular
+from dalembert.store.variables import FORMAT
 
 LITTLE, SUM = {"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}
 CODECS = ([LITTLE, SUM], [{"name": "bytes"}, SUM])  # the second of single bytes, which have no order
@@ -172,6 +173,23 @@ def _sums(folder: File, attributes: dict[str, Any], names: list[str]) -> dict[st
     code = lambda x: hashlib.sha256(json.dumps(x, sort_keys=True).encode()).hexdigest()  # noqa: E731
     found = {name: code(metadata(folder / name)) for name in names if name}
     return found | {"": code([{key: x for key, x in attributes.items() if key != SUMS}, found])}
+
+
+def attributes_of_store(place: File) -> dict[str, Any]:
+    found = metadata(place).get("attributes")
+    return found if isinstance(found, dict) else {}
+
+
+def check_content(place: File, contents: Container[Any], what: str) -> dict[str, Any]:
+    """The attributes of a store; FileError where they are not those of one of these contents, of a format that this version
+    reads. what: such a store is, in words."""
+    found = attributes_of_store(place)
+    version = found.get("dalembert_format")
+    if not isinstance(version, int) or found.get("content") not in contents:
+        raise FileError(place, f"is not a {what} of dalembert: its attributes differ")
+    if version > FORMAT:
+        raise FileError(place, f"is written in format {version}, this dalembert reads up to {FORMAT}; update it")
+    return found
 
 
 def metadata(place: File) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dalembert.path import Path, Study
 from dalembert.solution import CriticalPoint
 from dalembert.store.atomic import write
 from dalembert.store.checksum import NOTE, FileError, last_line, read_content, verify_checksum
-from dalembert.store.chunked import metadata
+from dalembert.store.chunked import attributes_of_store
 from dalembert.store.paths import check_path, path_from_xarray, path_to_xarray
 from dalembert.store.regions import VALUES, load_study
 from dalembert.store.runs import load_run
@@ -157,8 +157,7 @@ def load(file: str | os.PathLike) -> Path | CriticalPoint | Study:
 
 def _of_store(source: File) -> Path | CriticalPoint | Study:
     try:
-        attributes = metadata(source).get("attributes")
-        is_study = isinstance(attributes, dict) and attributes.get("content") in (*STUDIES, VALUES)
+        is_study = attributes_of_store(source).get("content") in (*STUDIES, VALUES)
         return load_study(source) if is_study else load_run(source)
     except FileError:
         raise

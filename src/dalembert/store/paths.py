@@ -21,6 +21,7 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Statistics
 from dalembert.solution import CriticalPoint
 from dalembert.store.variables import (
+    CODES,
     FORMAT,
     REAL,
     WHOLE,
@@ -94,10 +95,8 @@ def path_to_xarray(path: Path) -> xarray.Dataset:
     for owner, table in ((path, SCALARS | own), (path.statistics, STATISTICS)):
         for name, (long_name, units) in table.items():
             variables[name] = (lanes, numbers_of(owner, name), {"long_name": long_name, "units": units})
-    variables["code"][2].update(
-        flag_values=np.array([int(o) for o in Outcome]), flag_meanings=" ".join(o.name.lower() for o in Outcome)
-    )
-    tree, leaves = reduced_to_variables(path.reduced)
+    variables["code"][2].update(CODES)
+    tree, leaves = reduced_to_variables(path.reduced, "value of the reducer over all steps")
     subject = path.provenance.subject if path.provenance is not None else None
     drawing, described = drawing_to_variables(subject, numbers_of(path, "t"), numbers_of(path, "q"))
     attributes = _attributes(path) | {"reduced": tree} | described
@@ -227,11 +226,15 @@ def _coordinates(path: Path, lanes: tuple[str, ...], dimension: dict[str, str]) 
         if as_left(path, field) is not None:
             labels = {"long_name": f"time of level {level}", "units": TIME, "axis": "T"}
             found[_time_name(level, len(lanes))] = ((*lanes, level), numbers_of(path, field), labels)
-    names = coordinate_names(path)
-    found["coordinate"] = ("coordinate", names, {"long_name": "name of the generalised coordinate"})
+    found["coordinate"] = coordinate_variable(path)
     count = np.shape(as_left(path, "multipliers"))[-1]
     found["multiplier"] = ("multiplier", np.arange(count), {"long_name": "index of the multiplier"})
     return found
+
+
+def coordinate_variable(result: Path | CriticalPoint) -> tuple[str, list[str], dict[str, str]]:
+    """The names as a coordinate of a data set."""
+    return "coordinate", coordinate_names(result), {"long_name": "name of the generalised coordinate"}
 
 
 def coordinate_names(path: Path | CriticalPoint) -> list[str]:

@@ -20,10 +20,9 @@ from dalembert.path import Path, Provenance, Study
 from dalembert.solution import CriticalPoint
 from dalembert.store.atomic import flush
 from dalembert.store.checksum import FileError
-from dalembert.store.chunked import SUMS, ChunkedArray, Spec, check_sums, create, metadata
+from dalembert.store.chunked import SUMS, ChunkedArray, Spec, check_content, check_sums, create
 from dalembert.store.paths import attribute_name, stored_names
 from dalembert.store.studies import RUN, STUDIES, first_value, study_from_xarray
-from dalembert.store.variables import FORMAT
 
 if TYPE_CHECKING:
     import xarray
@@ -166,13 +165,7 @@ def _plain(value: Any) -> Any:
 
 def _check_attributes(place: File) -> dict[str, Any]:
     """The attributes, if they are those of a study, of a format that this version reads."""
-    found = metadata(place).get("attributes")
-    found = found if isinstance(found, dict) else {}
-    version = found.get("dalembert_format")
-    if not isinstance(version, int) or found.get("content") not in (*STUDIES, VALUES):
-        raise FileError(place, "is not a study of dalembert: its attributes differ")
-    if version > FORMAT:
-        raise FileError(place, f"is written in format {version}, this dalembert reads up to {FORMAT}; update it")
+    found = check_content(place, (*STUDIES, VALUES), "study")
     try:
         texts = [json.loads(found[name]) for name in ("fingerprint", "names_of_coordinates")]
         written = found["written"]

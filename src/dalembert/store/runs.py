@@ -19,7 +19,7 @@ import numpy as np
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Statistics
 from dalembert.store.checksum import FileError
-from dalembert.store.chunked import ChunkedArray, Spec, check_sums, metadata, rows_of_chunk
+from dalembert.store.chunked import ChunkedArray, Spec, check_content, check_sums, rows_of_chunk
 from dalembert.store.paths import COUNTED, SCALARS, STATISTICS, TIME, VARIABLES, coordinate_names
 from dalembert.store.variables import FORMAT, flatten, reduced_value
 
@@ -88,7 +88,7 @@ class StoredRun:
 
     def __init__(self, place: File):
         self.place = place
-        self.attributes = _check_attributes(place, metadata(place).get("attributes"))
+        self.attributes = _check_attributes(place)
         self.state = read_checkpoint(place)
         self.lead: dict[str, int] = self.attributes["lead"]
         self.arrays = {name: ChunkedArray.of(place / name) for name in self.lead}
@@ -130,35 +130,24 @@ class StoredRun:
         return np.concatenate([array.read(0, lead), array.read(last - 1, last)])
 
 
-def _check_attributes(place: File, found: Any) -> dict[str, Any]:
+def _check_attributes(place: File) -> dict[str, Any]:
     """The attributes, if they are those of a run, of a format that this version reads."""
-    found = found if isinstance(found, dict) else {}
-    version = found.get("dalembert_format")
-    if not isinstance(version, int) or found.get("content") != CONTENT:
-        raise FileError(place, "is not a run of dalembert: its attributes differ")
-    if version > FORMAT:
-        raise FileError(place, f"is written in format {version}, this dalembert reads up to {FORMAT}; update it")
-    lead, levels, names = found.get("lead"), found.get("levels"), found.get("coordinate_names")
-    fields = {*TIMES, *VARIABLES}
+    found: Any = check_content(place, (CONTENT,), "run")
+    lists = {name: found.get(name) for name in ("levels", "coordinate_names")}
+    texts = [x for values in lists.values() if isinstance(values, list) for x in values]
+    lead, fields = found.get("lead"), {*TIMES, *VARIABLES}
     sound = (
         isinstance(lead, dict)
         and fields - {"t_feedback", "feedback"} <= lead.keys() <= fields
         and all(type(x) is int and x >= 0 for x in lead.values())
-        and type(found.get("rows")) is int
-        and _are_texts(levels)
-        and len(levels) == 2
-        and _are_texts(names)
-        and _are_texts([found.get(name) for name in (*TEXTS, "reduced")])
-        and isinstance(found.get("fingerprint"), dict)
-        and type(found.get("named")) is bool
+        and [type(x) for x in lists.values()] == [list, list]
+        and all(isinstance(x, str) for x in [*texts, *(found.get(name) for name in (*TEXTS, "reduced"))])
+        and len(lists["levels"]) == 2
+        and [type(found.get(name)) for name in ("rows", "fingerprint", "named")] == [int, dict, bool]
     )
     if not sound:
         raise FileError(place, "is damaged: an attribute of the run is missing or invalid")
     return found
-
-
-def _are_texts(values: Any) -> bool:
-    return isinstance(values, list) and all(isinstance(x, str) for x in values)
 
 
 def load_run(place: File) -> Path:
@@ -190,7 +179,9 @@ def read_checkpoint(place: File) -> dict[str, np.ndarray]:
     found, at = {}, 0
     try:
         for name, kind, shape in array.attributes["layout"]:
-            dtype, size = _number_kind(kind), math.prod(int(x) for x in shape)
+            dtype, size = np.dtype(str(kind)), math.prod(int(x) for x in shape)
+            if dtype.kind not in "biuf":
+                raise ValueError(f"found the type {kind}; numbers and truth values are right")
             found[str(name)] = np.frombuffer(content, dtype, size, at).reshape(shape).copy()
             at += size * dtype.itemsize
     except (KeyError, TypeError, ValueError) as error:
@@ -198,11 +189,3 @@ def read_checkpoint(place: File) -> dict[str, np.ndarray]:
     if at != len(content):
         raise FileError(array.place, f"is not a checkpoint: {len(content)} bytes, of which {at} have a name")
     return found
-
-
-def _number_kind(text: Any) -> np.dtype:
-    """Numbers and truth values only."""
-    kind = np.dtype(str(text))
-    if kind.kind not in "biuf":
-        raise ValueError(f"found the type {text}; numbers are right")
-    return kind

@@ -25,7 +25,7 @@ from dalembert.solution import (
     Refinement,
     Solution,
 )
-from dalembert.store.paths import FORCE, LENGTH, TIME, coordinate_names, stored_names, stored_text
+from dalembert.store.paths import FORCE, LENGTH, TIME, coordinate_variable, stored_names, stored_text
 from dalembert.store.variables import (
     FORMAT,
     REAL,
@@ -171,14 +171,13 @@ def solution_to_xarray(solution: CriticalPoint) -> xarray.Dataset:
     if np.ndim(solution.code):
         raise ValueError(f"path: holds a batch of shape {np.shape(solution.code)}; store its solutions one by one")
     found, times = solution_variables(solution)
-    names = ("coordinate", coordinate_names(solution), {"long_name": "name of the generalised coordinate"})
     about = {
         "title": CONTENTS[content_of(solution)].title, "kind": solution.kind, "description": solution.describe(),
         "outcome": Outcome(int(solution.code)).name.lower(),
     }  # fmt: skip
     drawing, described = drawing_to_variables(getattr(solution, "subject", None), solution.t, solution.q)
     attributes = solution_attributes(solution) | about | described
-    return xr.Dataset(found | drawing, {**times, "coordinate": names}, attributes)
+    return xr.Dataset(found | drawing, {**times, "coordinate": coordinate_variable(solution)}, attributes)
 
 
 def content_of(solution: CriticalPoint) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,7 @@ from dalembert.store.paths import (
     STATISTICS,
     VARIABLES,
     VARYING,
-    coordinate_names,
+    coordinate_variable,
     numbers_of,
     path_from_xarray,
     path_to_xarray,
@@ -38,16 +38,16 @@ from dalembert.store.paths import (
 from dalembert.store.solutions import (
     BOUNDED,
     CONTENTS,
-    FREE_TIME,
     SOLVER_COUNTED,
     SOLVER_STATISTICS,
-    bounds_of,
+    Table,
     solution_attributes,
     solution_from_xarray,
     solution_layout,
     solution_variables,
 )
 from dalembert.store.variables import (
+    CODES,
     REAL,
     WHOLE,
     attribute,
@@ -55,6 +55,7 @@ from dalembert.store.variables import (
     check_variables,
     flatten,
     reduced_from_xarray,
+    reduced_to_variables,
     variable,
 )
 
@@ -65,10 +66,10 @@ if TYPE_CHECKING:
 def _every_variable(content: str) -> set[str]:
     """The names of all variables that such a solution may have, and of their dimensions."""
     stored = CONTENTS[content]
-    bounds = {f"{x}_{name}" for x in BOUNDED for name in (*bounds_of(x), "values")} | {f"T_{name}" for name in FREE_TIME}
+    parts: Collection[tuple[str, Table]] = stored.parts([*BOUNDED, "final_time"]).values()
     levels = {*stored.times, *(axes[0] for axes in BOUNDED.values())}
-    axes = {axis for axes, *_ in stored.variables.values() for axis in axes} | {axes[1] for axes in BOUNDED.values()}
-    return {*stored.variables, *SOLVER_STATISTICS, *bounds, *axes, *levels, *(f"t_{level}" for level in levels)}
+    axes = {axis for _, table in parts for axes, *_ in table.values() for axis in axes}
+    return {*(f"{prefix}{x}" for prefix, table in parts for x in table), *axes, *levels, *(f"t_{x}" for x in levels)}
 
 
 _AXES = ("node", "coordinate", "multiplier", "run", "committed", "block")
@@ -157,14 +158,11 @@ def study_to_xarray(runs: Path, times: np.ndarray, names: Mapping[str, SweptName
         place(name, (), base[name].values, base[name].attrs)
     variables["h"] = ((), base["h"].values[0], base["h"].attrs)
     place("nodes_kept", (), kept, {"long_name": "number of the common times that a run has", "units": "1"})
-    tree, leaves = flatten(runs.reduced)
-    for i, leaf in enumerate(leaves):
-        own = tuple(f"reduced_{i}_{j}" for j in range(leaf.ndim - 1))
-        place(f"reduced_{i}", own, leaf, {"long_name": "value of the reducer over all steps of a run"})
+    tree, leaves = reduced_to_variables(runs.reduced, "value of the reducer over all steps of a run", (RUN,))
     kept_names = {name: base[name].variable for name in ("coordinate", "multiplier")}
     more = {"title": "study computed by dalembert", "content": RUNS, "swept": swept_text(dict(names))}
-    attributes = base.attrs | more | {"reduced": json.dumps(tree)}
-    return xr.Dataset(variables, levels | kept_names, attributes)
+    attributes = base.attrs | more | {"reduced": tree}
+    return xr.Dataset(variables | leaves, levels | kept_names, attributes)
 
 
 def _last(rows: np.ndarray) -> np.ndarray:
@@ -243,14 +241,12 @@ def row_of(solution: CriticalPoint, reduced: Any, moving: bool) -> SolutionRow:
     """Of one solution. reduced: what is kept besides; moving: whether times differ from one to the other."""
     variables, times = solution_variables(solution)
     variables |= {f"{FOUND}{name}": x for name, x in times.items()} if moving else {}
-    tree, leaves = flatten(reduced)
-    for i, leaf in enumerate(leaves):
-        axes = tuple(f"reduced_{i}_{j}" for j in range(leaf.ndim))
-        variables[f"reduced_{i}"] = (axes, leaf.astype(float), {"long_name": "value of reduce of a solution"})
+    tree, leaves = reduced_to_variables(reduced, "value of reduce of a solution")
+    variables |= {name: (axes, x.astype(float), labels) for name, (axes, x, labels) in leaves.items()}
     if solution.outcome is not Outcome.SUCCESS:
         free = solution.final_time is not None
         variables = {name: x for name, x in variables.items() if _is_known_unsolved(name, free)}
-    return SolutionRow(variables, {} if moving else times, json.dumps(tree))
+    return SolutionRow(variables, {} if moving else times, tree)
 
 
 def _is_known_unsolved(name: str, free: bool) -> bool:
@@ -271,13 +267,11 @@ def template_of(solution: CriticalPoint, reduced: Any, moving: bool) -> xarray.D
 
     solved = dataclasses.replace(solution, code=np.asarray(int(Outcome.SUCCESS)))  # type: ignore[call-arg]
     row = row_of(solved, reduced, moving)
-    codes = {"flag_values": np.array([int(o) for o in Outcome]), "flag_meanings": " ".join(o.name.lower() for o in Outcome)}
-    row.variables["code"][2].update(codes)
-    names = ("coordinate", coordinate_names(solution), {"long_name": "name of the generalised coordinate"})
+    row.variables["code"][2].update(CODES)
     variables = {name: ((RUN, *axes), x[None], labels) for name, (axes, x, labels) in row.variables.items()}
     own = solution_attributes(solution)
     attributes = own | {"content": SOLUTIONS, "of": own["content"], "reduced": row.reduced}
-    return xr.Dataset(variables, {**row.times, "coordinate": names}, attributes)
+    return xr.Dataset(variables, {**row.times, "coordinate": coordinate_variable(solution)}, attributes)
 
 
 def first_value(name: str, kind: np.dtype) -> Any:

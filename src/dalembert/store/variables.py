@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import xarray
 
 FORMAT = 1
+CODES = {"flag_values": np.array([int(o) for o in Outcome]), "flag_meanings": " ".join(o.name.lower() for o in Outcome)}
 REAL, WHOLE = "real numbers of 64 bits", "whole numbers"
 
 
@@ -71,14 +72,12 @@ def _dimension_text(dimensions: tuple) -> str:
     return f"({', '.join(map(str, dimensions))})"
 
 
-def reduced_to_variables(value: Any) -> tuple[str, dict[str, tuple]]:
-    """The tree as JSON, with numbers for its leaves, and the leaves as variables reduced_0, reduced_1, …"""
+def reduced_to_variables(value: Any, about: str, front: tuple[str, ...] = ()) -> tuple[str, dict[str, tuple]]:
+    """The tree as JSON, with numbers for its leaves, and the leaves as variables reduced_0, reduced_1, …; front: their first
+    axes."""
     tree, leaves = flatten(value)
-    variables = {}
-    for i, leaf in enumerate(leaves):
-        axes = tuple(f"reduced_{i}_{j}" for j in range(leaf.ndim))
-        variables[f"reduced_{i}"] = (axes, leaf, {"long_name": "value of the reducer over all steps"})
-    return json.dumps(tree), variables
+    axes = [(*front, *(f"reduced_{i}_{j}" for j in range(leaf.ndim - len(front)))) for i, leaf in enumerate(leaves)]
+    return json.dumps(tree), {f"reduced_{i}": (axes[i], leaf, {"long_name": about}) for i, leaf in enumerate(leaves)}
 
 
 def reduced_from_xarray(data: xarray.Dataset) -> Any:

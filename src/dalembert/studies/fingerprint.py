@@ -31,12 +31,6 @@ def check_record(then: Provenance, now: Provenance) -> None:
             raise ValueError(f"{name}: the run in the store {has}; {asked}")
 
 
-def check_source(then: Provenance, now: Provenance) -> None:
-    """ValueError where a run that has ended was one of other functions: nothing is traced to compare what they compute."""
-    if then.source_hash != now.source_hash:
-        raise ValueError(OTHER)
-
-
 def check_bits(stored: StoredRun, now: dict[str, str], record: Provenance, allow_rounding: bool) -> None:
     """ValueError where the next steps would not be, bit for bit, those of the run."""
     then, versions = stored.attributes["fingerprint"], stored.record.versions
@@ -75,7 +69,8 @@ def check_same(then: Provenance, now: Provenance, old: dict[str, str], new: dict
             raise ValueError(
                 f"{name}: the sweep in the store has {'others' if name in old else 'none'}; give the same, or another store"
             )
-    check_source(then, now)
+    if then.source_hash != now.source_hash:
+        raise ValueError(OTHER)
     here = {"processor": new.get("processor", old.get("processor", ""))}
     if then.versions != now.versions or here["processor"] != old.get("processor"):
         where = _elsewhere({"processor": old.get("processor", "")}, here, then.versions, now.versions)

@@ -40,11 +40,11 @@ TITLE = "values of blocks of runs, computed by dalembert"
 
 def _opening(job: SweepJob, workers: Workers) -> SweepOpening:
     """By whichever worker is free: its processor counts, not that of the client."""
-    return next(iter(workers(job, _open, [0], None)))[1]
+    return next(iter(workers(job, lambda job, i, watch: job.opening(), [0], None)))[1]
 
 
-def _open(job: SweepJob, i: int, watch: Watch = None) -> SweepOpening:
-    return job.opening()
+def _block(job: SweepJob, i: int, watch: Watch) -> Any:
+    return job.block(i, watch)
 
 
 def _compute(
@@ -81,10 +81,6 @@ def gather_study(job: SweepJob, workers: Workers, progress: Progress) -> Study:
 
     result = lambda: Study(place_on_axes(data, job.swept.labels(), job.swept.shape), job.subject)  # noqa: E731
     return _compute(job, workers, _block, done=set(), progress=progress, take=take, result=result)
-
-
-def _block(job: SweepJob, i: int, watch: Watch = None) -> Any:
-    return job.block(i, watch)
 
 
 def store_study(job: SweepJob, store: Any, workers: Workers, progress: Progress) -> Study:

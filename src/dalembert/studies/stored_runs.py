@@ -36,7 +36,7 @@ from dalembert.step.simulation import begin_run, check_path
 from dalembert.step.start.prepare import check_any_system
 from dalembert.store.atomic import flush, flush_one
 from dalembert.store.checksum import FileError
-from dalembert.store.chunked import ChunkedArray, create, metadata
+from dalembert.store.chunked import ChunkedArray, attributes_of_store, create
 from dalembert.store.folder import Lock, check_name, create_folder, drop_partial, refusal
 from dalembert.store.paths import SCALARS, STATISTICS
 from dalembert.store.runs import (
@@ -50,7 +50,7 @@ from dalembert.store.runs import (
     specs_of,
     write_checkpoint,
 )
-from dalembert.studies.fingerprint import check_bits, check_record, check_source
+from dalembert.studies.fingerprint import OTHER, check_bits, check_record
 from dalembert.systems import System, VariationalProblem, check_x64
 
 SECONDS = 2.0  # between two commits, at least
@@ -231,7 +231,7 @@ def replacing(place: File) -> Iterator[None]:
     if not place.exists():
         yield
         return
-    if metadata(place).get("attributes", {}).get("content") != CONTENT:
+    if attributes_of_store(place).get("content") != CONTENT:
         raise FileError(place, "is not a run of dalembert, and is not replaced")
     with contextlib.closing(Lock(place / LOCK, place)):
         old = place.with_name(f".dalembert-{secrets.token_hex(8)}.old")
@@ -310,9 +310,10 @@ def resume(
         check_any_system(system)
         record = options.new_record(system.subject.under(options.scheme), **given._asdict())
         check_record(stored.record, record)
-        if int(stored.state["code"]) != Outcome.INTERRUPTED:
-            check_source(stored.record, record)
-        else:
+        ended = int(stored.state["code"]) != Outcome.INTERRUPTED
+        if ended and stored.record.source_hash != record.source_hash:
+            raise ValueError(OTHER)  # nothing is traced to compare what functions compute
+        if not ended:
             run = begin_run(system, given, options, find_run(system, given, options))
             run = run if options.until is None else run.counted()
             with report_progress(progress, run.grid.steps) as watch:
@@ -328,8 +329,8 @@ def _place(store: Any) -> File:
     place = File(store)
     if not place.exists():
         raise FileNotFoundError(errno.ENOENT, "store: does not exist", os.fspath(place))
-    found = metadata(place).get("attributes")  # before anything is put into a folder that is none of ours
-    if isinstance(found, dict) and found.get("content") != CONTENT:
+    # before anything is put into a folder that is none of ours
+    if attributes_of_store(place).get("content") != CONTENT:
         raise FileError(place, "is not a run of dalembert; a sweep is continued by the same call of sweep")
     return place
 

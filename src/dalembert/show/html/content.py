@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from dalembert.measure import energy as measured_energy
 from dalembert.notebook import NAMED
 from dalembert.outcome import Outcome
 from dalembert.path import Path
-from dalembert.show.panels import Line, component_lines, envelope
+from dalembert.show.panels import Line, Panel, component_lines, envelope
 from dalembert.show.results import Shown, scene_for
 from dalembert.solution import ActiveBounds, ControlSolution, CriticalPoint, Solution
 from dalembert.systems import Constraint, System
@@ -62,18 +62,7 @@ MOST_LINES = 4  # in one diagram
 MOST_COORDINATES = 12  # that are drawn
 
 
-class LineGroup(NamedTuple):
-    """Lines over one series of times. bounds: of each line (lower, upper) over `t_bounds`, or None; log: of |values|."""
-
-    title: str
-    t: np.ndarray
-    lines: list[Line]
-    log: bool = False
-    note: str = ""
-    bounds: ActiveBounds | None = None
-
-
-def groups_of(shown: Shown) -> list[LineGroup]:
+def groups_of(shown: Shown) -> list[Panel]:
     """Positions and velocities, energy, constraints, multipliers, forces, controls: what the result has."""
     found = [*_positions(shown), *_own(shown)]
     for make in (_energy, _residuals):
@@ -83,14 +72,14 @@ def groups_of(shown: Shown) -> list[LineGroup]:
     return [part for group in found if group.t.size and group.lines for part in _split_group(group)]
 
 
-def _split_group(group: LineGroup) -> list[LineGroup]:
+def _split_group(group: Panel) -> list[Panel]:
     """Several groups in the place of one with too many lines."""
     if len(group.lines) <= MOST_LINES or group.bounds is not None:
         return [group]
     return [group._replace(lines=group.lines[i : i + MOST_LINES]) for i in range(0, len(group.lines), MOST_LINES)]
 
 
-def _positions(shown: Shown) -> list[LineGroup]:
+def _positions(shown: Shown) -> list[Panel]:
     names, t, q = shown.names, shown.t, shown.q
     kept = min(len(names), MOST_COORDINATES)
     note = "" if kept == len(names) else f"the first {kept} of {len(names)} coordinates"
@@ -99,18 +88,19 @@ def _positions(shown: Shown) -> list[LineGroup]:
     found = []
     for i in range(0, kept, size):
         places = range(i, min(i + size, kept))
-        own = None if bounds is None else _columns(bounds, list(places))
-        found.append(
-            LineGroup(", ".join(names[j] for j in places), t, [(names[j], q[:, j]) for j in places], note=note, bounds=own)
-        )
+        lines = [(names[j], q[:, j]) for j in places]
+        found.append(Panel(", ".join(names[j] for j in places), t, lines, _columns(bounds, list(places)), note=note))
         note = ""
     result: Any = shown.result
     t_v = np.asarray(result.t_velocity if isinstance(result, Path) else result.t)
     lines = [(f"d{names[i]}/dt", np.asarray(result.v)[:, i]) for i in range(kept)]
-    return [*found, LineGroup("velocities", t_v, lines)]
+    return [*found, Panel("velocities", t_v, lines)]
 
 
-def _columns(bounds: ActiveBounds, places: list[int]) -> ActiveBounds | None:
+def _columns(bounds: ActiveBounds | None, places: list[int]) -> ActiveBounds | None:
+    """Those of some components, if there are any."""
+    if bounds is None:
+        return None
     parts = {
         name: np.asarray(getattr(bounds, name))[:, places] for name in ("lower", "upper", "multipliers", "active", "values")
     }
@@ -118,7 +108,7 @@ def _columns(bounds: ActiveBounds, places: list[int]) -> ActiveBounds | None:
     return ActiveBounds(**parts, t=bounds.t, margin=bounds.margin) if finite else None
 
 
-def _own(shown: Shown) -> list[LineGroup]:
+def _own(shown: Shown) -> list[Panel]:
     """Groups that only one kind of result has."""
     result = shown.result
     if isinstance(result, ControlSolution):
@@ -128,17 +118,19 @@ def _own(shown: Shown) -> list[LineGroup]:
     return _of_path(shown, result) if isinstance(result, Path) else []
 
 
-def _of_path(shown: Shown, path: Path) -> list[LineGroup]:
+def _of_path(shown: Shown, path: Path) -> list[Panel]:
     t, law = np.asarray(path.t_multipliers), _law(shown)
-    found = [LineGroup(law or "multipliers λ", t, component_lines("λ", np.asarray(path.multipliers)))]
-    acting = [(f"on {name}", column) for name, column in zip(shown.names, np.asarray(path.constraint_forces).T, strict=True)
-              if np.any(column != 0.0)]  # fmt: skip
+    found = [Panel(law or "multipliers λ", t, component_lines("λ", np.asarray(path.multipliers)))]
+    acting = [one for one in _on_coordinates(shown, path.constraint_forces) if np.any(one[1] != 0.0)]
     same = len(acting) == 1 == len(found[0].lines) and np.array_equal(np.abs(acting[0][1]), np.abs(found[0].lines[0][1]))
-    found += [] if same else [LineGroup("constraint forces Rᵀλ", t, acting)]
+    found += [] if same else [Panel("constraint forces Rᵀλ", t, acting)]
     if path.feedback is not None and path.t_feedback is not None:
-        held = [(f"on {name}", column) for name, column in zip(shown.names, np.asarray(path.feedback).T, strict=True)]
-        found.append(LineGroup("sampled control", np.asarray(path.t_feedback), held))
+        found.append(Panel("sampled control", np.asarray(path.t_feedback), _on_coordinates(shown, path.feedback)))
     return found
+
+
+def _on_coordinates(shown: Shown, forces: Any) -> list[Line]:
+    return [(f"on {name}", column) for name, column in zip(shown.names, np.asarray(forces).T, strict=True)]
 
 
 def _law(shown: Shown) -> str:
@@ -148,25 +140,16 @@ def _law(shown: Shown) -> str:
     return "control law λ" if servo else ""
 
 
-def _of_control(shown: Shown, solution: ControlSolution) -> list[LineGroup]:
-    t, bounds = np.asarray(solution.t), solution.bounds
-    u = np.asarray(solution.u)
-    found = [
-        LineGroup(
-            "control u",
-            t,
-            component_lines("u", u),
-            bounds=_columns(bounds["u"], list(range(u.shape[1]))) if "u" in bounds else None,
-        )
-    ]
-    forces = [
-        (f"on {name}", column) for name, column in zip(shown.names, np.asarray(solution.constraint_forces).T, strict=True)
-    ]
-    found += [LineGroup("constraint forces Rᵀν", t, forces)] if solution.multipliers.shape[1] else []
+def _of_control(shown: Shown, solution: ControlSolution) -> list[Panel]:
+    t, u = np.asarray(solution.t), np.asarray(solution.u)
+    bounds = _columns(solution.bounds.get("u"), list(range(u.shape[1])))
+    found = [Panel("control u", t, component_lines("u", u), bounds)]
+    if solution.multipliers.shape[1]:
+        found.append(Panel("constraint forces Rᵀν", t, _on_coordinates(shown, solution.constraint_forces)))
     return found + _inequalities(solution)
 
 
-def _of_solution(shown: Shown, solution: Solution) -> list[LineGroup]:
+def _of_solution(shown: Shown, solution: Solution) -> list[Panel]:
     t, jets = np.asarray(solution.t_multipliers), np.asarray(solution.jets)
     found = []
     for j, word in ((2, "accelerations"), (3, "third derivatives"), (4, "fourth derivatives")):
@@ -175,10 +158,10 @@ def _of_solution(shown: Shown, solution: Solution) -> list[LineGroup]:
                 (f"d{subscript_up(j)}{name}/dt{subscript_up(j)}", jets[:, j, i])
                 for i, name in enumerate(shown.names[:MOST_COORDINATES])
             ]
-            found.append(LineGroup(word, t, lines))
-    found.append(LineGroup("multipliers λ", t, component_lines("λ", np.asarray(solution.multipliers))))
+            found.append(Panel(word, t, lines))
+    found.append(Panel("multipliers λ", t, component_lines("λ", np.asarray(solution.multipliers))))
     held = np.asarray(solution.holonomic_multipliers)
-    found.append(LineGroup("multipliers of φ(q)", shown.t, component_lines("μ", np.where(held == 0.0, np.nan, held))))
+    found.append(Panel("multipliers of φ(q)", shown.t, component_lines("μ", np.where(held == 0.0, np.nan, held))))
     return found + _inequalities(solution)
 
 
@@ -186,15 +169,15 @@ def subscript_up(i: int) -> str:
     return "⁰¹²³⁴"[i]
 
 
-def _inequalities(solution: CriticalPoint) -> list[LineGroup]:
+def _inequalities(solution: CriticalPoint) -> list[Panel]:
     """g ≤ 0, where there are some."""
     found = solution.bounds.get("inequalities")
     if found is None:
         return []
-    return [LineGroup("inequalities g ≤ 0", np.asarray(found.t), component_lines("g", np.asarray(found.values)))]
+    return [Panel("inequalities g ≤ 0", np.asarray(found.t), component_lines("g", np.asarray(found.values)))]
 
 
-def _energy(shown: Shown) -> LineGroup | None:
+def _energy(shown: Shown) -> Panel | None:
     """E - E₀, None where the problem is not known or has no energy."""
     result, problem = shown.result, shown.problem
     if isinstance(result, Path) and problem is not None:
@@ -206,9 +189,9 @@ def _energy(shown: Shown) -> LineGroup | None:
         return None
     if t is None or values is None or not values.size:
         return None
-    first, values = float(values[0]), np.asarray(values)
+    first = float(values[0])
     drift = float(np.nanmax(np.abs(values - first), initial=0.0))
-    return LineGroup("energy E − E₀", t, [("E − E₀", values - first)], note=f"E₀ = {first:.6g}, largest change {drift:.2g}")
+    return Panel("energy E − E₀", t, [("E − E₀", values - first)], note=f"E₀ = {first:.6g}, largest change {drift:.2g}")
 
 
 @seldom
@@ -216,7 +199,7 @@ def _energies(system: System, q, v, t):
     return jax.vmap(lambda x, w, s: energy_at(system, x, w, s))(q, v, t)
 
 
-def _residuals(shown: Shown) -> LineGroup | None:
+def _residuals(shown: Shown) -> Panel | None:
     """|φ| where the scheme promises φ = 0; None without constraints, or where it cannot be formed."""
     result, problem = shown.result, shown.problem
     if isinstance(result, Path) and getattr(problem, "constraints", ()):
@@ -225,11 +208,11 @@ def _residuals(shown: Shown) -> LineGroup | None:
         if not kept or len({len(r.t) for r in kept}) > 1:
             kept = kept[:1]
         lines = [(_short(r.name), np.max(np.abs(np.asarray(r.values)), axis=1)) for r in kept]
-        return LineGroup("constraint residuals |φ|", np.asarray(kept[0].t), lines, log=True) if kept else None
+        return Panel("constraint residuals |φ|", np.asarray(kept[0].t), lines, log=True) if kept else None
     holonomic = _holonomic(problem)
     if isinstance(result, CriticalPoint) and holonomic:
         values = np.asarray(_along(problem, holonomic, shown.q, shown.t))
-        return LineGroup("constraint residuals |φ|", shown.t, [("φ(q)", np.max(np.abs(values), axis=1))], log=True)
+        return Panel("constraint residuals |φ|", shown.t, [("φ(q)", np.max(np.abs(values), axis=1))], log=True)
     return None
 
 
@@ -322,7 +305,7 @@ def _shape(outline: Outline) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _panels(shown: Sequence[Shown], groups: Sequence[Sequence[LineGroup]]) -> list[dict[str, Any]]:
+def _panels(shown: Sequence[Shown], groups: Sequence[Sequence[Panel]]) -> list[dict[str, Any]]:
     """Of one run a diagram for each group; of several one for each line, so that runs can be compared."""
     count = sum(len(group.lines) for run in groups for group in run) or 1
     columns = int(np.clip(SERIES / (8 * count), 40, 250))
@@ -331,18 +314,18 @@ def _panels(shown: Sequence[Shown], groups: Sequence[Sequence[LineGroup]]) -> li
             _panel(group, [(name, 0, group.t, y) for name, y in group.lines], columns, [ended_at(shown[0])])
             for group in groups[0]
         ]
-    found: dict[str, tuple[LineGroup, list]] = {}
+    found: dict[str, tuple[Panel, list]] = {}
     for run, own in enumerate(groups):
         for group in own:
             for name, y in group.lines:
-                title = name if name in group.title or group.title == "velocities" else f"{group.title}, {name}"
-                key = group.title if len(group.lines) == 1 else title
-                found.setdefault(key, (group._replace(title=key), []))[1].append((shown[run].name, run, group.t, y))
+                title = name if name in group.label or group.label == "velocities" else f"{group.label}, {name}"
+                key = group.label if len(group.lines) == 1 else title
+                found.setdefault(key, (group._replace(label=key), []))[1].append((shown[run].name, run, group.t, y))
     ends = [ended_at(one) for one in shown]
     return [_panel(group._replace(bounds=None, note=""), lines, columns, ends) for group, lines in found.values()]
 
 
-def _panel(group: LineGroup, lines: list, columns: int, ends: list[float | None]) -> dict[str, Any]:
+def _panel(group: Panel, lines: list, columns: int, ends: list[float | None]) -> dict[str, Any]:
     series = [_series(name, run, t, np.abs(y) if group.log else y, columns) for name, run, t, y in lines]
     bounds = []
     if group.bounds is not None:
@@ -354,7 +337,7 @@ def _panel(group: LineGroup, lines: list, columns: int, ends: list[float | None]
                 if np.isfinite(side[:, i]).any()
             ]
     marks = sorted({end for end in ends if end is not None})
-    return {"title": group.title, "note": group.note, "log": group.log, "series": series, "bounds": bounds, "ends": marks}
+    return {"title": group.label, "note": group.note, "log": group.log, "series": series, "bounds": bounds, "ends": marks}
 
 
 def _series(name: str, run: int, t: np.ndarray, y: np.ndarray, columns: int) -> dict[str, Any]:
@@ -442,16 +425,15 @@ def _value(x: Any) -> str:
 
 def _record(shown: Shown, command: str) -> list[tuple[str, str]]:
     """The record with which it can be run again."""
-    record = getattr(shown.result, "provenance", None)
-    found = [("command", command)] if command else []
-    if record is None:
-        own = shown.problem.texts() if shown.problem is not None else {}
-        words = {"functions": "system", "source": "source", "SHA-256 of the source": "source_hash"}
-        found += [(word, own[name]) for word, name in words.items() if name in own]
-        return [*found, ("scheme", shown.result.scheme)] if isinstance(shown.result, CriticalPoint) else found
     words = {
-        "functions": record.system, "source": record.source, "SHA-256 of the source": record.source_hash,
-        "scheme": record.scheme, "starter": record.starter, "branch": record.branch, "arguments": record.run,
-        "versions": record.versions,
+        "functions": "system", "source": "source", "SHA-256 of the source": "source_hash", "scheme": "scheme",
+        "starter": "starter", "branch": "branch", "arguments": "run", "versions": "versions",
     }  # fmt: skip
-    return [*found, *((name, text) for name, text in words.items() if text)]
+    record = getattr(shown.result, "provenance", None)
+    if record is not None:
+        own = {name: getattr(record, name) for name in words.values()}
+    else:
+        own = dict(shown.problem.texts()) if shown.problem is not None else {}
+        own["scheme"] = getattr(shown.result, "scheme", "")
+    found = [(word, own[name]) for word, name in words.items() if own.get(name)]
+    return [("command", command), *found] if command else found
