@@ -32,22 +32,19 @@ def call(*words, code=0, **options):
     return result.stdout
 
 
-@pytest.fixture(scope="module")
-def printed(tmp_path_factory):
-    """What every example printed, in the order of the help: one goes on with what another has stored."""
-    folder, answers = tmp_path_factory.mktemp("examples"), {}
-    (folder / "mine.py").write_text(MINE)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr(CACHE, "folder", folder / "cache")
-        for words in EXAMPLES:
-            answers[" ".join(words)] = call(*words)
-        yield folder, answers
+def documented(command: str) -> set[str]:
+    """The fields in the table of the page below the command's heading."""
+    part = PAGE.partition(f"### `{command} --json`")[2].partition("\n### ")[0]
+    return set(re.findall(r"^\| `(\w+)`", part, re.MULTILINE))
 
 
-def test_every_command_has_examples_that_run(printed):
+def test_examples_run_and_print_the_fields_that_the_page_names(tmp_path, monkeypatch):
+    """In the order of the help: one goes on with what another has stored."""
+    (tmp_path / "mine.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(CACHE, "folder", tmp_path / "cache")
+    answers = {" ".join(words): call(*words) for words in EXAMPLES}
     assert {words[0] for words in EXAMPLES} == set(COMMANDS)
-    folder, answers = printed
     assert {
         "run.nc",
         "run.png",
@@ -59,7 +56,7 @@ def test_every_command_has_examples_that_run(printed):
         "run.html",
         "pendulum.html",
         "swing.gif",
-    } <= {x.name for x in folder.iterdir()}
+    } <= {x.name for x in tmp_path.iterdir()}
     assert "400 steps of h = 0.05" in answers["run pendulum --set g_over_l=2 --time 20 --save run.nc --plot run.png"]
     assert "2000 steps" in answers["run pendulum --save run.zarr --resume"]
     assert "12 runs: 4 g_over_l × 3 q0" in next(text for words, text in answers.items() if "q0=0.5,1,1.5" in words)
@@ -74,22 +71,13 @@ def test_every_command_has_examples_that_run(printed):
     refined = answers["solve double_integrator --steps 40 --refine 1e-4"]  # 12 (1 - 2h²) and its limit
     assert "limit of small steps 12.00" in refined or "limit of small steps 11.99" in refined
     assert "estimated error" in refined
-
-
-def documented(command: str) -> set[str]:
-    """The fields in the table of the page below the command's heading."""
-    part = PAGE.partition(f"### `{command} --json`")[2].partition("\n### ")[0]
-    return set(re.findall(r"^\| `(\w+)`", part, re.MULTILINE))
-
-
-@pytest.mark.parametrize("command", ["list", "run", "sweep", "solve", "order", "check", "cache"])
-def test_json_has_the_fields_that_the_page_names(command, printed):
-    found = [text for text in printed[1].values() if text.startswith("{") and f'"dalembert.{command}/1"' in text]
     more = {"order": ["check", "pendulum", "--h", "0.2", "--h", "0.1", "--time", "1"], "cache": ["cache"]}
-    text = found[0] if found else call(*more[command], "--json")
-    record = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    assert record.pop("schema") == f"dalembert.{command}/1"
-    assert set(record) | {"schema"} == documented(command)
+    for command in ("list", "run", "sweep", "solve", "order", "check", "cache"):
+        found = [text for text in answers.values() if text.startswith("{") and f'"dalembert.{command}/1"' in text]
+        text = found[0] if found else call(*more[command], "--json")
+        record = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+        assert record.pop("schema") == f"dalembert.{command}/1"
+        assert set(record) | {"schema"} == documented(command)
 
 
 def test_json_of_a_run_that_fails_is_printed_and_says_so(tmp_path, monkeypatch):

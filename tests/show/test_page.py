@@ -195,7 +195,7 @@ def test_ffmpeg_is_given_all_frames_and_their_size(path, tmp_path, monkeypatch, 
     stand_in.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     motion, given, film = da.animate(path, speed=1.0, fps=4), [], tmp_path / f"run.{ending}"
-    monkeypatch.setattr("dalembert.show.motion.written", lambda target, write: (write(target), given.append(target)))
+    monkeypatch.setattr("dalembert.show.motion.write_whole", lambda target, write: (write(target), given.append(target)))
     motion.save(film, dpi=31)
     words = (tmp_path / f"run.{ending}.words").read_text().split()
     width, height = map(int, words[words.index("-s") + 1].split("x"))

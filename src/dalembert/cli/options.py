@@ -235,7 +235,7 @@ class OutputOptions:
         with one_line_errors():
             from dalembert.path import Path
             from dalembert.show import plot
-            from dalembert.show.style import written
+            from dalembert.show.style import write_whole
             from dalembert.store import load, save
 
             if self.file is not None and not self.store:
@@ -249,7 +249,7 @@ class OutputOptions:
             if self.picture is not None:
                 whole = load(self.store) if self.store and isinstance(result, Path) else result
                 figure = plot(whole, **drawing)
-                put(self.picture, "--plot", self.force, lambda place: written(place, figure.savefig))
+                put(self.picture, "--plot", self.force, lambda place: write_whole(place, figure.savefig))
         if ended:
             raise typer.Exit(130)
         if record["failed"]:

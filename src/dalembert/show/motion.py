@@ -19,7 +19,7 @@ from dalembert.numbers import as_flag, as_positive, described, whole_number
 from dalembert.show.html.report import drawing_text
 from dalembert.show.results import Shown, at_times, results_of, scene_for
 from dalembert.show.stage import Scenery
-from dalembert.show.style import check_new, theme_of, written
+from dalembert.show.style import check_new, theme_of, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.animation import FuncAnimation
@@ -89,16 +89,16 @@ class Animation:
         target = check_new(file, ENDINGS, "a motion is saved as a picture or a video")
         as_positive(dpi, "dpi")
         if target.suffix == ".html":
-            written(target, lambda place: place.write_text(self._html(), encoding="utf-8"))
+            write_whole(target, lambda place: place.write_text(self._html(), encoding="utf-8"))
         elif target.suffix == ".gif":
-            written(target, lambda place: _write_gif(self._pictures(dpi), place, self.fps))
+            write_whole(target, lambda place: _write_gif(self._pictures(dpi), place, self.fps))
         elif shutil.which("ffmpeg") is None:
             raise RuntimeError(
                 f"file: a {target.suffix} needs the program ffmpeg, which is not installed; install it, or save a .gif or a "
                 ".html"
             )
         else:
-            written(target, lambda place: _write_video(self._pictures(dpi), place, self.fps))
+            write_whole(target, lambda place: _write_video(self._pictures(dpi), place, self.fps))
 
     def _pictures(self, dpi: float) -> Iterator[np.ndarray]:
         """(height, width, 4), one for each frame. What does not move is painted once: FuncAnimation.save paints everything

@@ -64,7 +64,7 @@ def check_new(file: Any, endings: tuple[str, ...], what: str) -> File:
     return target
 
 
-def written(target: File, writing: Callable[[File], Any]) -> None:
+def write_whole(target: File, writing: Callable[[File], Any]) -> None:
     """The file that `writing` makes at another place of the same folder, put where it belongs when it is complete."""
     with tempfile.TemporaryDirectory(prefix=".dalembert-", dir=target.parent) as folder:
         place = File(folder) / target.name

@@ -96,9 +96,9 @@ class StudyStore:
         flush(*(file for array in self._arrays.values() for file in array.pending_files()))
         ChunkedArray.of(self.place / COMMITTED).write(i, np.ones(1, np.uint8), flushed=True)
 
-    def values(self, i: int) -> dict[str, np.ndarray]:
+    def values(self, i: int) -> list[np.ndarray]:
         """The values of the i-th block, of a store with one axis, each of whose places is a block."""
-        return {name: x.read(i, i + 1)[0] for name, x in self._arrays.items()}
+        return [x.read(i, i + 1)[0] for x in self._arrays.values()]
 
     def open(self) -> xarray.Dataset:
         """The data set, read when it is asked for. All metadata have been looked at: no codec is called but ours."""

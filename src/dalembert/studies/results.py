@@ -14,7 +14,7 @@ import math
 import os
 from collections.abc import Callable
 from pathlib import Path as File
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from dalembert.studies.fingerprint import check_same
 from dalembert.studies.job import Blocks, SweepJob, SweepOpening, Task, Workers
 from dalembert.studies.over_runs import MergeTree, OverRuns
 from dalembert.tracing import source
+
+if TYPE_CHECKING:
+    import xarray
 
 BLOCKS = "blocks"
 LOCK = f"{COMMITTED}/.lock"
@@ -111,20 +114,35 @@ def _write_block(place: str, job: SweepJob, i: int, watch: Watch = None) -> None
 
 def merge_values(job: SweepJob, pair: OverRuns, store: Any, workers: Workers, progress: Progress) -> Any:
     """The merged value of all runs, and that of each block where there is a store."""
-    tree = MergeTree(job.blocks.number, pair.merge)
+    place = None if store is None else check_name(store, "a sweep")
+    kept, opening, done, told = None, None, set(), {}
     with contextlib.ExitStack() as stack:
-        kept = None if store is None else _BlockValues(stack, job, check_name(store, "a sweep"), pair, workers)
-        there = {} if kept is None else kept.values()
-        for i, value in there.items():
-            tree.add(i, value)
+        if place is not None:
+            told = {"over_runs": hashlib.sha256("".join(map(source, pair)).encode()).hexdigest()}
+            kept = _taken_up(stack, job, place, workers, told)
+            opening = None if kept else _opening(job, workers)
+        tree = MergeTree(job.blocks.number, pair.merge)
+        if kept is not None:
+            done, form = kept.committed_blocks(), json.loads(kept.attributes["tree"])
+            for i in sorted(done):
+                tree.add(i, tree_of_values(form, kept.values(i).__getitem__))
 
         def take(i: int, value: Any) -> None:
-            if kept is not None:
-                kept.write(i, value)
+            """The first makes the store, which is of its form."""
+            nonlocal kept
+            if place is not None:
+                data = _value_to_xarray(value)
+                if opening is not None and kept is None:
+                    begun = opening._replace(template=data.assign_attrs(opening.template.attrs | data.attrs))
+                    lock = _begin(place, begun, job, ({"block": job.blocks.number}, (1,)), told)
+                    stack.enter_context(contextlib.closing(lock))
+                    kept = StudyStore(place)
+                assert kept is not None
+                kept.write(i, (i,), data, (1,))
             tree.add(i, value)
 
         task = functools.partial(_value, pair)
-        return _compute(job, workers, task, done={*there}, progress=progress, take=take, result=lambda: tree.value)
+        return _compute(job, workers, task, done=done, progress=progress, take=take, result=lambda: tree.value)
 
 
 def _value(pair: OverRuns, job: SweepJob, i: int, watch: Watch = None) -> Any:
@@ -133,40 +151,14 @@ def _value(pair: OverRuns, job: SweepJob, i: int, watch: Watch = None) -> Any:
     return tree_of_values(tree, leaves.__getitem__)
 
 
-class _BlockValues:
-    """The values of the blocks in a store, each by its number."""
+def _value_to_xarray(value: Any) -> xarray.Dataset:
+    """The value of one block."""
+    import xarray as xr
 
-    def __init__(self, stack: contextlib.ExitStack, job: SweepJob, place: File, pair: OverRuns, workers: Workers):
-        self._stack, self._job, self._place = stack, job, place
-        text = "".join(map(source, pair))
-        self._told = {"over_runs": hashlib.sha256(text.encode()).hexdigest()}
-        self._store = _taken_up(stack, job, place, workers, self._told)
-        self._opening = None if self._store else _opening(job, workers)
-
-    def values(self) -> dict[int, Any]:
-        """Those that are there."""
-        if self._store is None:
-            return {}
-        tree = json.loads(self._store.attributes["tree"])
-        found = {i: self._store.values(i) for i in sorted(self._store.committed_blocks())}
-        return {i: tree_of_values(tree, lambda k, x=x: x[f"{LEAF}{k}"]) for i, x in found.items()}
-
-    def write(self, i: int, value: Any) -> None:
-        """One of them; the first makes the store, which is of its form."""
-        import xarray as xr
-
-        tree, leaves = flatten(value)
-        axes = [(RUN, *(f"{LEAF}{k}_{j}" for j in range(leaf.ndim))) for k, leaf in enumerate(leaves)]
-        data = xr.Dataset({f"{LEAF}{k}": (axes[k], leaf[None]) for k, leaf in enumerate(leaves)})
-        if self._store is None:
-            assert self._opening is not None
-            own = {"title": TITLE, "content": VALUES, "tree": json.dumps(tree)}
-            opening = self._opening._replace(template=data.assign_attrs(self._opening.template.attrs | own))
-            blocks = {"block": self._job.blocks.number}, (1,)
-            lock = _begin(self._place, opening, self._job, blocks, self._told)
-            self._stack.enter_context(contextlib.closing(lock))
-            self._store = StudyStore(self._place)
-        self._store.write(i, (i,), data, (1,))
+    tree, leaves = flatten(value)
+    axes = [(RUN, *(f"{LEAF}{k}_{j}" for j in range(leaf.ndim))) for k, leaf in enumerate(leaves)]
+    variables = {f"{LEAF}{k}": (axes[k], leaf[None]) for k, leaf in enumerate(leaves)}
+    return xr.Dataset(variables, attrs={"title": TITLE, "content": VALUES, "tree": json.dumps(tree)})
 
 
 def _taken_up(

@@ -15,7 +15,7 @@ from dalembert.numbers import described
 from dalembert.path import Path
 from dalembert.show.html.content import as_json, content_of, draw_scene, share_arrays
 from dalembert.show.results import Shown, results_of
-from dalembert.show.style import check_new, written
+from dalembert.show.style import check_new, write_whole
 
 ENDINGS = (".html", ".htm")
 
@@ -74,7 +74,7 @@ def page(path: Any, file: str | os.PathLike, *, title: str | None = None, system
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title: found {described(title)}; give a string")
     text = page_text(results_of(path, system), title)
-    written(target, lambda place: place.write_text(text, encoding="utf-8"))
+    write_whole(target, lambda place: place.write_text(text, encoding="utf-8"))
 
 
 def page_text(shown: list[Shown], title: str | None, command: str = "") -> str:
