@@ -22,9 +22,7 @@ from build import built
 from cases import CASES, Case
 from sides import TOLERANCE, Batch, batch_c_side, batch_sides
 
-from dalembert.gallery import ENTRIES
-from dalembert.gallery.chain import placed
-from dalembert.gallery.pendulum import pendulum
+from dalembert.gallery import ENTRIES, chain, pendulum
 
 LANES, STEPS, REPEATS = 4096, 1000, 21
 THREADED = (1024, 4096, 16384, 65536)
@@ -50,7 +48,7 @@ def speeds(lanes: int) -> tuple[np.ndarray, np.ndarray]:
 def hung(lanes: int) -> tuple[np.ndarray, np.ndarray]:
     """The chain of four rods at rest, angles changed by up to 0.1."""
     angles = np.linspace(0.3, 1.2, 4) + np.random.default_rng(0).uniform(-0.1, 0.1, (lanes, 4))
-    return np.stack([placed(x) for x in angles]), np.zeros((lanes, 8))
+    return np.stack([chain.placed(x) for x in angles]), np.zeros((lanes, 8))
 
 
 def turning(lanes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -71,7 +69,7 @@ MANY = {
     "curvature particle": Many(CASES["curvature particle"], speeds, "curvature_batch"),
     "chain n = 8, turning": Many(CASES["chain n = 8"], turning, "chain_batch"),
     "chain n = 8, from rest": Many(CASES["chain n = 8"], hung, "chain_batch"),
-    "pendulum": Many(Case(pendulum, PENDULUM.q0, PENDULUM.v0, PENDULUM.h, "", {}, (1.0,)), lifted),
+    "pendulum": Many(Case(pendulum.pendulum, PENDULUM.q0, PENDULUM.v0, PENDULUM.h, "", {}, (1.0,)), lifted),
 }
 
 

@@ -9,10 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dalembert as da
-from dalembert.gallery import ENTRIES, inertia_wheel_pendulum
-from dalembert.gallery.chain import chain, slanted
-from dalembert.gallery.curvature_particle import curvature_particle
-from dalembert.gallery.nonholonomic_particle import nonholonomic_particle
+from dalembert.gallery import ENTRIES, chain, curvature_particle, inertia_wheel_pendulum, nonholonomic_particle
 
 GRAVITY = 9.81
 
@@ -57,16 +54,16 @@ def chain_case(n: int) -> Case:
     versions = {"reduced by hand": f"rattle{n}"}
     if n in (8, 20):
         versions = {"dense": f"chain{n}", **versions}
-    return Case(lambda: chain(n // 2), slanted(n // 2), np.zeros(n), 0.01, "chain.c", versions, (GRAVITY, 1.0))
+    return Case(lambda: chain.chain(n // 2), chain.slanted(n // 2), np.zeros(n), 0.01, "chain.c", versions, (GRAVITY, 1.0))
 
 
 WHEEL = ENTRIES["inertia_wheel_pendulum"]
 CASES = {
     "curvature particle": Case(
-        curvature_particle, [0.0, 0.0], [1.0, 1.0], 0.1, "curvature.c", {"dense": "curvature"}, (1.0, 1.0)
+        curvature_particle.curvature_particle, [0.0, 0.0], [1.0, 1.0], 0.1, "curvature.c", {"dense": "curvature"}, (1.0, 1.0)
     ),
     "nonholonomic particle": Case(
-        lambda: nonholonomic_particle(1.0), [1.0, 0.0, 0.0], [0.5, 1.0, 0.0], 0.01,
+        lambda: nonholonomic_particle.nonholonomic_particle(1.0), [1.0, 0.0, 0.0], [0.5, 1.0, 0.0], 0.01,
         "nonholonomic.c", {"dense": "nonholonomic"}, (1.0,),
     ),
     "inertia wheel pendulum": Case(

@@ -19,8 +19,7 @@ import numpy as np
 from caught import Caught, caught
 
 import dalembert as da
-from dalembert.gallery import ENTRIES, contact_oscillator
-from dalembert.gallery.nonholonomic_particle import nonholonomic_particle
+from dalembert.gallery import ENTRIES, contact_oscillator, nonholonomic_particle
 
 ORDERS = (4, 6, 8, 10)
 ERRORS = (1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12)
@@ -41,7 +40,7 @@ class Problem:
 
 def problems() -> dict[str, Problem]:
     contact, ball, rolling = (ENTRIES[name] for name in ("contact_oscillator", "spherical_pendulum", "car_with_trailers"))
-    particle = nonholonomic_particle(1.0)
+    particle = nonholonomic_particle.nonholonomic_particle(1.0)
     found = {"contact oscillator, T = 1000": (contact.system, contact.q0, contact.v0, 1000.0, (8_000, 400_000)),
              "nonholonomic particle, T = 100": (particle, [1.0, 0.0, 0.0], [0.5, 1.0, 0.0], 100.0, (1_000, 100_000)),
              "spherical pendulum, T = 20": (ball.system, ball.q0, ball.v0, 20.0, (400, 40_000)),

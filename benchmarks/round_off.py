@@ -16,7 +16,7 @@ from decimal import Decimal
 import numpy as np
 
 import dalembert as da
-from dalembert.gallery.curvature_particle import entry, polygon
+from dalembert.gallery import curvature_particle
 
 STARTS, POINTS, FIRST = 32, 13, 1000
 # With the default of 1e-9 some speeds pass the test after two iterations with an update just below it: the square of the
@@ -34,7 +34,7 @@ def start(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 def errors(q0, v0, q, v, steps: int, h: float) -> tuple[float, float, float]:
     """Relative change of L_d, distance from the exact position, and the part of it across the circle."""
     squares = [sum(Decimal(float(x)) ** 2 for x in w) for w in (v0, v)]
-    exact, direction = polygon(steps, q0, v0, h)
+    exact, direction = curvature_particle.polygon(steps, q0, v0, h)
     difference = np.array([float(Decimal(float(a)) - b) for a, b in zip(q, exact, strict=True)])
     along = np.array([float(x) for x in direction])
     across = (difference[0] * along[1] - difference[1] * along[0]) / np.linalg.norm(along)
@@ -43,13 +43,13 @@ def errors(q0, v0, q, v, steps: int, h: float) -> tuple[float, float, float]:
 
 def measure(steps: int, starts: int = STARTS, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of steps (points,), and errors (starts, points, 3)."""
-    rng, h = np.random.default_rng(seed), entry.h
+    rng, h = np.random.default_rng(seed), curvature_particle.entry.h
     wanted = np.unique(np.round(np.geomspace(FIRST, steps, POINTS) / FIRST).astype(int)) * FIRST
     table = []
     options = {"h": h, "steps": steps, "save_every": FIRST, "tolerance": TOLERANCE, "backend": "native"}
     for _ in range(starts):
         q0, v0 = start(rng)
-        path = da.simulate(entry.system, q0, v0, **options)
+        path = da.simulate(curvature_particle.entry.system, q0, v0, **options)
         q, v = np.asarray(path.q), np.asarray(path.v)
         table.append([errors(q0, v0, q[k // FIRST], v[k // FIRST], int(k), h) for k in wanted])
     return wanted, np.array(table)

@@ -10,9 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dalembert as da
-from dalembert.gallery import ENTRIES, PROBLEMS
-from dalembert.gallery.heisenberg import heisenberg
-from dalembert.gallery.riemannian_cubic import OMEGA
+from dalembert.gallery import ENTRIES, PROBLEMS, heisenberg, riemannian_cubic
 from dalembert.systems import lift
 
 STEPS = 200
@@ -65,7 +63,7 @@ def _on_sphere(latitude: Callable, longitude: Callable) -> list:
 def flows() -> dict[str, Flow]:
     """Variational problems of the gallery with a regular flow, from derivatives at the start."""
     circle = {"q0": (0.3, -0.2, 0.1), "v0": (1.0, 0.5, -0.2 * 1.0 - 0.3 * 0.5)}
-    parallel = _on_sphere(lambda t: 0.25 * np.pi + 0.0 * t, lambda t: OMEGA * t)
+    parallel = _on_sphere(lambda t: 0.25 * np.pi + 0.0 * t, lambda t: riemannian_cubic.OMEGA * t)
     bent = _on_sphere(lambda t: 0.3 + 0.4 * t - 0.2 * t**2, lambda t: t + 0.1 * t**3)
     rod = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.5], [-2.25, -0.5]]
     return {
@@ -79,7 +77,8 @@ def flows() -> dict[str, Flow]:
         "riemannian_cubic": _of("riemannian_cubic", 0.01, jets=parallel, symmetries={"rotation": turn}),
         "sphere_spline": _of("sphere_spline", 0.005, jets=bent, symmetries={"rotation": turn}),
         "heisenberg, vakonomic": Flow(
-            "Heisenberg's system, vakonomic", "L = ½(ẋ²+ẏ²),  ż = yẋ - xẏ, λ in the action", heisenberg("vakonomic"), 0.05,
+            "Heisenberg's system, vakonomic", "L = ½(ẋ²+ẏ²),  ż = yẋ - xẏ, λ in the action",
+            heisenberg.heisenberg("vakonomic"), 0.05,
             {**circle, "multipliers": [[0.7]], "symmetries": {"z": along(2), "rotation": turn}},
         ),
     }  # fmt: skip

@@ -19,8 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dalembert as da
-from dalembert.gallery import ENTRIES
-from dalembert.gallery.curvature_particle import curvature_particle
+from dalembert.gallery import ENTRIES, curvature_particle
 
 ERRORS = (1e-3, 1e-5, 1e-7, 1e-9)
 ROUNDS = 5
@@ -28,7 +27,7 @@ ROUNDS = 5
 
 def turned_away() -> da.System:
     """A curvature particle whose circles pass at some 0.03 from a strong curvature."""
-    return curvature_particle(lambda q, p: 1.0 + p["c"] * (q @ q) ** -1.5, {"c": 3e-4})
+    return curvature_particle.curvature_particle(lambda q, p: 1.0 + p["c"] * (q @ q) ** -1.5, {"c": 3e-4})
 
 
 # system, q0, v0, time

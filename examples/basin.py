@@ -18,7 +18,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import dalembert as da
-from dalembert.gallery.cart_pole import cart_pole
+from dalembert.gallery import cart_pole
 from dalembert.show.style import LIGHT
 
 UP, H, TIME, BOUND = np.array([0.0, np.pi]), 0.005, 8.0, 15.0
@@ -27,7 +27,7 @@ REACH, KEPT = [3.0, 1.1], 20
 
 def designed() -> da.laws.EnergyShaping:
     weights = {"Q": np.diag([10.0, 10.0, 1.0, 1.0]), "R": [[0.1]]}
-    return da.laws.energy_shaping(cart_pole().system, actuated=0, at=UP, reach=REACH, **weights)
+    return da.laws.energy_shaping(cart_pole.cart_pole().system, actuated=0, at=UP, reach=REACH, **weights)
 
 
 def settled(law, q0: np.ndarray, v0: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import dalembert as da
-from dalembert.gallery.cart_pole import cart_pole
+from dalembert.gallery import cart_pole
 from dalembert.show.style import LIGHT
 
 FAST = bool(os.environ.get("DALEMBERT_EXAMPLES_FAST"))
@@ -60,7 +60,7 @@ def figure_of(runs: dict[str, da.guidance.ClosedLoop]) -> Figure:
 
 
 def main(folder: Path) -> None:
-    problem = cart_pole()
+    problem = cart_pole.cart_pole()
     plant = da.System(problem.system.lagrangian, forces=gust, coordinates=("x", "theta"), parameters=problem.parameters)
     runs = {}
     for name, controller in controllers(problem).items():

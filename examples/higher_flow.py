@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import dalembert as da
-from dalembert.gallery.heisenberg import heisenberg
+from dalembert.gallery import heisenberg
 
 STEPS = 1000 if os.environ.get("DALEMBERT_EXAMPLES_FAST") else 10_000
 JETS = [[1.0, 0.0], [0.0, 0.5], [-0.5, 0.1], [0.1, 0.0]]
@@ -41,8 +41,8 @@ def main(folder: Path) -> None:
     print(da.measure.regularity(problem, path, every=STEPS // 10).describe())
 
     start = {"q0": [0.0, 0.0, 0.0], "v0": [1.0, 0.0, 0.0], "h": 0.05, "steps": 63}
-    line = da.simulate(heisenberg("dalembert"), **start)
-    circle = da.simulate(heisenberg("vakonomic"), **start, multipliers=[[1.0]])
+    line = da.simulate(heisenberg.heisenberg("dalembert"), **start)
+    circle = da.simulate(heisenberg.heisenberg("vakonomic"), **start, multipliers=[[1.0]])
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4))
     left.plot(*np.asarray(path.q[:1000]).T, lw=0.6)

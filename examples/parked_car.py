@@ -9,8 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import dalembert as da
-from dalembert.gallery import PROBLEMS
-from dalembert.gallery.parked_car import STEERING
+from dalembert.gallery import PROBLEMS, parked_car
 from dalembert.show.style import LIGHT
 
 FAST = bool(os.environ.get("DALEMBERT_EXAMPLES_FAST"))
@@ -58,7 +57,7 @@ def figure_of(plan: da.solution.ControlSolution, parameters) -> Figure:
         above.set_xlabel("x")
         above.set_ylabel("y")
         steering.plot(plan.t, plan.q[:, 3], color=LIGHT.lines[0])
-        for limit in (-STEERING, STEERING):
+        for limit in (-parked_car.STEERING, parked_car.STEERING):
             steering.axhline(limit, color="0.6", linestyle="--", linewidth=0.8)
         steering.set_ylabel("steering angle")
         for i, name in enumerate(("engine", "steering")):

@@ -17,11 +17,11 @@ import numpy as np
 import scipy.integrate
 
 import dalembert as da
-from dalembert.gallery.nonholonomic_particle import nonholonomic_particle
+from dalembert.gallery import nonholonomic_particle
 from dalembert.measure import Embedding, consistency, embedding
 
 BLUE, RED, GREEN, GREY = "#2b5c8a", "#c0392b", "#2e8b57", "#6b7280"
-PARTICLE = nonholonomic_particle()
+PARTICLE = nonholonomic_particle.nonholonomic_particle()
 
 
 def explicit(h, q, v):

@@ -9,8 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import dalembert as da
-from dalembert.gallery import PROBLEMS
-from dalembert.gallery.rendezvous import CENTRE, cost_of
+from dalembert.gallery import PROBLEMS, rendezvous
 from dalembert.show.style import LIGHT
 
 FAST = bool(os.environ.get("DALEMBERT_EXAMPLES_FAST"))
@@ -20,11 +19,11 @@ SHOWN = 9  # places of point and target
 def draw_meeting(ax, found: da.solution.ControlSolution) -> None:
     """Both at equal times, with the thrust."""
     around = np.linspace(0.0, 2.0 * np.pi, 200)
-    ax.plot(CENTRE + np.cos(around), np.sin(around), color="0.8", linewidth=0.8)
+    ax.plot(rendezvous.CENTRE + np.cos(around), np.sin(around), color="0.8", linewidth=0.8)
     ax.plot(*found.q.T, color=LIGHT.lines[0], label="point")
     nodes = np.linspace(0, len(found.t) - 1, SHOWN).astype(int)
     t, q, u = found.t[nodes], found.q[nodes], found.u[nodes]
-    ax.plot(CENTRE + np.cos(t), np.sin(t), "o", color=LIGHT.lines[1], label="target")
+    ax.plot(rendezvous.CENTRE + np.cos(t), np.sin(t), "o", color=LIGHT.lines[1], label="target")
     ax.plot(*q.T, ".", color=LIGHT.lines[0])
     ax.quiver(*q.T, *u.T, angles="xy", scale_units="xy", scale=2.0, width=0.003, color="0.4")
     ax.set_aspect("equal")
@@ -39,7 +38,7 @@ def figure_of(found: da.solution.ControlSolution) -> Figure:
         top, bottom = figure.subplots(2, 1, height_ratios=(1.6, 1.0))
         draw_meeting(top, found)
         times = np.linspace(2.5, 8.0, 200)
-        bottom.plot(times, [cost_of(T) for T in times], color=LIGHT.lines[0])
+        bottom.plot(times, [rendezvous.cost_of(T) for T in times], color=LIGHT.lines[0])
         bottom.plot(found.t[-1], found.cost, "o", color=LIGHT.lines[1])
         bottom.set_xlabel("time of the rendezvous")
         bottom.set_ylabel("cost")

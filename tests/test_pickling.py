@@ -17,9 +17,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.gallery import ENTRIES, PROBLEMS
-from dalembert.gallery.curvature_particle import curvature_particle
-from dalembert.gallery.elastic_beam import elastic_beam
+from dalembert.gallery import ENTRIES, PROBLEMS, curvature_particle, elastic_beam
 from dalembert.systems import manifolds
 
 PENDULUM = ENTRIES["pendulum"]
@@ -152,11 +150,11 @@ SYSTEMS = {
     "a partial function": da.System(functools.partial(kinetic, p=PARAMETERS)),
     "deformed": da.systems.deformed(system(da.Nonholonomic(skate)), skate, 0.1),
     "deformed, without parameters": da.systems.deformed(da.System(free, da.Nonholonomic(level)), level, 0.1),
-    "curvature": curvature_particle(k=circle, parameters={"r": 0.2}),
+    "curvature": curvature_particle.curvature_particle(k=circle, parameters={"r": 0.2}),
     "discrete, nonholonomic": da.DiscreteSystem.nonholonomic(action, rolling, directions),
     "discrete, holonomic": da.DiscreteSystem.holonomic(action, sphere),
     "variational": da.VariationalProblem(bending, [da.Holonomic(sphere), bending], derivatives=2),
-    "beam": elastic_beam(mu=1.0, rho=jnp.cos),
+    "beam": elastic_beam.elastic_beam(mu=1.0, rho=jnp.cos),
     "spline": manifolds.riemannian_spline(manifolds.Chart(shape), 2),
     "sphere": manifolds.riemannian_spline(manifolds.sphere(), 2),
 }

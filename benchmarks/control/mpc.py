@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 
 import dalembert as da
-from dalembert.gallery.cart_pole import cart_pole
+from dalembert.gallery import cart_pole
 
 REST, UP = [0.0, 0.0], ([1.0, np.pi], [0.0, 0.0])
 STEP, EVERY = 0.01, 5
@@ -44,7 +44,7 @@ class Both:
 
 def rows(steps: int, bound: float | None, samples: int) -> Iterator[str]:
     """Of the samples in which the pole swings, and of those in which it stands."""
-    problem = cart_pole()
+    problem = cart_pole.cart_pole()
     both = Both(problem, final=UP, T=2.0, steps=steps, bounds=None if bound is None else {"u": (-bound, bound)})
     plant = problem.system.replace(m=0.33, l=0.52)
     run = da.closed_loop(plant, both, REST, REST, h=STEP, steps=EVERY * samples, every=EVERY)

@@ -13,9 +13,14 @@ from benchmarks.peers.rolling import Car, Contact
 
 import dalembert as da
 from dalembert import Nonholonomic, System
-from dalembert.gallery import ENTRIES, car_with_trailers, contact_oscillator, curvature_particle
-from dalembert.gallery.chain import chain, slanted
-from dalembert.gallery.nonholonomic_particle import nonholonomic_particle
+from dalembert.gallery import (
+    ENTRIES,
+    car_with_trailers,
+    chain,
+    contact_oscillator,
+    curvature_particle,
+    nonholonomic_particle,
+)
 
 SAMPLES = 100
 ROLLING_ERRORS = (1e-3, 1e-5, 1e-7, 1e-9, 1e-10, 1e-11)
@@ -89,7 +94,7 @@ def step_counts(first: int, last: int, per_decade: int = 3) -> tuple[int, ...]:
 
 
 def problems() -> list[Problem]:
-    wheel, q8 = ENTRIES["inertia_wheel_pendulum"], slanted(formulas.RODS)
+    wheel, q8 = ENTRIES["inertia_wheel_pendulum"], chain.slanted(formulas.RODS)
     j, i = formulas.Wheel.WHEEL, formulas.Wheel.INERTIA
     momenta = [wheel.v0[0] * (i + j) + j * wheel.v0[1], j * (wheel.v0[0] + wheel.v0[1])]
     angles = np.linspace(0.3, 1.2, formulas.RODS)
@@ -102,13 +107,14 @@ def problems() -> list[Problem]:
             step_counts(1000, 10_000_000), ("curvature.c", {"dense": "curvature"}), lambda t: curvature_particle.exact(t)[0],
         ),
         Problem(
-            "nonholonomic", "Nonholonomic particle in a harmonic potential", nonholonomic_particle(c=1.0),
-            np.array([1.0, 0, 0]), np.array([0.5, 1, 0]), 100.0, formulas.Nonholonomic, np.array([1.0, 0, 0, 0.5, 1]),
+            "nonholonomic", "Nonholonomic particle in a harmonic potential",
+            nonholonomic_particle.nonholonomic_particle(c=1.0), np.array([1.0, 0, 0]),
+            np.array([0.5, 1, 0]), 100.0, formulas.Nonholonomic, np.array([1.0, 0, 0, 0.5, 1]),
             np.array([1.0, 0, 0, 0.5, 1, 0]), 1, lambda y: y[:, :3], step_counts(1000, 10_000_000),
             ("nonholonomic.c", {"dense": "nonholonomic"}),
         ),
         Problem(
-            "chain", "Chain of four rods", chain(formulas.RODS), q8, np.zeros(8), 10.0, formulas.Chain,
+            "chain", "Chain of four rods", chain.chain(formulas.RODS), q8, np.zeros(8), 10.0, formulas.Chain,
             np.concatenate([angles, rest]), np.concatenate([q8, np.zeros(8)]), formulas.RODS, hanging_angles,
             step_counts(400, 4_000_000), ("chain.c", {"dense": "chain8", "reduced by hand": "rattle8"}),
             c_parameters=(9.81, 1.0),

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dalembert.gallery.car_with_trailers import PARAMETERS, TRAILERS
+from dalembert.gallery import car_with_trailers
+
+PARAMETERS = car_with_trailers.PARAMETERS
 
 
 def is_zero(x) -> bool:
@@ -79,7 +81,7 @@ class Car:
     ṡ = k(φ-φ₀)κ/√A from the energy ½s² + ½Jw² + ½k(φ-φ₀)², which needs no derivative of A.
     """
 
-    SIZE, WHEELS = 4 + TRAILERS, 2 + TRAILERS
+    SIZE, WHEELS = 4 + car_with_trailers.TRAILERS, 2 + car_with_trailers.TRAILERS
 
     @staticmethod
     def rates(q, f):

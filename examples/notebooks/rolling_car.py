@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dalembert as da
-from dalembert.gallery.car_with_trailers import car_with_trailers
+from dalembert.gallery import car_with_trailers
 
 # %% [markdown]
 # ## Can it be solved, and is the constraint what it seems?
@@ -19,7 +19,7 @@ from dalembert.gallery.car_with_trailers import car_with_trailers
 # heading for each trailer. At each axle the velocity across the wheels vanishes.
 
 # %%
-car = car_with_trailers(2)
+car = car_with_trailers.car_with_trailers(2)
 car.coordinates
 
 # %%

@@ -8,7 +8,7 @@
 import numpy as np
 
 import dalembert as da
-from dalembert.gallery.cart_pole import draw, lagrangian
+from dalembert.gallery import cart_pole
 
 # %% [markdown]
 # ## The plant and the task
@@ -17,7 +17,7 @@ from dalembert.gallery.cart_pole import draw, lagrangian
 
 # %%
 numbers = {"M": 1.0, "m": 0.3, "l": 0.5, "g": 9.81}
-plant = da.System(lagrangian, coordinates=("x", "theta"), parameters=numbers, draw=draw)
+plant = da.System(cart_pole.lagrangian, coordinates=("x", "theta"), parameters=numbers, draw=cart_pole.draw)
 task = da.OptimalControl(plant, cost=lambda q, v, u, p: u @ u, actuated=0)
 rest = [0.0, 0.0]
 ends = {"initial": ([0.0, 0.0], rest), "final": ([1.0, np.pi], rest), "T": 2.0}

@@ -12,10 +12,12 @@ from dalembert.boundary.data.drawn import Slopes, onto_path_constraints
 from dalembert.boundary.data.ends import TimeGrid
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solver import Asked, settings, smooth_start
-from dalembert.gallery.knife_edge import REST, TIME, knife_edge
+from dalembert.gallery import knife_edge
+
+REST = knife_edge.REST
 
 multistart = importlib.import_module("dalembert.boundary.starts")
-SIDEWAYS = {"initial": (REST, REST), "final": ((0.0, 1.0, 0.0), REST), "T": TIME, "steps": 40}
+SIDEWAYS = {"initial": (REST, REST), "final": ((0.0, 1.0, 0.0), REST), "T": knife_edge.TIME, "steps": 40}
 
 
 def slip(path, t):
@@ -32,14 +34,14 @@ def guesses_of(monkeypatch, call):
 
 
 def test_guesses_for_a_knife_edge_do_not_slip_and_all_lead_somewhere(monkeypatch):
-    found, t, paths = guesses_of(monkeypatch, lambda: da.multistart(knife_edge(), 12, **SIDEWAYS))
+    found, t, paths = guesses_of(monkeypatch, lambda: da.multistart(knife_edge.knife_edge(), 12, **SIDEWAYS))
     assert np.max(np.abs(slip(paths, t))) < 1e-5
     ends = np.broadcast_to([REST, (0.0, 1.0, 0.0)], (12, 2, 3))
     np.testing.assert_allclose(paths[:, [0, -1]], ends, rtol=0, atol=1e-14)
     assert np.ptp(paths[:, 20], axis=0).min() > 0.1  # and are as different as before
     assert found.failed == 0
     monkeypatch.setattr(multistart, "onto_path_constraints", lambda rows, paths, *_: paths)
-    before = da.multistart(knife_edge(), 12, **SIDEWAYS)
+    before = da.multistart(knife_edge.knife_edge(), 12, **SIDEWAYS)
     assert before.failed >= 3
     np.testing.assert_allclose(found.solutions[0].cost, before.solutions[0].cost, rtol=1e-9)
 

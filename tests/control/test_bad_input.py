@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.gallery.double_integrator import double_integrator
-from dalembert.gallery.knife_edge import knife_edge
+from dalembert.gallery import double_integrator, knife_edge
 
 
 def effort(q, v, u):
@@ -18,7 +17,7 @@ def free(q, v):
 
 
 MASS, PLANE = da.System(free), da.System(free, coordinates=("x", "y"))
-MOVE = double_integrator()
+MOVE = double_integrator.double_integrator()
 ENDS = {"initial": ([0.0], [0.0]), "final": ([1.0], [0.0]), "T": 1.0, "steps": 10}
 
 
@@ -115,7 +114,7 @@ def test_where_nothing_names_the_coordinates_the_data_say_how_many_there_are(giv
 def test_ends_off_the_constraints_are_refused():
     ends = {"initial": ([0.0, 0.0, 0.0], [0.0, 0.0, 0.0]), "final": ([0.0, 1.0, 0.0], [0.0, 1.0, 0.0])}
     with pytest.raises(da.InconsistentDataError, match=r"final: .*Nonholonomic"):
-        da.solve(knife_edge(), **ends, T=1.0, steps=10)
+        da.solve(knife_edge.knife_edge(), **ends, T=1.0, steps=10)
 
 
 def test_what_the_controls_do_not_move_is_an_outcome():

@@ -6,7 +6,7 @@ import pytest
 from scipy.integrate import solve_bvp
 
 import dalembert as da
-from dalembert.gallery.knife_edge import knife_edge
+from dalembert.gallery import knife_edge
 
 ANGLE = da.OptimalControl(
     da.System(lambda q, v: 0.5 * v @ v + 3.0 * jnp.cos(q[0]), forces=lambda q, v: -0.2 * v),
@@ -107,7 +107,7 @@ def test_what_parabolas_do_not_take_is_told():
             da.solve(MASS, **ends, **given, **fourth)
     still = [0.0, 0.0, 0.0]
     with pytest.raises(ValueError, match=r"^scheme: found Lobatto\(\) for a plant with Nonholonomic constraints"):
-        da.solve(knife_edge(), initial=(still, still), final=([1.0, 0.0, 0.0], still), T=1.0, steps=4, **fourth)
+        da.solve(knife_edge.knife_edge(), initial=(still, still), final=([1.0, 0.0, 0.0], still), T=1.0, steps=4, **fourth)
     plan = da.solve(MASS, **ends, T=1.0, steps=4, **fourth)
     with pytest.raises(ValueError, match=r"^scheme: found Lobatto\(\); refine extrapolates"):
         da.refine(MASS, plan, **ends, **fourth)

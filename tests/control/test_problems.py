@@ -8,8 +8,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import dalembert as da
-from dalembert.gallery.double_integrator import double_integrator
-from dalembert.gallery.knife_edge import knife_edge
+from dalembert.gallery import double_integrator, knife_edge
 
 
 def effort(q, v, u):
@@ -38,7 +37,10 @@ def test_what_is_not_given_is_free_and_has_no_costate():
 
 def test_points_to_pass_join_two_problems():
     """Through q(½) = ½ with the velocity 3/2 that it has there anyway, nothing changes; elsewhere it costs."""
-    problem, ends = double_integrator(), {"initial": ([0.0], [0.0]), "final": ([1.0], [0.0]), "T": 1.0, "steps": 100}
+    problem, ends = (
+        double_integrator.double_integrator(),
+        {"initial": ([0.0], [0.0]), "final": ([1.0], [0.0]), "T": 1.0, "steps": 100},
+    )
     plain, same = da.solve(problem, **ends), da.solve(problem, **ends, through={0.5: [0.5]})
     assert float(same.cost) == pytest.approx(float(plain.cost), rel=1e-12)
     detour = da.solve(problem, **ends, through={0.5: [0.75]})
@@ -99,7 +101,7 @@ def test_an_affine_constraint_is_the_linear_one_seen_from_a_moving_frame():
     def slip(q, v, p):
         return -jnp.sin(q[2]) * (v[0] - p["w"]) + jnp.cos(q[2]) * v[1]
 
-    resting = knife_edge()
+    resting = knife_edge.knife_edge()
     belt = da.System(resting.system.lagrangian, da.Nonholonomic(slip), parameters=dict(resting.parameters) | {"w": 0.0})
     problem = da.OptimalControl(belt, cost=resting.cost, actuated=resting.actuated)
     s = np.linspace(0.0, 1.0, 41)[:, None]
@@ -121,7 +123,7 @@ def test_an_affine_constraint_is_the_linear_one_seen_from_a_moving_frame():
 
 def test_uneven_times():
     """The limit is the same; times of equal steps are T and steps."""
-    problem, ends = double_integrator(), {"initial": ([0.0], [0.0]), "final": ([1.0], [0.0])}
+    problem, ends = double_integrator.double_integrator(), {"initial": ([0.0], [0.0]), "final": ([1.0], [0.0])}
     even = da.solve(problem, **ends, T=1.0, steps=20)
     same = da.solve(problem, **ends, times=np.linspace(0.0, 1.0, 21))
     np.testing.assert_array_equal(same.q, even.q)
@@ -157,18 +159,18 @@ def test_the_solution_is_the_same_in_other_units_and_from_another_origin(units):
 
 @pytest.fixture(scope="module")
 def solution():
-    return da.solve(double_integrator(), initial=([0.0], [0.0]), final=([1.0], [0.0]), T=1.0, steps=20)
+    return da.solve(double_integrator.double_integrator(), initial=([0.0], [0.0]), final=([1.0], [0.0]), T=1.0, steps=20)
 
 
 def test_a_solution_is_a_guess_for_other_steps_and_other_parameters(solution):
     ends = {"initial": ([0.0], [0.0]), "final": ([1.0], [0.0]), "T": 1.0}
-    fine = da.solve(double_integrator(), **ends, steps=40, guess=solution)
+    fine = da.solve(double_integrator.double_integrator(), **ends, steps=40, guess=solution)
     assert float(fine.cost) == pytest.approx(12.0 / (1.0 + 2.0 / 40**2), rel=1e-10)
-    again = da.solve(double_integrator(), **ends, steps=20, guess=solution)
+    again = da.solve(double_integrator.double_integrator(), **ends, steps=20, guess=solution)
     assert int(again.statistics.iterations) == 1
-    by_parts = da.solve(double_integrator(), **ends, steps=20, guess=(solution.q, solution.u))
+    by_parts = da.solve(double_integrator.double_integrator(), **ends, steps=20, guess=(solution.q, solution.u))
     assert float(by_parts.cost) == pytest.approx(float(solution.cost), rel=1e-12)
-    heavy = da.solve(double_integrator(2.0), **ends, steps=20, guess=solution)
+    heavy = da.solve(double_integrator.double_integrator(2.0), **ends, steps=20, guess=solution)
     assert float(heavy.cost) == pytest.approx(4.0 * float(solution.cost), rel=1e-10)
 
 
@@ -189,15 +191,22 @@ def test_a_solution_is_stored_pickled_and_drawn(solution, tmp_path):
 
 def test_many_steps_end_at_what_rounding_leaves():
     """Positions of size 1 are rounded by 1e-16, their second differences by 1e-16 N²: that is no violation."""
-    found = da.solve(double_integrator(), initial=([0.0], [0.0]), final=([1.0], [0.0]), T=1.0, steps=20_000, certify=False)
+    found = da.solve(
+        double_integrator.double_integrator(),
+        initial=([0.0], [0.0]),
+        final=([1.0], [0.0]),
+        T=1.0,
+        steps=20_000,
+        certify=False,
+    )
     assert found.outcome is da.Outcome.SUCCESS
     assert float(found.cost) == pytest.approx(12.0, rel=1e-7)
 
 
 def test_a_problem_travels_by_pickle():
-    problem = pickle.loads(pickle.dumps(double_integrator(3.0)))
+    problem = pickle.loads(pickle.dumps(double_integrator.double_integrator(3.0)))
     assert float(problem.parameters["m"]) == 3.0
-    assert problem.cost is double_integrator().cost
+    assert problem.cost is double_integrator.double_integrator().cost
 
 
 def test_what_machine_code_cannot_run_runs_on_jax():

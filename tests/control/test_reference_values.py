@@ -12,9 +12,9 @@ from scipy.integrate import simpson, solve_bvp
 from scipy.linalg import expm
 
 import dalembert as da
-from dalembert.gallery import PROBLEMS
-from dalembert.gallery.orbit_transfer import orbit_transfer
-from dalembert.gallery.rigid_body import REST, turned
+from dalembert.gallery import PROBLEMS, orbit_transfer, rigid_body
+
+turned = rigid_body.turned
 
 AXES = np.eye(3)
 
@@ -59,13 +59,17 @@ def limit(problem, boundary, guess=None):
 
 
 def test_a_turn_about_the_middle_axis_of_a_rigid_body():
-    ends = {"initial": (tuple(turned(0.0, AXES[1])), REST), "final": (tuple(turned(np.pi, AXES[1])), REST), "T": 1.0}
+    ends = {
+        "initial": (tuple(turned(0.0, AXES[1])), rigid_body.REST),
+        "final": (tuple(turned(np.pi, AXES[1])), rigid_body.REST),
+        "T": 1.0,
+    }
     guess = lambda t: turned(np.pi * (3.0 * t**2 - 2.0 * t**3), AXES[1])  # noqa: E731
     assert limit(PROBLEMS["rigid_body"].problem, ends, guess) == pytest.approx(236.870505626145, rel=1e-8)
 
 
 def test_the_orbit_with_tangential_thrust_alone():
-    found = limit(orbit_transfer(radial=False), PROBLEMS["orbit_transfer"].boundary)
+    found = limit(orbit_transfer.orbit_transfer(radial=False), PROBLEMS["orbit_transfer"].boundary)
     assert found == pytest.approx(0.009272738188, rel=1e-8)
 
 

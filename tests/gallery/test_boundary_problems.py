@@ -8,8 +8,7 @@ from typer.testing import CliRunner
 import dalembert as da
 from dalembert.cli import app
 from dalembert.discretize.window_maps import Hermite
-from dalembert.gallery import PROBLEMS
-from dalembert.gallery.elastic_beam import elastic_beam
+from dalembert.gallery import PROBLEMS, elastic_beam
 
 
 @pytest.mark.parametrize("name", ["minimum_acceleration", "minimum_jerk"])
@@ -23,7 +22,9 @@ def test_polynomials_of_degree_2k_minus_1_are_solved_exactly(name):
 
 def test_the_beam_under_a_varying_load():
     mu, rho = (lambda t: 1 + t**2), (lambda t: 24 * np.e**-t)
-    found = da.solve(elastic_beam(mu, rho), initial=([0.0], [0.0]), final=([0.0], [0.0]), T=1.0, steps=16, scheme=Hermite())
+    found = da.solve(
+        elastic_beam.elastic_beam(mu, rho), initial=([0.0], [0.0]), final=([0.0], [0.0]), T=1.0, steps=16, scheme=Hermite()
+    )
     rates = lambda t, y: np.stack([y[1], y[2] / mu(t), y[3], -rho(t)])  # noqa: E731  (q, q̇, M, Ṁ), M = μq̈
     ends = lambda a, b: np.array([a[0], a[1], b[0], b[1]])  # noqa: E731
     wanted = solve_bvp(rates, ends, np.linspace(0, 1, 50), np.zeros((4, 50)), tol=1e-10, max_nodes=10_000)

@@ -7,7 +7,9 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import dalembert as da
-from dalembert.gallery.car_with_trailers import PARAMETERS, car_with_trailers, circle, entry, rolling, side_slip
+from dalembert.gallery import car_with_trailers
+
+circle, entry, rolling = car_with_trailers.circle, car_with_trailers.entry, car_with_trailers.rolling
 
 T = np.linspace(0.0, 6.0, 13)
 ACCELERATION = jax.jit(da.acceleration)
@@ -46,7 +48,7 @@ def by_hand(q0, u0: float, rate0: float, p: dict) -> np.ndarray:
 @pytest.mark.parametrize(("u", "rate"), [(1.0, 0.0), (0.3, 2.0)])
 def test_order_two_against_the_equations_by_hand(u, rate):
     q0, errors = np.array(entry.q0), []
-    truth = by_hand(q0, u, rate, PARAMETERS)
+    truth = by_hand(q0, u, rate, car_with_trailers.PARAMETERS)
     for h in (0.01, 0.005):
         v0, steps = rolling(q0, u, rate), round(6 / h)
         path = da.simulate(entry.system, q0, v0, h=h, steps=steps, save_every=steps // 12)
@@ -59,10 +61,10 @@ def test_order_two_against_the_equations_by_hand(u, rate):
 def test_rolling_does_not_slip_with_any_number_of_trailers(trailers):
     q = np.random.default_rng(trailers).uniform(-1, 1, 4 + trailers)
     v = rolling(q, 1.3, 0.4)
-    slip = side_slip(jnp.asarray(q), jnp.asarray(v), PARAMETERS)
+    slip = car_with_trailers.side_slip(jnp.asarray(q), jnp.asarray(v), car_with_trailers.PARAMETERS)
     assert slip.shape == (2 + trailers,)
     np.testing.assert_allclose(slip, 0.0, atol=1e-15)
-    assert len(car_with_trailers(trailers).coordinates) == 4 + trailers
+    assert len(car_with_trailers.car_with_trailers(trailers).coordinates) == 4 + trailers
 
 
 @pytest.mark.parametrize("phi0", [0.3, -0.35])
@@ -86,7 +88,7 @@ def test_the_wheels_keep_their_angular_momentum_without_a_spring():
 
 def test_bad_input():
     with pytest.raises(ValueError, match="trailers: found -1"):
-        car_with_trailers(-1)
+        car_with_trailers.car_with_trailers(-1)
     with pytest.raises(ValueError, match="parameters: found mass"):
         rolling(entry.q0, 1.0, 0.0, mass=2.0)
     with pytest.raises(ValueError, match=r"phi0: found 0\.9; trailer 2 has no room"):

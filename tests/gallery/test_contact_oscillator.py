@@ -6,7 +6,9 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import dalembert as da
-from dalembert.gallery.contact_oscillator import contact_oscillator, entry, exact
+from dalembert.gallery import contact_oscillator
+
+entry, exact = contact_oscillator.entry, contact_oscillator.exact
 
 T = np.linspace(0.0, 10.0, 41)
 
@@ -45,7 +47,7 @@ def test_exact_is_for_epsilon_zero_only():
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
 def test_order_two_and_invariants(epsilon):
     """y is the mid-point rule's harmonic oscillator, whose ½(y²+ẏ²) is conserved; H is not: it oscillates with 0.3 h²."""
-    system, truth, errors = contact_oscillator(epsilon), by_hand(T, epsilon)[0], []
+    system, truth, errors = contact_oscillator.contact_oscillator(epsilon), by_hand(T, epsilon)[0], []
     for h in (0.01, 0.005):
         path = da.simulate(system, entry.q0, entry.v0, h=h, steps=round(10 / h), save_every=round(0.25 / h))
         errors.append(np.abs(path.q - truth).max())

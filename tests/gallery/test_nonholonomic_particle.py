@@ -5,7 +5,9 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import dalembert as da
-from dalembert.gallery.nonholonomic_particle import entry, exact
+from dalembert.gallery import nonholonomic_particle
+
+entry, exact = nonholonomic_particle.entry, nonholonomic_particle.exact
 
 OTHER = ((0.7, -0.3, 0.2), (-2.0, 3.0, 0.6))
 

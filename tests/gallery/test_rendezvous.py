@@ -5,14 +5,18 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import dalembert as da
-from dalembert.gallery.rendezvous import cost_of, entry, target
+from dalembert.gallery import rendezvous
+
+entry = rendezvous.entry
 
 
 def test_the_rendezvous_is_where_meeting_costs_least(tmp_path):
     """With T given the multipliers of ψ are the gradient of 12|x|²/T³ - 12 x·w/T² + 4|w|²/T by the state (x, w)."""
-    best = minimize_scalar(lambda T: float(cost_of(T)), bounds=(2.0, 6.0), method="bounded", options={"xatol": 1e-12})
+    best = minimize_scalar(
+        lambda T: float(rendezvous.cost_of(T)), bounds=(2.0, 6.0), method="bounded", options={"xatol": 1e-12}
+    )
     assert entry.cost == pytest.approx(best.fun, abs=1e-10)
-    T, (x, w) = best.x, (np.asarray(part) for part in target(best.x))
+    T, (x, w) = best.x, (np.asarray(part) for part in rendezvous.target(best.x))
     slopes = np.concatenate([24.0 * x / T**3 - 12.0 * w / T**2, 8.0 * w / T - 12.0 * x / T**2])
     errors = []
     for steps in (20, 40):

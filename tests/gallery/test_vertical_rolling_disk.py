@@ -4,10 +4,12 @@ import jax
 import numpy as np
 
 import dalembert as da
-from dalembert.gallery.vertical_rolling_disk import contact_force, entry, exact
+from dalembert.gallery import vertical_rolling_disk
+
+contact_force, exact = vertical_rolling_disk.contact_force, vertical_rolling_disk.exact
 
 GIVEN = {"m": 2.0, "I": 0.7, "J": 0.3, "R": 1.5}
-SYSTEM = entry.system.replace(**GIVEN)
+SYSTEM = vertical_rolling_disk.entry.system.replace(**GIVEN)
 START = tuple(x[0] for x in exact([0.0], **GIVEN))
 
 

@@ -11,9 +11,7 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import solve_discrete_are
 
 import dalembert as da
-from dalembert.gallery.double_integrator import double_integrator
-from dalembert.gallery.knife_edge import knife_edge
-from dalembert.gallery.orbit_transfer import orbit_transfer
+from dalembert.gallery import double_integrator, knife_edge, orbit_transfer
 
 UP = ([1.0, np.pi], [0.0, 0.0])
 PENDULUM = da.OptimalControl(
@@ -35,7 +33,7 @@ def again(problem, plan, law, start, **ends):
 
 def test_the_gains_of_a_linear_quadratic_problem_are_exact():
     """Also between the first node and the last ones: u of the problem solved again, at every node, to rounding."""
-    problem, ends = double_integrator(), {"final": ([1.0], [0.0]), "T": 1.0, "steps": 40}
+    problem, ends = double_integrator.double_integrator(), {"final": ([1.0], [0.0]), "T": 1.0, "steps": 40}
     plan = da.solve(problem, initial=([0.0], [0.0]), **ends)
     law = da.feedback(problem, plan, final=ends["final"], hold=0.05)
     miss, change = again(problem, plan, law, ([0.3], [-0.2]), **ends)
@@ -47,7 +45,7 @@ def test_the_gains_of_a_linear_quadratic_problem_are_exact():
 
 def test_a_regulator_over_a_long_time_is_that_of_the_discrete_algebraic_equation():
     """Double integrator, ∫ 4q² + v² + u²: Σ h u_i² + 4h q_i² + (q_i - q_{i-1})²/h with the states (q_{i-1}, q_i)."""
-    problem, h = double_integrator(), 0.1
+    problem, h = double_integrator.double_integrator(), 0.1
     plan = da.solve(problem, initial=([0.0], [0.0]), final=([0.0], [0.0]), T=12.0, steps=120)
     law = da.feedback(problem, plan, Q=np.diag([4.0, 1.0]), R=[[1.0]], Q_T=np.eye(2))
     a, b = np.array([[0.0, 1.0], [-1.0, 2.0]]), np.array([[0.0], [h * h]])
@@ -94,13 +92,13 @@ def edge():
     turn, zero = np.sin(2.0 * np.pi * s), [0.0, 0.0, 0.0]
     ends = {"final": ([0.0, 1.0, 0.0], zero), "T": 4.0, "steps": 40}
     start = lambda e: ([e, -e, e], [e * np.cos(e), e * np.sin(e), e])  # noqa: E731
-    return knife_edge(), ends, np.stack([0.5 * turn, s, 0.8 * turn], axis=1), start
+    return knife_edge.knife_edge(), ends, np.stack([0.5 * turn, s, 0.8 * turn], axis=1), start
 
 
 def partly():
     """To another orbit, the angle free."""
     ends = {"final": ({"r": 1.5}, [0.0, 1.5**-1.5]), "T": 6.0, "steps": 40}
-    return orbit_transfer(), ends, None, lambda e: ([1.0 + e, e], [-e, 1.0 + e])
+    return orbit_transfer.orbit_transfer(), ends, None, lambda e: ([1.0 + e, e], [-e, 1.0 + e])
 
 
 @pytest.mark.parametrize("plant", [embedded, edge, partly])
@@ -144,7 +142,10 @@ def test_gains_of_a_plant_with_constraints_are_those_of_its_own_coordinate():
 
 
 def test_a_control_at_its_bound_stays_there():
-    problem, ends = double_integrator(), {"final": ([1.0], [0.0]), "T": 1.0, "steps": 40, "bounds": {"u": (-5.0, 5.0)}}
+    problem, ends = (
+        double_integrator.double_integrator(),
+        {"final": ([1.0], [0.0]), "T": 1.0, "steps": 40, "bounds": {"u": (-5.0, 5.0)}},
+    )
     plan = da.solve(problem, initial=([0.0], [0.0]), **ends)
     law = da.feedback(problem, plan, final=ends["final"], hold=0.0)
     active = plan.bounds["u"].active[:, 0] != 0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.gallery.double_integrator import double_integrator
+from dalembert.gallery import double_integrator
 
 REST, UP = [0.0, 0.0], ([1.0, np.pi], [0.0, 0.0])
 
@@ -37,7 +37,7 @@ def test_a_receding_horizon_swings_up_a_plant_that_it_does_not_know(swing_up, mi
 
 def test_a_receding_horizon_tends_to_its_law_with_the_time_of_sampling():
     """With order 1: within a sample the controls are those of a plan whose end stays."""
-    problem, misses = double_integrator(), []
+    problem, misses = double_integrator.double_integrator(), []
     for every in (8, 4):
         controller = da.mpc(problem, final=([1.0], [0.0]), T=1.0, steps=20)
         run = da.closed_loop(problem.system, controller, [0.0], [0.0], h=0.0125, steps=80, every=every)
@@ -62,7 +62,7 @@ def test_where_a_problem_is_not_solved_the_last_plan_goes_on(swing_up):
     assert "the iteration did not reach" in controller.records[-1].message
     np.testing.assert_allclose(held, plan.u[10], rtol=1e-12)
     assert controller.begun == 0.0
-    outside = da.mpc(double_integrator(), final=([1.0], [0.0]), T=1.0, steps=20, bounds={"q": (-0.1, 1.1)})
+    outside = da.mpc(double_integrator.double_integrator(), final=([1.0], [0.0]), T=1.0, steps=20, bounds={"q": (-0.1, 1.1)})
     inside = outside(0.0, [0.0], [0.0])
     np.testing.assert_allclose(outside(0.0, [-0.5], [0.0]), inside)
     assert outside.records[-1].outcome is da.Outcome.INFEASIBLE
@@ -100,14 +100,14 @@ def test_the_loop_and_simulate_do_the_same(swing_up):
 def test_a_plant_that_fails_ends_the_loop():
     """A potential that is no number beyond 1."""
     plant = da.System(lambda q, v: 0.5 * v @ v + np.sqrt(2.0) * (1.0 - q[0]) ** 0.5)
-    controller = da.mpc(double_integrator(), final=([3.0], [0.0]), T=1.0, steps=10)
+    controller = da.mpc(double_integrator.double_integrator(), final=([3.0], [0.0]), T=1.0, steps=10)
     run = da.closed_loop(plant, controller, [0.0], [0.0], h=0.05, steps=40)
     assert run.outcome.failed
     assert len(run.t) == len(run.q) < 41
 
 
 def test_wrong_arguments():
-    problem = double_integrator()
+    problem = double_integrator.double_integrator()
     with pytest.raises(TypeError, match="problem: found"):
         da.mpc(problem.system, T=1.0, steps=10)
     with pytest.raises(ValueError, match="T: found"):

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.gallery.double_integrator import double_integrator
-from dalembert.gallery.knife_edge import knife_edge
+from dalembert.gallery import double_integrator, knife_edge
 
 REST, UP = [0.0, 0.0], [1.0, np.pi]
 TIGHT = {"T": 2.0, "steps": 80, "tolerance": 1e-11, "certify": False}
@@ -76,7 +75,7 @@ def test_derivatives_where_a_constraint_and_a_free_end_leave_multipliers_that_no
 
 
 def test_the_gramian_of_the_double_integrator_has_order_2():
-    problem, errors = double_integrator(), []
+    problem, errors = double_integrator.double_integrator(), []
     for steps in (10, 20, 40):
         plan = da.solve(problem, initial=([0.0], [0.0]), final=([1.0], [0.5]), T=2.0, steps=steps)
         found = da.controllability(problem, plan)
@@ -105,7 +104,7 @@ def test_what_no_control_reaches():
     found = da.controllability(pair, plan)
     assert not found.controllable
     np.testing.assert_allclose(found.directions[2:, [0, 2]], 0.0, atol=1e-12)
-    edge, still = knife_edge(), [0.0, 0.0, 0.0]
+    edge, still = knife_edge.knife_edge(), [0.0, 0.0, 0.0]
     for end, controllable in ((still, False), ([1.0, 0.0, 0.0], True)):
         plan = da.solve(edge, initial=(still, still), final=(end, still), T=1.0, steps=20)
         found = da.controllability(edge, plan)

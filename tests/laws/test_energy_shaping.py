@@ -9,9 +9,9 @@ import pytest
 from scipy.linalg import solve_continuous_are
 
 import dalembert as da
+from dalembert.gallery import cart_pole
 from dalembert.gallery import cart_pole_balance as balance
 from dalembert.gallery import inertia_wheel_pendulum as wheel
-from dalembert.gallery.cart_pole import cart_pole
 from dalembert.laws import Shaped
 from dalembert.laws.design import is_matched, parts_of
 from dalembert.laws.mechanical import actuators, terms
@@ -20,7 +20,7 @@ from dalembert.tracing import seldom
 
 UP, REACH = np.array([0.0, np.pi]), [3.0, 1.2]
 Q, R = np.diag([10.0, 10.0, 1.0, 1.0]), np.array([[0.1]])
-CART = cart_pole().system
+CART = cart_pole.cart_pole().system
 at_all = seldom(lambda function, *states: jax.vmap(function)(*states))  # by NumPy: XLA would compile for seconds
 
 

@@ -8,11 +8,11 @@ import pytest
 from jaxtyping import Array
 
 import dalembert as da
-from dalembert.gallery.nonholonomic_particle import nonholonomic_particle
+from dalembert.gallery import nonholonomic_particle
 from dalembert.measure import consistency, embedding, perturbation, projected_perturbation
 from dalembert.systems import cutoff
 
-FREE = nonholonomic_particle(0.0)
+FREE = nonholonomic_particle.nonholonomic_particle(0.0)
 STEPS = 0.1 * 2.0 ** -np.arange(5)
 Q = np.array([[0.0, 1.0, 0.0], [0.3, -0.4, 0.1]])
 V = np.array([[1.0, 0.5, 1.0], [0.6, 0.9, -0.24]])
@@ -198,7 +198,9 @@ def test_the_order_of_a_composition():
     rng = np.random.default_rng(1)
     q, v = rng.uniform(-1, 1, (8, 3)), rng.uniform(-1, 1, (8, 2))
     speeds = np.stack([v[:, 0], v[:, 1], q[:, 1] * v[:, 0]], axis=1)
-    found = embedding(nonholonomic_particle(1.0), q, speeds, h=[0.24, 0.18, 0.14], order=8, scheme=da.Scheme(order=8))
+    found = embedding(
+        nonholonomic_particle.nonholonomic_particle(1.0), q, speeds, h=[0.24, 0.18, 0.14], order=8, scheme=da.Scheme(order=8)
+    )
     assert found.exponent == pytest.approx(8, abs=0.1)
     assert str(found).startswith("order 8:")
 

@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.gallery.nonholonomic_particle import nonholonomic_particle
+from dalembert.gallery import nonholonomic_particle
 
 DELTA, KAPPA = 0.2, 0.7
-BENT = da.systems.deformed(nonholonomic_particle(0.0), lambda q, v, p: q[1] ** 2, DELTA)  # ż = y ẋ - δ y²
+BENT = da.systems.deformed(
+    nonholonomic_particle.nonholonomic_particle(0.0), lambda q, v, p: q[1] ** 2, DELTA
+)  # ż = y ẋ - δ y²
 Q = np.array([0.1, 0.4, -0.2])
 V = np.array([1.0, 0.5, 0.4 - DELTA * 0.16])
 

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.gallery.curvature_particle import entry as particle
-from dalembert.gallery.inertia_wheel_pendulum import entry as wheel
-from dalembert.gallery.nonholonomic_particle import entry as rolling
-from dalembert.gallery.spherical_pendulum import entry as sphere
+from dalembert.gallery import curvature_particle, inertia_wheel_pendulum, nonholonomic_particle, spherical_pendulum
 from dalembert.measure import Invariant, constraint_residual, energy, momentum
+
+particle = curvature_particle.entry
+wheel = inertia_wheel_pendulum.entry
+sphere = spherical_pendulum.entry
 
 CENTRAL = da.System(lambda q, v, p: 0.5 * v @ v - p["c"] * q[0] - (q @ q) ** 2, parameters={"c": 0.0})
 
@@ -80,7 +81,8 @@ def test_a_momentum_map_with_constraints_and_of_discrete_data():
 @pytest.mark.parametrize(
     ("entry", "form"),
     [(particle, "drift_kick_drift"), (particle, "nodes"), (particle, "kick_drift_kick"),
-     (rolling, "drift_kick_drift"), (rolling, "nodes"), (sphere, "kick_drift_kick"), (sphere, "nodes")],
+     (nonholonomic_particle.entry, "drift_kick_drift"), (nonholonomic_particle.entry, "nodes"),
+     (sphere, "kick_drift_kick"), (sphere, "nodes")],
     ids=lambda x: getattr(x, "name", x),
 )  # fmt: skip
 def test_constraints_hold_where_the_scheme_promises(entry, form):

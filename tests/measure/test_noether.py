@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.gallery.curvature_particle import entry as particle
-from dalembert.gallery.vertical_rolling_disk import entry as disk
+from dalembert.gallery import curvature_particle, vertical_rolling_disk
 from dalembert.measure import momentum_balance
+
+particle = curvature_particle.entry
+disk = vertical_rolling_disk.entry
 
 FORMS = (None, "nodes", "kick_drift_kick")
 

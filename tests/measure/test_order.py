@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.gallery import ENTRIES
-from dalembert.gallery.curvature_particle import curvature_particle
-from dalembert.gallery.nonholonomic_particle import nonholonomic_particle
+from dalembert.gallery import ENTRIES, curvature_particle, nonholonomic_particle
 from dalembert.measure import Convergence, order
 from dalembert.native import Integration
 
@@ -31,8 +29,8 @@ def test_a_pendulum_is_of_second_order_against_its_closed_form():
 @pytest.mark.parametrize(
     ("system", "q0", "v0", "time"),
     [
-        (curvature_particle(lambda q, p: 1 + 0.3 * q[0] * q[1]), [0.0, 0.0], [1.0, 1.0], 2.0),
-        (nonholonomic_particle(1.0), [0.0, 1.0, 0.0], [1.0, 0.5, 1.0], 4.0),
+        (curvature_particle.curvature_particle(lambda q, p: 1 + 0.3 * q[0] * q[1]), [0.0, 0.0], [1.0, 1.0], 2.0),
+        (nonholonomic_particle.nonholonomic_particle(1.0), [0.0, 1.0, 0.0], [1.0, 0.5, 1.0], 4.0),
     ],
     ids=["curvature 1 + 0.3xy", "nonholonomic with potential"],
 )

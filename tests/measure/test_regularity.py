@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.gallery.curvature_particle import entry as particle
-from dalembert.gallery.nonholonomic_particle import entry as rolling
+from dalembert.gallery import curvature_particle, nonholonomic_particle
 from dalembert.measure import regularity
+
+particle = curvature_particle.entry
+rolling = nonholonomic_particle.entry
 
 
 def turning():

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.gallery.curvature_particle import curvature_particle
-from dalembert.gallery.nonholonomic_particle import entry as rolling
-from dalembert.gallery.spherical_pendulum import entry as sphere
+from dalembert.gallery import curvature_particle, nonholonomic_particle, spherical_pendulum
 from dalembert.measure import flow_symplectic_defect, symplectic_defect
 
+rolling = nonholonomic_particle.entry
+sphere = spherical_pendulum.entry
+
 H = 0.1
-BENT = curvature_particle(lambda q, p: 1 + 0.3 * q[0] * q[1])
+BENT = curvature_particle.curvature_particle(lambda q, p: 1 + 0.3 * q[0] * q[1])
 PAIR = np.array([0.4, 0.7]), np.array([0.5, 0.8])
 CANONICAL = np.block([[np.zeros((2, 2)), np.eye(2)], [-np.eye(2), np.zeros((2, 2))]])
 

@@ -11,9 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import dalembert as da
-from dalembert.gallery.chain import chain, slanted
-from dalembert.gallery.curvature_particle import curvature_particle
-from dalembert.gallery.nonholonomic_particle import constraint, nonholonomic_particle
+from dalembert.gallery import chain, curvature_particle, nonholonomic_particle
 from dalembert.native import CACHE, Unsupported
 from dalembert.native.llvm import cache as machine
 
@@ -49,9 +47,9 @@ def compare(native: da.Path, jax: da.Path, tolerance: float):
 EPS = np.finfo(float).eps
 START = ([1.0, 0.0, 0.0], [0.5, 1.0, 0.0])
 SYSTEMS = {
-    "curvature particle": (curvature_particle, [0.0, 0.0], [1.0, 1.0], 0.1, 1e-11),
-    "nonholonomic particle": (lambda: nonholonomic_particle(1.0), *START, 0.05, 1e-12),
-    "chain of three rods": (lambda: chain(3), slanted(3), np.zeros(6), 0.01, 1e-11),
+    "curvature particle": (curvature_particle.curvature_particle, [0.0, 0.0], [1.0, 1.0], 0.1, 1e-11),
+    "nonholonomic particle": (lambda: nonholonomic_particle.nonholonomic_particle(1.0), *START, 0.05, 1e-12),
+    "chain of three rods": (lambda: chain.chain(3), chain.slanted(3), np.zeros(6), 0.01, 1e-11),
 }
 
 
@@ -92,7 +90,7 @@ def test_callbacks(both):
         "reduce": (lambda r, t, q, v, m: {"most": jnp.maximum(r["most"], q[0]), "sum": r["sum"] + m},
                    {"most": 0.0, "sum": jnp.zeros(1)}),
     }  # fmt: skip
-    native, jax = both(nonholonomic_particle(1.0), *START, h=0.05, steps=300, save_every=2, **options)
+    native, jax = both(nonholonomic_particle.nonholonomic_particle(1.0), *START, h=0.05, steps=300, save_every=2, **options)
     compare(native, jax, 1e-12)
     np.testing.assert_allclose(native.feedback, jax.feedback, rtol=0, atol=1e-13)
     for name in ("most", "sum"):
@@ -101,7 +99,9 @@ def test_callbacks(both):
 
 def test_leaving_the_domain(both):
     inside = lambda q, v, p: q[0] > 0.5  # noqa: E731
-    native, jax = both(nonholonomic_particle(1.0), *START, h=0.05, steps=300, save_every=50, domain=inside)
+    native, jax = both(
+        nonholonomic_particle.nonholonomic_particle(1.0), *START, h=0.05, steps=300, save_every=50, domain=inside
+    )
     assert native.outcome == da.Outcome.LEFT_DOMAIN
     compare(native, jax, 1e-12)
 
@@ -138,17 +138,17 @@ def test_failures_are_the_same(both, name):
 
 
 def test_nothing_is_compiled_again_for_other_numbers():
-    system = nonholonomic_particle(1.0)
+    system = nonholonomic_particle.nonholonomic_particle(1.0)
     fresh = da.System(
         lambda q, v, p: system.lagrangian(q, v, p),
-        da.Nonholonomic(lambda q, v, p: constraint(q, v, p)),
+        da.Nonholonomic(lambda q, v, p: nonholonomic_particle.constraint(q, v, p)),
         parameters={"c": 1.0},
     )
     da.simulate(system, *START, h=0.05, steps=10)
     before = CACHE.compilations
     da.simulate(system, [1.1, 0.2, 0.0], [0.5, 1.0, 0.1], h=0.06, steps=23, save_every=3)
     da.simulate(fresh, [1.1, 0.2, 0.0], [0.5, 1.0, 0.1], h=0.06, steps=23)  # the same in other lambdas
-    curved = curvature_particle()
+    curved = curvature_particle.curvature_particle()
     da.simulate(curved, [0.0, 0.0], [1.0, 1.0], h=0.05, steps=10)
     middle = CACHE.compilations
     da.simulate(curved.replace(m=2.0, k=0.5), [0.0, 0.0], [1.0, 1.0], h=0.05, steps=10)

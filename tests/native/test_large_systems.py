@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.gallery.chain import chain, placed
+from dalembert.gallery import chain
 from dalembert.native.assembly.function import GraphFunction
 from dalembert.native.graph.dependence import evaluate
 from dalembert.native.graph.graph import Graph, Unsupported
@@ -86,7 +86,7 @@ MASS = np.eye(12) + 0.3 * np.cos(np.arange(12.0)[:, None] * np.arange(12.0))  # 
 MASS = MASS @ MASS.T
 AT_REST = np.random.default_rng(4).standard_normal((3, 12))
 AT_REST /= np.linalg.norm(AT_REST, axis=1)[:, None]
-SPARSE = chain(7), np.stack([placed(np.full(7, angle)) for angle in (0.4, 0.0, 0.5 * np.pi)])
+SPARSE = chain.chain(7), np.stack([chain.placed(np.full(7, angle)) for angle in (0.4, 0.0, 0.5 * np.pi)])
 DENSE = da.System(lambda q, v: 0.5 * v @ MASS @ v - jnp.sum(q**3), da.Holonomic(lambda q: q @ q - 1.0)), AT_REST
 
 

@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dalembert.gallery.inertia_wheel_pendulum import PARAMETERS as P
-from dalembert.gallery.inertia_wheel_pendulum import gains, lyapunov
+from dalembert.gallery import inertia_wheel_pendulum
 from papers.borda_fernandez_grillo import branches, particle, pendulum, sketches
 from papers.convergence import EXACT, ONE_STEP, PRINTED
 from papers.drawing import saving
+
+P = inertia_wheel_pendulum.PARAMETERS
 
 FOUR_DIGITS, THREE_DIGITS = 5e-5, 5e-4
 
@@ -39,7 +40,7 @@ ROOTS = {  # percent of the steps on u = 0, time of the first, V at the end, lar
 @pytest.fixture(scope="module")
 def wheel():
     """t, q, v of the continuous pendulum on a grid of 0.0125."""
-    h_c, g_c, _ = gains(P)
+    h_c, g_c, _ = inertia_wheel_pendulum.gains(P)
     determinant = 1 / (P["I"] * P["J"])  # ac - b²
 
     def velocity(p1, p2):
@@ -110,7 +111,7 @@ def test_roots_that_the_rules_take(name, wheel):
 
 
 def test_v_has_not_vanished_at_500(wheel):
-    found = [float(lyapunov(wheel.q[k], wheel.v[k], P)) for k in (40_000, 80_000, 160_000)]
+    found = [float(inertia_wheel_pendulum.lyapunov(wheel.q[k], wheel.v[k], P)) for k in (40_000, 80_000, 160_000)]
     assert found == pytest.approx([262.94, 198.75, 195.47], abs=0.005)
 
 

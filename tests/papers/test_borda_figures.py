@@ -10,12 +10,13 @@ from scipy.integrate import solve_ivp
 from scipy.optimize import brentq
 
 import dalembert as da
-from dalembert.gallery.inertia_wheel_pendulum import PARAMETERS as P
-from dalembert.gallery.inertia_wheel_pendulum import gains, lyapunov
+from dalembert.gallery import inertia_wheel_pendulum
 from dalembert.measure.nodes import node_view
 from papers.borda_fernandez_grillo import one_equation, particle, particle_figures, pendulum, pendulum_figures
 from papers.convergence import ONE_STEP, PRINTED
 from papers.drawing import panels
+
+P = inertia_wheel_pendulum.PARAMETERS
 
 SCHEME = da.Scheme.borda_fernandez_grillo()
 
@@ -38,7 +39,7 @@ def on_the_circle(t):
 @pytest.fixture(scope="module")
 def swinging():
     """(θ, ψ, p₁, p₂) of the pendulum at times of the first 60, by SciPy."""
-    h_c, g_c, _ = gains(P)
+    h_c, g_c, _ = inertia_wheel_pendulum.gains(P)
 
     def rate(_, y):
         speed, torque = (y[2] - y[3]) / P["I"], P["M"] * np.sin(y[0])
@@ -122,7 +123,9 @@ def test_figure_5(swing, swinging):
     assert [value[round(10 * t) - 1, 1] for t in (500, 1000)] == pytest.approx([262.2, 200.1], abs=0.1)
     exact = swinging(theta[:599, 0])
     speeds = np.stack([(exact[2] - exact[3]) / P["I"], exact[3] / P["J"] - (exact[2] - exact[3]) / P["I"]])
-    values = [float(lyapunov(q, v, P)) for q, v in zip(exact[:2].T[::50], speeds.T[::50], strict=True)]
+    values = [
+        float(inertia_wheel_pendulum.lyapunov(q, v, P)) for q, v in zip(exact[:2].T[::50], speeds.T[::50], strict=True)
+    ]
     assert np.abs(theta[:599, 1] - exact[0]).max() < 0.15  # of the printed start
     assert np.abs(psi[:599, 1] - exact[1]).max() < 0.15 * np.ptp(psi[:, 1])
     assert np.abs(value[:599:50, 1] - values).max() < 0.01 * 14770.0  # on the scale of the figure
@@ -161,7 +164,7 @@ def test_the_orders_of_figure_6_are_those_of_small_steps():
 def test_equation_10_is_the_step(swing):
     """A as printed; the run's θ₂ are roots, and so is u = 0; its derivative is the determinant of (8) and (9)."""
     equation, theta = one_equation.along(swing)
-    h, u, (h_c, _, _) = 0.1, equation.factor(theta), gains(P)
+    h, u, (h_c, _, _) = 0.1, equation.factor(theta), inertia_wheel_pendulum.gains(P)
     printed = -P["d"] * P["I"] ** 2 * (P["I"] + (P["n"] + 1) * P["J"]) / (2 * h**3)
     assert float(equation.A) == pytest.approx(printed, rel=1e-13)
     size = equation.A * np.sum(np.abs([swing.q[i : len(theta) + i, 0] for i in range(3)]), axis=0) ** 2

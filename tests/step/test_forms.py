@@ -10,8 +10,7 @@ import pytest
 
 import dalembert as da
 from dalembert.algebra import Newton, newton
-from dalembert.gallery import ENTRIES
-from dalembert.gallery.curvature_particle import curvature_particle
+from dalembert.gallery import ENTRIES, curvature_particle
 from dalembert.step.start.prepare import program_for
 
 H = (0.05, 0.025)
@@ -135,7 +134,7 @@ def _curvature(q0, q1, q2, h):
 
 def test_the_discrete_lagrangian_of_the_curvature_particle_is_constant():
     """Equation (7) is |q₂-q₁|² = |q₁-q₀|²; constant to round-off over 20 000 steps, with varying curvature too."""
-    system = curvature_particle(lambda q, p: 1.0 + 0.3 * q[0] * q[1])
+    system = curvature_particle.curvature_particle(lambda q, p: 1.0 + 0.3 * q[0] * q[1])
     path = da.simulate(system, [0.0, 0.0], [1.0, 1.0], h=0.05, steps=20_000, save_every=100)
     speed = jnp.sum(path.v**2, axis=1)
     assert np.max(np.abs(speed / 2.0 - 1.0)) < 1e-12

@@ -10,7 +10,7 @@ import pytest
 import dalembert as da
 from dalembert.discretize.higher import forward_differences, shifted_back, shifted_forth, starting_windows
 from dalembert.discretize.window_maps import windows
-from dalembert.gallery.heisenberg import exact, heisenberg
+from dalembert.gallery import heisenberg
 from dalembert.systems import lift
 
 CIRCLE = {"q0": (0.3, -0.2, 0.1), "v0": (1.0, 0.5, -0.2 * 1.0 - 0.3 * 0.5)}
@@ -112,12 +112,14 @@ def test_newton_s_form_of_a_window_is_that_of_the_boundary_problem(scheme, k):
 
 @pytest.fixture(scope="module")
 def vakonomic():
-    return [da.simulate(heisenberg("vakonomic"), **CIRCLE, multipliers=[[0.7]], h=2 / N, steps=N) for N in (40, 80)]
+    return [
+        da.simulate(heisenberg.heisenberg("vakonomic"), **CIRCLE, multipliers=[[0.7]], h=2 / N, steps=N) for N in (40, 80)
+    ]
 
 
 def test_vakonomic_motion_is_a_circle(vakonomic):
     """λ is constant, (x, y) on a circle: the closed form, second order."""
-    errors = [float(np.abs(p.q - exact(p.t, **CIRCLE, multiplier=0.7)[0]).max()) for p in vakonomic]
+    errors = [float(np.abs(p.q - heisenberg.exact(p.t, **CIRCLE, multiplier=0.7)[0]).max()) for p in vakonomic]
     assert errors[1] < 1e-3
     assert errors[0] / errors[1] == pytest.approx(4.0, abs=0.1)
     np.testing.assert_allclose(vakonomic[0].multipliers, 0.7, rtol=0, atol=1e-13)
@@ -125,8 +127,8 @@ def test_vakonomic_motion_is_a_circle(vakonomic):
 
 
 def test_one_word_changes_the_principle(vakonomic):
-    other = da.simulate(heisenberg("dalembert"), **CIRCLE, h=0.05, steps=40)
-    np.testing.assert_allclose(other.q, exact(other.t, **CIRCLE)[0], rtol=0, atol=1e-13)
+    other = da.simulate(heisenberg.heisenberg("dalembert"), **CIRCLE, h=0.05, steps=40)
+    np.testing.assert_allclose(other.q, heisenberg.exact(other.t, **CIRCLE)[0], rtol=0, atol=1e-13)
     assert np.abs(other.q - vakonomic[0].q).max() > 0.1
 
 
@@ -243,13 +245,13 @@ def test_what_has_no_flow_is_named(ambient):
     with pytest.raises(da.RankDeficientError, match=r"singular Lagrangian.*derivatives=2"):
         da.simulate(da.VariationalProblem(lambda q, v, a: 0.5 * v @ v, derivatives=2), jets=JETS, h=0.1, steps=5)
     with pytest.raises(ValueError, match="multipliers: are missing"):
-        da.simulate(heisenberg("vakonomic"), **CIRCLE, h=0.1, steps=5)
+        da.simulate(heisenberg.heisenberg("vakonomic"), **CIRCLE, h=0.1, steps=5)
     with pytest.raises(da.InconsistentDataError, match="jets: φ"):
         da.simulate(ambient, jets=2 * start_on_sphere(), h=0.1, steps=5)
     with pytest.raises(da.InconsistentDataError, match="nodes: φ"):
         da.simulate(ambient, nodes=2 * start_on_sphere(), h=0.1, steps=5)
     with pytest.raises(ValueError, match="jets: belong to a VariationalProblem"):
-        da.simulate(heisenberg(), **CIRCLE, jets=JETS, h=0.1, steps=5)
+        da.simulate(heisenberg.heisenberg(), **CIRCLE, jets=JETS, h=0.1, steps=5)
 
 
 @pytest.mark.parametrize("k", [2, 3, 4])

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 import dalembert as da
-from dalembert.gallery.curvature_particle import curvature_particle
+from dalembert.gallery import curvature_particle
 
 
 def run(system, **options):
@@ -24,8 +24,8 @@ def test_captured_functions_and_values_belong_to_the_source():
     ]
     assert hashes[0] == hashes[3]
     assert len(set(hashes)) == 3
-    first = run(curvature_particle(lambda q, p: 1.0 + q[0]))
-    second = run(curvature_particle(lambda q, p: 1.0 - q[0]))
+    first = run(curvature_particle.curvature_particle(lambda q, p: 1.0 + q[0]))
+    second = run(curvature_particle.curvature_particle(lambda q, p: 1.0 - q[0]))
     assert first.source_hash != second.source_hash
     assert "1.0 - q[0]" in second.source
 

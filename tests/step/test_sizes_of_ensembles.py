@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.gallery import ENTRIES
-from dalembert.gallery.chain import chain
+from dalembert.gallery import ENTRIES, chain
 from dalembert.systems import batch
 from dalembert.tracing.jitted import TEXTS
 
@@ -56,4 +55,4 @@ def test_a_violated_constraint_names_the_run_among_those_that_were_given(monkeyp
     q0 = np.tile(entry.q0, (6, 1))
     q0[5] *= 1.1
     with pytest.raises(da.InconsistentDataError, match=r"in run 5 .*\(1 of 6 runs\)"):
-        da.ensemble(chain(), q0, np.zeros_like(q0), h=0.01, steps=5)
+        da.ensemble(chain.chain(), q0, np.zeros_like(q0), h=0.01, steps=5)

@@ -10,8 +10,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import dalembert as da
-from dalembert.gallery import ENTRIES
-from dalembert.gallery.curvature_particle import curvature_particle
+from dalembert.gallery import ENTRIES, curvature_particle
 
 ECCENTRICITY = 0.9
 AWAY = np.array([1.0 + ECCENTRICITY, 0.0]), np.array([0.0, np.sqrt((1.0 - ECCENTRICITY) / (1.0 + ECCENTRICITY))])
@@ -143,7 +142,7 @@ def test_the_span_of_an_oscillator_is_one_over_its_frequency_wherever_it_starts(
         assert np.ptp(np.diff(path.t)) < 1e-6
 
 
-PARTICLE = curvature_particle(lambda q, p: 1.0 + p["c"] * (q @ q) ** -1.5, {"c": 3e-4})
+PARTICLE = curvature_particle.curvature_particle(lambda q, p: 1.0 + p["c"] * (q @ q) ** -1.5, {"c": 3e-4})
 
 
 def test_near_a_collision_on_the_curvature_particle():

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.gallery import ball_on_turntable, chaplygin_sleigh
-from dalembert.gallery.vertical_rolling_disk import entry as disk
+from dalembert.gallery import ball_on_turntable, chaplygin_sleigh, vertical_rolling_disk
+
+disk = vertical_rolling_disk.entry
 
 SLEIGH, BALL = chaplygin_sleigh.entry, ball_on_turntable.entry
 

@@ -6,9 +6,7 @@ import pytest
 from scipy.linalg import expm
 
 import dalembert as da
-from dalembert.gallery import ENTRIES
-from dalembert.gallery.knife_edge import knife_edge
-from dalembert.gallery.rigid_body import rigid_body
+from dalembert.gallery import ENTRIES, knife_edge, rigid_body
 
 XY = ("x", "y")
 
@@ -47,10 +45,10 @@ DISK, SPHERE, CURVED = (ENTRIES[name] for name in ("vertical_rolling_disk", "sph
 KNOWN = {
     "spherical pendulum": (SPHERE.system, SPHERE.q0, SPHERE.v0, ["-y ∂x + x ∂y"], []),
     "free rigid body": (
-        rigid_body().system, [1.0, 0.0, 0.0, 0.0], [0.0, 0.5, 0.3, 0.1],
+        rigid_body.rigid_body().system, [1.0, 0.0, 0.0, 0.0], [0.0, 0.5, 0.3, 0.1],
         ["-x ∂w + w ∂x - z ∂y + y ∂z", "-y ∂w + z ∂x + w ∂y - x ∂z", "-z ∂w - y ∂x + x ∂y + w ∂z"], [],
     ),
-    "knife edge": (knife_edge().system, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5], ["∂theta"], SE2),
+    "knife edge": (knife_edge.knife_edge().system, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5], ["∂theta"], SE2),
     "rolling disk": (DISK.system, DISK.q0, DISK.v0, ["∂φ"], ["∂x", "∂y", "∂θ", "-y ∂x + x ∂y + ∂φ"]),
     "curvature": (CURVED.system, CURVED.q0, CURVED.v0, [], ["∂x", "∂y", "-y ∂x + x ∂y"]),
     "central": (da.System(central, coordinates=XY), [4.0, -2.0], [0.0, 1.0], ["(-y - 2) ∂x + (x - 3) ∂y"], []),

@@ -10,7 +10,7 @@ import scipy.integrate
 import scipy.optimize
 
 import dalembert as da
-from dalembert.gallery.nonholonomic_particle import nonholonomic_particle
+from dalembert.gallery import nonholonomic_particle
 from dalembert.systems.distribution.charts import cutoff, guaranteed, largest_volume
 from dalembert.systems.distribution.reduction import velocity_constraints
 
@@ -80,7 +80,7 @@ def test_the_choice_has_the_guaranteed_quality():
 
 
 def test_a_bad_choice_is_refused_and_a_right_one_named():
-    particle = nonholonomic_particle()
+    particle = nonholonomic_particle.nonholonomic_particle()
     with pytest.raises(ValueError, match=r"velocities of y cannot be dependent .* Choose z \(quality 1\)"):
         da.systems.connection(particle, [0.0, 0.1, 0.0], [1.0, 0.5, 0.1], dependent=["y"])
     with pytest.raises(ValueError, match=r"velocities of x are a bad choice \(quality 0.0001"):
@@ -110,7 +110,9 @@ def test_a_great_circle_through_all_charts():
 
 # A constraint that is nonlinear in v: the particle's, deformed as the mid-point scheme at its own nodes deforms it.
 
-DEFORMED = da.systems.deformed(nonholonomic_particle(1.0), lambda q, v, p: 0.5 * v[1] * v[0] + 0.3 * v[2] ** 2, 0.2)
+DEFORMED = da.systems.deformed(
+    nonholonomic_particle.nonholonomic_particle(1.0), lambda q, v, p: 0.5 * v[1] * v[0] + 0.3 * v[2] ** 2, 0.2
+)
 POINT = da.project(DEFORMED, [0.0, 1.0, 0.0], [1.0, 0.5, 1.0])
 
 
@@ -164,7 +166,7 @@ def test_a_curve_inside_d():
     chart = da.systems.connection(DEFORMED, POINT.q, POINT.v)
     other = chart.point(chart.coordinates(POINT.q, POINT.v) + 0.3)
     ends = ([0.0, 1.0, 0.0], [1.0, 0.5, 1.0]), ([1.0, -2.0, 1.0], [0.3, 0.2, -0.6])
-    for system, first, second in ((nonholonomic_particle(), *ends), (DEFORMED, POINT[:2], other)):
+    for system, first, second in ((nonholonomic_particle.nonholonomic_particle(), *ends), (DEFORMED, POINT[:2], other)):
         curve = da.systems.interpolant(system, first, second, duration=0.3, t0=1.0)
         q, v = jax.jit(lambda t, c=curve: jax.vmap(c)(t))(jnp.linspace(0.9, 1.4, 41))
         residual = jax.vmap(lambda x, w, s=system: velocity_constraints(s, x, w, 0.0))(q, v)

@@ -6,8 +6,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import dalembert as da
-from dalembert.gallery import ENTRIES
-from dalembert.gallery.chain import chain, placed
+from dalembert.gallery import ENTRIES, chain
 from dalembert.native import Accuracy, FlowFunctions, compile_flow, compile_projection
 from dalembert.systems.continuous import travelled
 
@@ -51,8 +50,8 @@ def problem(name):
     if name == "two rods":
         turn = lambda x, w: np.array([np.cos(x) * w, np.sin(x) * w])  # noqa: E731
         first, second = (turn(RODS[i], RODS[2 + i]) for i in range(2))
-        where = lambda y: np.array([placed(x) for x in y[:2].T])  # noqa: E731
-        return chain(2), placed(RODS[:2]), np.concatenate([first, first + second]), 5.0, two_rods, RODS, where
+        where = lambda y: np.array([chain.placed(x) for x in y[:2].T])  # noqa: E731
+        return chain.chain(2), chain.placed(RODS[:2]), np.concatenate([first, first + second]), 5.0, two_rods, RODS, where
     u, angle = TIP[3:]
     v = u * np.array([np.cos(angle), np.sin(angle), CONE])
     return SPRINGS, TIP[:3], v, 1.2, on_the_cone, TIP, lambda y: y[:3].T
