@@ -104,19 +104,19 @@ Found = tuple[bool, bool]  # whether a value depends on the argument; whether it
 def _found(function: Callable, point: Array) -> list[Found]:
     """Of every output of a function of one array."""
     jaxpr = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(point.shape, point.dtype))
-    return _outputs(jaxpr.jaxpr, [(True, False)])
+    return _output_dependence(jaxpr.jaxpr, [(True, False)])
 
 
-def _outputs(jaxpr: Any, given: list[Found]) -> list[Found]:
+def _output_dependence(jaxpr: Any, given: list[Found]) -> list[Found]:
     """Dependence and jumps of the outputs of a jaxpr, (reads, jumps) each, from those of its inputs."""
     known: dict[Any, Found] = dict(zip(jaxpr.invars, given, strict=True))
 
-    def read(atom) -> Found:
+    def dependence_of(atom) -> Found:
         return (False, False) if isinstance(atom, Literal) else known.get(atom, (False, False))
 
     for eqn in jaxpr.eqns:
-        known.update(zip(eqn.outvars, _results(eqn, [read(x) for x in eqn.invars]), strict=True))
-    return [read(x) for x in jaxpr.outvars]
+        known.update(zip(eqn.outvars, _results(eqn, [dependence_of(x) for x in eqn.invars]), strict=True))
+    return [dependence_of(x) for x in jaxpr.outvars]
 
 
 def _results(eqn: Any, given: list[Found]) -> list[Found]:
@@ -130,7 +130,7 @@ def _results(eqn: Any, given: list[Found]) -> list[Found]:
         return _OF_PARTS[name](eqn, given)
     inner = [j for j in _jaxprs(eqn) if len(j.invars) == len(given) and len(j.outvars) == number]
     if len(inner) == 1:
-        return _outputs(inner[0], given)
+        return _output_dependence(inner[0], given)
     return [(True, jumps or not (name in _CONTINUOUS or _between_numbers(eqn)))] * number
 
 
@@ -153,22 +153,22 @@ def _either(*sides: list[Found]) -> list[Found]:
 def _cond(eqn: Any, given: list[Found]) -> list[Found]:
     if given[0][0]:  # an index that depends jumps
         return [(True, True)] * len(eqn.outvars)
-    return _either(*(_outputs(branch.jaxpr, given[1:]) for branch in eqn.params["branches"]))
+    return _either(*(_output_dependence(branch.jaxpr, given[1:]) for branch in eqn.params["branches"]))
 
 
 def _while(eqn: Any, given: list[Found]) -> list[Found]:
     p = eqn.params
     a, b = p["cond_nconsts"], p["body_nconsts"]
     test, fixed, carry = given[:a], given[a : a + b], given[a + b :]
-    carry = _settled(lambda x: _outputs(p["body_jaxpr"].jaxpr, [*fixed, *x]), carry)
-    turns = _outputs(p["cond_jaxpr"].jaxpr, [*test, *carry])[0][0]
+    carry = _settled(lambda x: _output_dependence(p["body_jaxpr"].jaxpr, [*fixed, *x]), carry)
+    turns = _output_dependence(p["cond_jaxpr"].jaxpr, [*test, *carry])[0][0]
     return [(True, True)] * len(carry) if turns else carry
 
 
 def _scan(eqn: Any, given: list[Found]) -> list[Found]:
     a, carried = scan_sizes(eqn.params)
     b = a + carried
-    body = lambda x: _outputs(eqn.params["jaxpr"].jaxpr, [*given[:a], *x, *given[b:]])  # noqa: E731
+    body = lambda x: _output_dependence(eqn.params["jaxpr"].jaxpr, [*given[:a], *x, *given[b:]])  # noqa: E731
     carry = _settled(lambda x: body(x)[: b - a], given[a:b])
     return [*carry, *body(carry)[b - a :]]
 

@@ -61,14 +61,14 @@ def share(begin: Callable[[], Callable[[int], None]], number: int, threads: int)
     of them to a thread would take longer. Ctrl-C as in `on_threads`."""
     places = itertools.count()
 
-    def take(_: int) -> None:
+    def take_next(_: int) -> None:
         one = begin()
         while (i := next(places)) < number:
             leave_if_wanted()
             one(i)
 
     threads = min(threads, number)
-    on_threads(take, range(threads), threads)
+    on_threads(take_next, range(threads), threads)
 
 
 def _counted(ready: Iterator[B], watch: Callable[[int], None] | None) -> Iterator[B]:
@@ -91,7 +91,7 @@ def watched(run: Callable[[], None], stop: np.ndarray, between: Callable[[], Non
     failed: list[BaseException] = []
     over = threading.Event()  # Thread.join, once interrupted, takes a running thread for one that has ended
 
-    def work() -> None:
+    def run_watched() -> None:
         try:
             run()
         except BaseException as error:
@@ -99,7 +99,7 @@ def watched(run: Callable[[], None], stop: np.ndarray, between: Callable[[], Non
         finally:
             over.set()
 
-    threading.Thread(target=work, name="dalembert").start()
+    threading.Thread(target=run_watched, name="dalembert").start()
     try:
         while not over.wait(SECONDS):
             if between is not None:

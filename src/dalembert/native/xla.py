@@ -85,7 +85,7 @@ def ffi_handler(major: int, minor: int) -> str:
     buffers |= {name: c.load(c.at(results, i, "ptr"), "ptr") for i, name in enumerate(("new carry", "new count", "rows"))}
     data = {name: c.load(_byte(c, b, _BUFFER["data"]), "ptr") for name, b in buffers.items()}
     users, table = _find_slot(c, c.load(data["key"], "i64"))
-    _work(c, buffers, data, table)
+    _run_code(c, buffers, data, table)
     c.line(f"atomicrmw sub ptr {users}, i64 1 seq_cst")
     c.line("ret ptr null")
     _refuse(c)
@@ -137,9 +137,9 @@ def _refuse(c: Code) -> None:
     c.line(f"ret ptr {c.let(f'call ptr {create}(ptr %error)')}")
 
 
-def _work(c: Code, buffers: dict[str, str], data: dict[str, str], table: str) -> None:
+def _run_code(c: Code, buffers: dict[str, str], data: dict[str, str], table: str) -> None:
     """Copy carry and count to the results, and run there."""
-    sizes = {name: _size(c, buffers[name]) for name in ("carry", "count", "rows")}
+    sizes = {name: _buffer_size(c, buffers[name]) for name in ("carry", "count", "rows")}
     number = c.let(f"sdiv i64 {sizes['count']}, {COUNTED.size}")
     for name in ("carry", "count"):
         length = c.let(f"shl i64 {sizes[name]}, 3")
@@ -156,7 +156,7 @@ def _work(c: Code, buffers: dict[str, str], data: dict[str, str], table: str) ->
     c.label("none")
 
 
-def _size(c: Code, buffer: str) -> str:
+def _buffer_size(c: Code, buffer: str) -> str:
     """Number of entries in a buffer."""
     rank, dims = c.load(_byte(c, buffer, _BUFFER["rank"]), "i64"), c.load(_byte(c, buffer, _BUFFER["dims"]), "ptr")
     size = c.slot("size", "i64")

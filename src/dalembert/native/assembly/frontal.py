@@ -96,7 +96,7 @@ def _closed(
     of_windows = set(entries) | {(i, i) for i in range(size)}
     plan = SymbolicPlan(size, tuple(pivots), (), tuple(sorted(of_windows)), (), differences)
     once = dict.fromkeys(of_windows, True)
-    own = {(min(g), max(g)) for g in pivots} | set(into_differences(once, plan, _both, bool))
+    own = {(min(g), max(g)) for g in pivots} | set(into_differences(once, plan, _and, bool))
     update: set[Pair] = set()
     while True:
         left_over, below = own | update, []
@@ -105,7 +105,7 @@ def _closed(
             below.append(tuple(near))
             left_over = {pair for pair in left_over if not set(pair) & set(group)}
             left_over |= {(p, q) for p in near for q in near if p <= q}
-        left = set(into_next(dict.fromkeys(left_over, True), plan, _both))
+        left = set(into_next(dict.fromkeys(left_over, True), plan, _and))
         for c in differences:  # where z_c is fixed, σ_c is -z_{c+b}
             coupled = {q for pair in left if c in pair for q in pair} - {c}
             left |= {(min(q, c + size), max(q, c + size)) for q in coupled}
@@ -114,7 +114,7 @@ def _closed(
         update |= left
 
 
-def _both(a: bool, b: bool) -> bool:
+def _and(a: bool, b: bool) -> bool:
     return a or b
 
 
@@ -143,7 +143,7 @@ def joined(value: Mapping[Pair, T], a: int, into: int, plus: Callable[[T, T], T]
     """The entries of SᵀKS where S replaces z_a by z_a + z_into: row and column a are added to those of `into`."""
     found = dict(value)
 
-    def add(p: int, q: int, x: T) -> None:
+    def add_entry(p: int, q: int, x: T) -> None:
         pair = min(p, q), max(p, q)
         found[pair] = plus(found[pair], x) if pair in found else x
 
@@ -151,9 +151,9 @@ def joined(value: Mapping[Pair, T], a: int, into: int, plus: Callable[[T, T], T]
         if a not in (p, q):
             continue
         other = q if p == a else p
-        add(other if other != a else into, into, plus(x, x) if other == into else x)
+        add_entry(other if other != a else into, into, plus(x, x) if other == into else x)
         if other == a:
-            add(a, into, x)
+            add_entry(a, into, x)
     return found
 
 
@@ -223,7 +223,7 @@ def _substitute(c: Code, plan: SymbolicPlan, parts: Sequence[EliminatedGroup], x
                 x[q] = c.let(f"fsub contract double {x[q]}, {product}" if q in x else f"fneg double {product}")
         old = [x[p] for p in group]
         for k, p in enumerate(group):
-            x[p] = combined(c, zip(row(part.inverse, k), old, strict=True))
+            x[p] = combined(c, zip(inverse_row(part.inverse, k), old, strict=True))
 
 
 def backward(plan: SymbolicPlan) -> Code:
@@ -287,7 +287,7 @@ def where_fixed(c: Code, i: str) -> Iterator[None]:
     c.label(none)
 
 
-def row(inverse: list[str], k: int) -> list[str]:
+def inverse_row(inverse: list[str], k: int) -> list[str]:
     """Row k of D⁻¹ from its upper half."""
     return inverse if len(inverse) == 1 else inverse[k : k + 2]
 
@@ -430,7 +430,7 @@ def _eliminate(c: Code, plan: SymbolicPlan, value: dict[Pair, str], updated: dic
         part = EliminatedGroup(inverse, [])
         for n, q in enumerate(near):
             entries = [column[p, q] for p in group]
-            multipliers = [combined(c, zip(row(inverse, k), entries, strict=True)) for k in range(len(group))]
+            multipliers = [combined(c, zip(inverse_row(inverse, k), entries, strict=True)) for k in range(len(group))]
             part.multipliers.extend(multipliers)
             for r in near[n:]:
                 held = value.get((q, r))

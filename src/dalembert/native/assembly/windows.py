@@ -142,7 +142,7 @@ def compile_accumulation(
     traced = TracedWindow.of(windowed)
     if sum(len(w.offsets) for w in write) != len(traced.outputs):
         raise ValueError(f"write: {sum(len(w.offsets) for w in write)} places for {len(traced.outputs)} results")
-    loaded = cache.load(_text(traced, write), plain=True)
+    loaded = cache.load(_window_text(traced, write), plain=True)
     run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * (len(windowed.read) + 2 + len(write)))(
         loaded.address("windows")
     )
@@ -202,7 +202,7 @@ def _trace(windowed: Windowed) -> _Traced:
     return _Traced(g, outputs, tracer.captured, bool(tracer.declared))
 
 
-def _text(traced: TracedWindow, write: Sequence[Places]) -> str:
+def _window_text(traced: TracedWindow, write: Sequence[Places]) -> str:
     code, reads = Code(), traced.windowed.read
     common = traced.shared_values(code, "%shared")
     with code.loop(0, "%count") as i:

@@ -43,7 +43,7 @@ def write_selections(g: Graph, outputs: Sequence[int]) -> list[int]:
             _, condition, *sides = g.nodes[x[0]]
             new[i] = g.apply("select", new[condition], *(new[side[x[1]]] for side in sides))
         elif op == "abs" and g.kind[i] == "f":
-            new[i] = _size(g, new[x[0]])
+            new[i] = _absolute_value(g, new[x[0]])
         elif op == "int" and g.kind[x[0]] == "f":
             a = new[x[0]]
             new[i] = g.apply("int", g.apply("select", g.apply("lt", a, g.zero), g.apply("ceil", a), g.apply("floor", a)))
@@ -53,7 +53,7 @@ def write_selections(g: Graph, outputs: Sequence[int]) -> list[int]:
         elif op == "fmod" and g.kind[i] == "f":
             a, b = (new[j] for j in x)
             ratio = g.apply("div", a, b)
-            whole = g.apply("mul", g.apply("sign", ratio), g.apply("floor", _size(g, ratio)))
+            whole = g.apply("mul", g.apply("sign", ratio), g.apply("floor", _absolute_value(g, ratio)))
             new[i] = g.apply("sub", a, g.apply("mul", b, whole))
         elif op in EQUALITIES and g.kind[x[0]] == "f":
             same = _equal(g, *(new[j] for j in x))
@@ -68,7 +68,7 @@ def _agrees(g: Graph, branch: int) -> bool:
     return g.nodes[g.nodes[branch][1]][0] == "agree"
 
 
-def _size(g: Graph, x: int) -> int:
+def _absolute_value(g: Graph, x: int) -> int:
     return g.apply("select", g.apply("lt", x, g.zero), g.apply("neg", x), x)
 
 

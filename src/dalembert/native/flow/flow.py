@@ -387,14 +387,14 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
     code = compiled(functions.field), compiled(functions.outputs)
     watch = None if functions.watch is None else compiled(functions.watch)
     known = (*examples[:2], *(np.asarray(x, float) for x in given))
-    equations, plain = (None, None) if unknowns is None else _equations(functions, unknowns, known, cache)
+    equations, plain = (None, None) if unknowns is None else _compile_equations(functions, unknowns, known, cache)
     plain = translated(functions.field, *examples) if unknowns is None else plain
     codes = FlowCodes(*(cache.load(text, plain=True) for text in (field(), loop())))
     choices = None if plain is None else Choices.of(plain, cache)
     return CompiledFlow(np.size(y), *code, watch, equations, codes, choices, functions.positions)
 
 
-def _equations(
+def _compile_equations(
     functions: FlowFunctions, unknowns: ImplicitPart, examples: Sequence[Any], cache: Cache
 ) -> tuple[_Equations, GraphFunction | None]:
     """And the field with z eliminated, where z enters linearly."""

@@ -82,7 +82,7 @@ def evaluate(g: Graph, outputs: Sequence[int], inputs: Mapping[str, np.ndarray])
             _, condition, *sides = g.nodes[args[0]]
             values[i] = values[sides[0 if values[condition] else 1][args[1]]]
         elif op == "solve":
-            solved[i] = _solution([values[j] for j in args])
+            solved[i] = _solve_system([values[j] for j in args])
             values[i] = 0.0
         elif op == "entry":
             values[i] = solved[args[0]][args[1]].item()
@@ -91,7 +91,7 @@ def evaluate(g: Graph, outputs: Sequence[int], inputs: Mapping[str, np.ndarray])
     return np.array([values[o] for o in outputs])
 
 
-def _solution(numbers: list) -> np.ndarray:
+def _solve_system(numbers: list) -> np.ndarray:
     """Of a system, its matrix by columns and then its right-hand side."""
     n = size_of_system(len(numbers))
     matrix = np.array(numbers[: n * n], float).reshape(n, n).T

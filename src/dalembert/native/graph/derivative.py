@@ -20,7 +20,7 @@ Slope = Callable[[Graph, int, tuple[int, ...]], Sequence[int]]  # (graph, result
 
 def jacobian(g: Graph, outputs: Sequence[int], inputs: Sequence[int]) -> np.ndarray:
     """∂output/∂input as nodes, (outputs, inputs); the inputs are nodes of variables."""
-    rows = _rows(g, outputs, {int(i): {k: g.one} for k, i in enumerate(inputs)})
+    rows = _chain_rows(g, outputs, {int(i): {k: g.one} for k, i in enumerate(inputs)})
     result = np.full((len(outputs), len(inputs)), g.zero, np.int64)
     for i, o in enumerate(outputs):
         for k, slope in rows.get(int(o), {}).items():
@@ -30,11 +30,11 @@ def jacobian(g: Graph, outputs: Sequence[int], inputs: Sequence[int]) -> np.ndar
 
 def along(g: Graph, outputs: Sequence[int], inputs: Sequence[int], direction: Sequence[int]) -> list[int]:
     """Σ_k ∂output/∂input_k direction_k as nodes."""
-    rows = _rows(g, outputs, {int(i): {0: int(d)} for i, d in zip(inputs, direction, strict=True)})
+    rows = _chain_rows(g, outputs, {int(i): {0: int(d)} for i, d in zip(inputs, direction, strict=True)})
     return [rows.get(int(o), {}).get(0, g.zero) for o in outputs]
 
 
-def _rows(g: Graph, outputs: Sequence[int], inputs: dict[int, Row]) -> dict[int, Row]:
+def _chain_rows(g: Graph, outputs: Sequence[int], inputs: dict[int, Row]) -> dict[int, Row]:
     """inputs: their own derivatives."""
     rows: dict[int, Row] = {}
     for i in reached(g, outputs):
@@ -46,17 +46,17 @@ def _rows(g: Graph, outputs: Sequence[int], inputs: dict[int, Row]) -> dict[int,
         elif op in ("solve", "entry"):
             raise Unsupported("custom_linear_solve", "has no derivative here")
         else:
-            row = _row_of_pick(g, rows, *operands) if op == "pick" else _row(g, rows, op, i, tuple(operands))
+            row = _row_of_pick(g, rows, *operands) if op == "pick" else _chain_row(g, rows, op, i, tuple(operands))
         if row:
             rows[i] = row
     return rows
 
 
-def _row(g: Graph, rows: dict[int, Row], op: str, i: int, x: tuple[int, ...]) -> Row:
+def _chain_row(g: Graph, rows: dict[int, Row], op: str, i: int, x: tuple[int, ...]) -> Row:
     base, e = g.powers.get(i, (i, 1.0))
     if base in rows:
         lower = g.apply("div", i, base) if e < 0 else g.power(base, e - 1.0)
-        slope = _times(g, e, lower)
+        slope = _scale(g, e, lower)
         return _without_zeros(g, {k: g.apply("mul", slope, own) for k, own in rows[base].items()})
     moving = [rows.get(j) for j in x]
     if not any(moving) or op in _CONSTANT:
@@ -99,12 +99,12 @@ def _row_of_pick(g: Graph, rows: dict[int, Row], branch: int, k: int) -> Row:
     return _without_zeros(g, dict(zip(columns, chosen, strict=True)))
 
 
-def _number(g: Graph, value: float) -> int:
+def _constant(g: Graph, value: float) -> int:
     return g.constant(float(value))
 
 
-def _times(g: Graph, a: float, x: int) -> int:
-    return g.apply("mul", _number(g, a), x)
+def _scale(g: Graph, a: float, x: int) -> int:
+    return g.apply("mul", _constant(g, a), x)
 
 
 def _over(g: Graph, x: int) -> int:
@@ -119,7 +119,7 @@ def _by_root(g: Graph, x: int) -> int:
     return _over(g, g.apply("sqrt", x))
 
 
-def _one(rule: Callable[[Graph, int, int], int]) -> Slope:
+def _unary(rule: Callable[[Graph, int, int], int]) -> Slope:
     """Of an operation on one number x with the result y."""
     return lambda g, y, x: [rule(g, x[0], y)]
 
@@ -127,7 +127,7 @@ def _one(rule: Callable[[Graph, int, int], int]) -> Slope:
 def _larger(op: str) -> Slope:
     def rule(g: Graph, y: int, x: tuple[int, ...]) -> list[int]:
         first, both = g.apply(op, *x), g.apply("eq", *x)
-        half = _number(g, 0.5)
+        half = _constant(g, 0.5)
         of = lambda yes, no: g.apply("select", both, half, g.apply("select", first, yes, no))  # noqa: E731
         return [of(g.one, g.zero), of(g.zero, g.one)]
 
@@ -159,34 +159,34 @@ def _rest(g: Graph, y: int, x: tuple[int, ...]) -> list[int]:
 
 
 def _bell(sign: float) -> Slope:
-    return _one(lambda g, x, y: _times(g, sign * 2.0 / math.sqrt(math.pi), g.apply("exp", g.apply("neg", _square(g, x)))))
+    return _unary(lambda g, x, y: _scale(g, sign * 2.0 / math.sqrt(math.pi), g.apply("exp", g.apply("neg", _square(g, x)))))
 
 
 _CONSTANT = frozenset(["sign", "floor", "ceil", "round", "nearest", "float"])
 SLOPES: dict[str, Slope] = {
     "mul": lambda g, y, x: [x[1], x[0]],
-    "neg": _one(lambda g, x, y: _number(g, -1.0)),
-    "abs": _one(lambda g, x, y: g.apply("select", g.apply("ge", x, g.zero), g.one, _number(g, -1.0))),
-    "sqrt": _one(lambda g, x, y: g.apply("div", _number(g, 0.5), y)),
-    "cbrt": _one(lambda g, x, y: _over(g, _times(g, 3.0, _square(g, y)))),
-    "sin": _one(lambda g, x, y: g.apply("cos", x)),
-    "cos": _one(lambda g, x, y: g.apply("neg", g.apply("sin", x))),
-    "tan": _one(lambda g, x, y: g.apply("add", g.one, _square(g, y))),
-    "asin": _one(lambda g, x, y: _by_root(g, g.apply("sub", g.one, _square(g, x)))),
-    "acos": _one(lambda g, x, y: g.apply("neg", _by_root(g, g.apply("sub", g.one, _square(g, x))))),
-    "atan": _one(lambda g, x, y: _over(g, g.apply("add", g.one, _square(g, x)))),
-    "sinh": _one(lambda g, x, y: g.apply("cosh", x)),
-    "cosh": _one(lambda g, x, y: g.apply("sinh", x)),
-    "tanh": _one(lambda g, x, y: g.apply("sub", g.one, _square(g, y))),
-    "asinh": _one(lambda g, x, y: _by_root(g, g.apply("add", _square(g, x), g.one))),
-    "acosh": _one(lambda g, x, y: _over(g, g.apply(
+    "neg": _unary(lambda g, x, y: _constant(g, -1.0)),
+    "abs": _unary(lambda g, x, y: g.apply("select", g.apply("ge", x, g.zero), g.one, _constant(g, -1.0))),
+    "sqrt": _unary(lambda g, x, y: g.apply("div", _constant(g, 0.5), y)),
+    "cbrt": _unary(lambda g, x, y: _over(g, _scale(g, 3.0, _square(g, y)))),
+    "sin": _unary(lambda g, x, y: g.apply("cos", x)),
+    "cos": _unary(lambda g, x, y: g.apply("neg", g.apply("sin", x))),
+    "tan": _unary(lambda g, x, y: g.apply("add", g.one, _square(g, y))),
+    "asin": _unary(lambda g, x, y: _by_root(g, g.apply("sub", g.one, _square(g, x)))),
+    "acos": _unary(lambda g, x, y: g.apply("neg", _by_root(g, g.apply("sub", g.one, _square(g, x))))),
+    "atan": _unary(lambda g, x, y: _over(g, g.apply("add", g.one, _square(g, x)))),
+    "sinh": _unary(lambda g, x, y: g.apply("cosh", x)),
+    "cosh": _unary(lambda g, x, y: g.apply("sinh", x)),
+    "tanh": _unary(lambda g, x, y: g.apply("sub", g.one, _square(g, y))),
+    "asinh": _unary(lambda g, x, y: _by_root(g, g.apply("add", _square(g, x), g.one))),
+    "acosh": _unary(lambda g, x, y: _over(g, g.apply(
         "mul", g.apply("sqrt", g.apply("sub", x, g.one)), g.apply("sqrt", g.apply("add", x, g.one))))),
-    "atanh": _one(lambda g, x, y: _over(g, g.apply("sub", g.one, _square(g, x)))),
-    "exp": _one(lambda g, x, y: y),
-    "exp2": _one(lambda g, x, y: _times(g, math.log(2.0), y)),
-    "expm1": _one(lambda g, x, y: g.apply("add", y, g.one)),
-    "log": _one(lambda g, x, y: _over(g, x)),
-    "log1p": _one(lambda g, x, y: _over(g, g.apply("add", g.one, x))),
+    "atanh": _unary(lambda g, x, y: _over(g, g.apply("sub", g.one, _square(g, x)))),
+    "exp": _unary(lambda g, x, y: y),
+    "exp2": _unary(lambda g, x, y: _scale(g, math.log(2.0), y)),
+    "expm1": _unary(lambda g, x, y: g.apply("add", y, g.one)),
+    "log": _unary(lambda g, x, y: _over(g, x)),
+    "log1p": _unary(lambda g, x, y: _over(g, g.apply("add", g.one, x))),
     "erf": _bell(1.0), "erfc": _bell(-1.0),
     "max": _larger("gt"), "min": _larger("lt"),
     "pow": _power, "atan2": _angle, "fmod": _rest,

@@ -313,7 +313,7 @@ def _inner_of_neg(g: Graph, i: int) -> int | None:
     return g.nodes[i][1] if g.nodes[i][0] == "neg" else None
 
 
-def _add(g: Graph, a: int, b: int) -> int | None:
+def _sum_rule(g: Graph, a: int, b: int) -> int | None:
     if g.value(a) == 0:
         return b
     if g.value(b) == 0:
@@ -429,7 +429,7 @@ def _abs(g: Graph, a: int) -> int | None:
 
 
 _RULES = {
-    "add": _add, "sub": _sub, "mul": _mul, "div": _div, "neg": _neg, "pow": _pow, "select": _select,
+    "add": _sum_rule, "sub": _sub, "mul": _mul, "div": _div, "neg": _neg, "pow": _pow, "select": _select,
     "and": _and, "or": _or, **dict.fromkeys(("max", "min"), lambda g, a, b: a if a == b else None), "abs": _abs,
     **{name: _narrow(name) for name in NARROW},
 }  # fmt: skip

@@ -175,11 +175,11 @@ def vector_function(code: Code, op: str, x: list[str]) -> str:
     lanes = found[1] if found else 1
     if found and lanes == code.width:
         return code.call(code.real, found[0], *((code.real, v) for v in x), attributes=PURE)
-    parts = [_piece(code, op, found and found[0], [_take(code, v, at, lanes) for v in x], lanes)
+    parts = [_piece(code, op, found and found[0], [_lanes_of(code, v, at, lanes) for v in x], lanes)
              for at in range(0, code.width, lanes)]  # fmt: skip
     result = "poison"
     for at, part in zip(range(0, code.width, lanes), parts, strict=True):
-        result = _put(code, result, part, at, lanes)
+        result = _set_lanes(code, result, part, at, lanes)
     return result
 
 
@@ -188,7 +188,7 @@ def _piece(code: Code, op: str, name: str | None, x: list[str], lanes: int) -> s
     return code.call(kind, name or op, *((kind, v) for v in x), attributes=PURE)
 
 
-def _take(code: Code, x: str, at: int, lanes: int) -> str:
+def _lanes_of(code: Code, x: str, at: int, lanes: int) -> str:
     """Lanes at … at + lanes - 1."""
     if lanes == 1:
         return code.let(f"extractelement {code.real} {x}, i64 {at}")
@@ -196,7 +196,7 @@ def _take(code: Code, x: str, at: int, lanes: int) -> str:
     return code.let(f"shufflevector {code.real} {x}, {code.real} poison, <{lanes} x i32> <{mask}>")
 
 
-def _put(code: Code, whole: str, part: str, at: int, lanes: int) -> str:
+def _set_lanes(code: Code, whole: str, part: str, at: int, lanes: int) -> str:
     if lanes == 1:
         return code.let(f"insertelement {code.real} {whole}, double {part}, i64 {at}")
     small = f"<{lanes} x double>"

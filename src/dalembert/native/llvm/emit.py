@@ -38,28 +38,28 @@ def _operate_on_integers(code: Code, op: str, x: list[str]) -> str:
     if op in ("max", "min"):
         return code.whole_intrinsic("s" + op, *x)
     if op == "neg":
-        return code.let(f"sub {code.whole} {_number(code, 0)}, {x[0]}")
+        return code.let(f"sub {code.whole} {_i64(code, 0)}, {x[0]}")
     if op == "abs":
         return code.whole_intrinsic("smax", x[0], _operate_on_integers(code, "neg", x))
     if op == "sign":
-        return code.whole_intrinsic("smax", code.whole_intrinsic("smin", x[0], _number(code, 1)), _number(code, -1))
+        return code.whole_intrinsic("smax", code.whole_intrinsic("smin", x[0], _i64(code, 1)), _i64(code, -1))
     bits, signed = NARROW[op]
     if not signed:
-        return code.let(f"and {code.whole} {x[0]}, {_number(code, 2**bits - 1)}")
-    high = code.let(f"shl {code.whole} {x[0]}, {_number(code, 64 - bits)}")
-    return code.let(f"ashr {code.whole} {high}, {_number(code, 64 - bits)}")
+        return code.let(f"and {code.whole} {x[0]}, {_i64(code, 2**bits - 1)}")
+    high = code.let(f"shl {code.whole} {x[0]}, {_i64(code, 64 - bits)}")
+    return code.let(f"ashr {code.whole} {high}, {_i64(code, 64 - bits)}")
 
 
-def _number(code: Code, value: int) -> str:
+def _i64(code: Code, value: int) -> str:
     return code.constant(value, "i64")
 
 
 def _divide_integers(code: Code, op: str, a: str, b: str) -> str:
     """The quotient or the remainder; by 0 and -1 without the instruction, which fails for them."""
-    zero, none = _number(code, 0), _number(code, -1)
+    zero, none = _i64(code, 0), _i64(code, -1)
     by_zero, by_minus = (code.let(f"icmp eq {code.whole} {b}, {x}") for x in (zero, none))
     unsafe = code.let(f"or {code.truth} {by_zero}, {by_minus}")
-    safe = _select(code, unsafe, _number(code, 1), b)
+    safe = _select(code, unsafe, _i64(code, 1), b)
     if op == "fmod":
         return _select(code, by_zero, a, code.let(f"srem {code.whole} {a}, {safe}"))
     quotient = _select(code, by_minus, _operate_on_integers(code, "neg", [a]), code.let(f"sdiv {code.whole} {a}, {safe}"))

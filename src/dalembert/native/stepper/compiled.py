@@ -78,7 +78,7 @@ class CompiledStep:
     def run(self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray, rows: np.ndarray) -> None:
         """Advance one run in place, to the node `until`. carry, inputs, rows: float64 and count: int64, as in Layout;
         contiguous."""
-        _check(rows, 1)
+        _check_array(rows, 1)
         self.chunk(carry, count, inputs)(rows.ctypes.data)
 
     def chunk(self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray) -> Callable[[int], None]:
@@ -87,7 +87,7 @@ class CompiledStep:
         arrays = (carry, count, inputs, scratch)
         sizes = (self.carry_size, COUNTED.size, self.layout.packed_inputs.size, 0)
         for array, size in zip(arrays, sizes, strict=True):
-            _check(array, size)
+            _check_array(array, size)
         first, second, third, work = (x.ctypes.data for x in arrays)
         run, pivoted = self._run, self._pivoted
 
@@ -112,10 +112,10 @@ class CompiledStep:
         """
         number = len(carry)
         for array, size in ((carry, self.carry_size), (count, COUNTED.size)):
-            _check(array, number * size)
+            _check_array(array, number * size)
         if number:
-            _check(rows[0], 0)  # those of one run in one piece, of the next one wherever they are
-        _check(inputs, len(inputs) * self.layout.packed_inputs.size)
+            _check_array(rows[0], 0)  # those of one run in one piece, of the next one wherever they are
+        _check_array(inputs, len(inputs) * self.layout.packed_inputs.size)
         if len(inputs) not in (1, number):
             raise ValueError(f"inputs: found {len(inputs)} rows; 1 or {number} are needed")
         strides = (0 if len(inputs) == 1 else inputs.shape[1], rows.strides[0] // rows.itemsize)
@@ -169,7 +169,7 @@ class CompiledStep:
         return self.layout.packed_inputs.pack(**settings, p=np.ravel(p), captured=self.captured)
 
 
-def _check(array: np.ndarray, size: int) -> None:
+def _check_array(array: np.ndarray, size: int) -> None:
     if not array.flags.c_contiguous or array.size < size:
         raise ValueError(f"found an array of {array.size} numbers; {size} in one piece are needed")
 
@@ -225,7 +225,7 @@ def ensemble() -> str:
     node; groups are taken by whichever thread is free. A thread that cannot be started costs nothing but its speed.
     """
     work, start = Code(), Code()
-    _work(work)
+    _work_code(work)
     _start(start)
     arguments = ", ".join([f"ptr %{x}" for x in ("table", *ARRAYS)] + [f"i64 %{x}" for x in (*NUMBERS, "threads")])
     return module(
@@ -235,7 +235,7 @@ def ensemble() -> str:
     )
 
 
-def _field(c: Code, name: str) -> str:
+def _job_field(c: Code, name: str) -> str:
     return c.at("%job", JOB.offset(name), "i64")
 
 
@@ -248,10 +248,10 @@ def _start(c: Code) -> None:
     """Fill in the job, start the other threads, work, and wait for them."""
     c.slots.append(f"  %job = alloca [{JOB.size} x i64], align 8")
     for name in ("table", *ARRAYS):
-        c.store(f"%{name}", _field(c, name), "ptr")
+        c.store(f"%{name}", _job_field(c, name), "ptr")
     for name in NUMBERS:
-        c.store(f"%{name}", _field(c, name), "i64")
-    c.store("0", _field(c, "next"), "i64")
+        c.store(f"%{name}", _job_field(c, name), "i64")
+    c.store("0", _job_field(c, "next"), "i64")
     width = c.load(c.at("%table", TABLE.offset("width"), "i64"), "i64")
     above = c.let(f"add i64 %number, {c.let(f'sub i64 {width}, 1')}")
     groups = c.let(f"sdiv i64 {above}, {width}")
@@ -274,22 +274,22 @@ def _start(c: Code) -> None:
     c.line("ret void")
 
 
-def _work(c: Code) -> None:
+def _work_code(c: Code) -> None:
     """Take groups until none is left."""
-    table = c.load(_field(c, "table"), "ptr")
-    given = {name: c.load(_field(c, name), "ptr") for name in ARRAYS}
-    given |= {name: c.load(_field(c, name), "i64") for name in NUMBERS}
+    table = c.load(_job_field(c, "table"), "ptr")
+    given = {name: c.load(_job_field(c, name), "ptr") for name in ARRAYS}
+    given |= {name: c.load(_job_field(c, name), "i64") for name in NUMBERS}
     known = {name: c.load(c.at(table, TABLE.offset(name), "i64"), "i64") for name in TABLE.fields}
     for name in ("run", "lanes", "solver", "stop"):
         known[name] = c.let(f"inttoptr i64 {known[name]} to ptr")
     c.line(f"%scratch = alloca double, i64 {known['scratch']}, align 64")
     c.label("take")
-    first = c.let(f"atomicrmw add ptr {_field(c, 'next')}, i64 {known['width']} seq_cst")
+    first = c.let(f"atomicrmw add ptr {_job_field(c, 'next')}, i64 {known['width']} seq_cst")
     c.fork(c.let(f"icmp slt i64 {first}, {given['number']}"), "group", "done")
     c.label("group")
     left = c.let(f"sub i64 {given['number']}, {first}")
     size = c.call("i64", "llvm.smin.i64", ("i64", known["width"]), ("i64", left))
-    part = _part(c, given, known, first)
+    part = _run_addresses(c, given, known, first)
     last = c.load(_count(c, part["count"], "last"), "i64")
     k = c.slot("k", "i64")
     c.store(c.load(_count(c, part["count"], "k"), "i64"), k, "i64")
@@ -305,7 +305,7 @@ def _work(c: Code) -> None:
     none = c.let(f"icmp eq ptr {known['lanes']}, null")
     end = c.let(f"add i64 {now}, {c.load(chunk, 'i64')}")
     until = c.call("i64", "llvm.smin.i64", ("i64", end), ("i64", last))
-    going = _advance(c, given, known, LaneGroup(part, size, now, until), none)
+    going = _advance_group(c, given, known, LaneGroup(part, size, now, until), none)
     c.store(until, k, "i64")
     longer = c.call("i64", "llvm.smin.i64", ("i64", c.let(f"shl i64 {c.load(chunk, 'i64')}, 1")), ("i64", str(CHUNK)))
     c.store(longer, chunk, "i64")
@@ -314,7 +314,7 @@ def _work(c: Code) -> None:
     c.line("ret ptr null")
 
 
-def _part(c: Code, given: dict, known: dict, first: str) -> dict[str, str]:
+def _run_addresses(c: Code, given: dict, known: dict, first: str) -> dict[str, str]:
     """Addresses of the arrays of run `first`."""
     strides = (("carry", known["carry"]), ("inputs", given["inputs_stride"]), ("rows", given["rows_stride"]))
     found = {name: c.at(given[name], c.let(f"mul i64 {first}, {stride}"), "double") for name, stride in strides}
@@ -322,7 +322,7 @@ def _part(c: Code, given: dict, known: dict, first: str) -> dict[str, str]:
     return found
 
 
-def _advance(c: Code, given: dict, known: dict, group: LaneGroup, none: str) -> str:
+def _advance_group(c: Code, given: dict, known: dict, group: LaneGroup, none: str) -> str:
     """Bring a group to its node `until`: in lanes, then one by one those that have not got there. none: no lanes. Whether
     any of them goes on from there: runs that end at a time are told of more steps than there ever will be."""
     part, size, now, until = group
@@ -335,7 +335,7 @@ def _advance(c: Code, given: dict, known: dict, group: LaneGroup, none: str) -> 
     c.line(f"call void {known['lanes']}({arrays}, {', '.join(f'i64 {x}' for x in numbers)})")
     c.label("one.by.one")
     with c.loop(0, size) as i:
-        own = _part(c, {**given, **part}, known, i)
+        own = _run_addresses(c, {**given, **part}, known, i)
         c.store(until, _count(c, own["count"], "until"), "i64")
         k, code = (c.load(_count(c, own["count"], x), "i64") for x in ("k", "code"))
         behind = c.let(f"and i1 {c.let(f'icmp slt i64 {k}, {until}')}, {c.let(f'icmp eq i64 {code}, 0')}")

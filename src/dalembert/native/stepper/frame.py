@@ -212,20 +212,20 @@ def refine(c: Code, width: int, past: Sequence[str]) -> str:
     """
     kind, suffix = ("double", "f64") if width == 1 else (f"<{width} x double>", f"v{width}f64")
 
-    def number(x: float) -> str:
+    def real_constant(x: float) -> str:
         return real(x) if width == 1 else f"splat (double {real(x)})"
 
     def total(weights: Sequence[float]) -> str:
-        value = number(0.0)
+        value = real_constant(0.0)
         for weight, x in reversed([pair for pair in zip(weights, past, strict=False) if pair[0] != 0.0]):
-            term = c.let(f"fmul contract {kind} {number(weight)}, {x}")
-            value = term if value == number(0.0) else c.let(f"fadd contract {kind} {value}, {term}")
+            term = c.let(f"fmul contract {kind} {real_constant(weight)}, {x}")
+            value = term if value == real_constant(0.0) else c.let(f"fadd contract {kind} {value}, {term}")
         return value
 
     low, (excess, *others) = total(CUBIC), (total(row) for row in REFINEMENT.tolist())
     highest, *fourth = (c.call(kind, f"llvm.fabs.{suffix}", (kind, x)) for x in others)
     reach = c.call(kind, f"llvm.maxnum.{suffix}", *((kind, x) for x in fourth))
-    limit = c.let(f"fmul {kind} {number(SMOOTH)}, {reach}")
+    limit = c.let(f"fmul {kind} {real_constant(SMOOTH)}, {reach}")
     smooth = c.let(f"fcmp ole {kind} {highest}, {limit}")
     truth = "i1" if width == 1 else f"<{width} x i1>"
     return c.let(f"select {truth} {smooth}, {kind} {c.let(f'fadd {kind} {low}, {excess}')}, {kind} {low}")

@@ -273,13 +273,13 @@ class Sample:
             "q": self.q, "s": self.s, "t": np.array([self.t]), "h": np.array([self.h]), "p": self.p, "held_force": still,
         }  # fmt: skip
 
-        def numbers(nodes: np.ndarray) -> np.ndarray:
+        def values_near(nodes: np.ndarray) -> np.ndarray:
             known, entries = {**inputs, "captured": np.array(captured)}, [int(i) for i in nodes.ravel()]
             points = _around(evaluate(graph, guess.tolist(), known).astype(float))
             values = [evaluate(graph, entries, {**known, "z": z, "w": z}).astype(float) for z in points]
             return np.stack(values).reshape(-1, *nodes.shape)
 
-        return numbers
+        return values_near
 
 
 def _around(z: np.ndarray) -> Sequence[np.ndarray]:

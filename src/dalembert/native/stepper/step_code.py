@@ -306,7 +306,7 @@ class StepCode:
 def judgement(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[str]) -> tuple[str, str]:
     """Conditions that every tested |update_i| is ≤ tolerance · scale_i at the new w, and ≤ DIVERGING · scale_i."""
     c, small, near = f.code, f.code.constant(True), f.code.constant(True)
-    for largest, scale in _sizes(f, values, w, update):
+    for largest, scale in _updates(f, values, w, update):
         small = c.both(small, c.compare("ole", largest, c.times(scale, f.tolerance)))
         near = c.both(near, c.compare("ole", largest, c.times(scale, c.constant(DIVERGING))))
     return small, near
@@ -316,7 +316,7 @@ def is_tiny(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[str
     """Condition that every tested |update_i| ≤ TINY · scale_i and ≤ tolerance · scale_i: another gains nothing."""
     c, tiny = f.code, f.code.constant(True)
     limit = c.select(c.compare("olt", f.tolerance, c.constant(TINY)), f.tolerance, c.constant(TINY))
-    for largest, scale in _sizes(f, values, w, update):
+    for largest, scale in _updates(f, values, w, update):
         tiny = c.both(tiny, c.compare("ole", largest, c.times(scale, limit)))
     return tiny
 
@@ -324,7 +324,7 @@ def is_tiny(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[str
 def is_close(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[str]) -> str:
     """Condition that every tested |update_i| ≤ √tolerance · scale_i: the next one will be small, with this Jacobian too."""
     c, close = f.code, f.code.constant(True)
-    for largest, scale in _sizes(f, values, w, update):
+    for largest, scale in _updates(f, values, w, update):
         close = c.both(close, c.compare("ole", largest, c.times(scale, f.close)))
     return close
 
@@ -335,14 +335,14 @@ def is_finished(f: Frame, values: Values, w: Sequence[str], first: Mapping[int, 
     the first was small already the second only has to be."""
     c = f.code
     done = c.compare("oeq", c.vanishing(list(second.values())), c.constant(0.0))
-    for (before, _), (largest, scale) in zip(_sizes(f, values, w, first), _sizes(f, values, w, second), strict=True):
+    for (before, _), (largest, scale) in zip(_updates(f, values, w, first), _updates(f, values, w, second), strict=True):
         limit, small = c.times(c.times(before, scale), c.constant(NEGLIGIBLE)), c.times(scale, f.tolerance)
         done = c.both(done, c.compare("ole", largest, small))
         done = c.both(done, c.either(c.compare("ole", c.times(largest, largest), limit), c.compare("ole", before, small)))
     return done
 
 
-def _sizes(f: Frame, values: Values, w: Sequence[str], update: Mapping[int, str]) -> Iterator[tuple[str, str]]:
+def _updates(f: Frame, values: Values, w: Sequence[str], update: Mapping[int, str]) -> Iterator[tuple[str, str]]:
     """(the largest |update_i|, the scale at w) of the tested unknowns of every scale."""
     c, inside, groups = f.code, dict(values), dict[int, list[str]]()
     f.emitter.bind(inside, "w", w)

@@ -141,7 +141,7 @@ def _precision(g: Graph, params, x: Nodes) -> Nodes:
     return x
 
 
-def _plain(op: str):
+def _same_operation(op: str):
     return lambda g, params, *x: elementwise(g, op, *x)
 
 
@@ -161,10 +161,10 @@ _PLAIN = {
 _UNCHANGED = ("copy", "copy_p", "stop_gradient", "device_put", "sharding_constraint", "pvary")
 
 ELEMENTWISE: dict[str, Callable[..., Nodes]] = {
-    **{name: _plain(op) for name, op in _PLAIN.items()},
+    **{name: _same_operation(op) for name, op in _PLAIN.items()},
     **dict.fromkeys(_UNCHANGED, _same),
     **{name: _logical(name) for name in ("and", "or", "xor", "not")},
-    "agree": _plain("agree"),
+    "agree": _same_operation("agree"),
     "square": lambda g, p, x: elementwise(g, "mul", x, x),
     "integer_pow": lambda g, p, x: _power(g, x, p["y"]),
     "one_minus_square": lambda g, p, x: elementwise(

@@ -25,7 +25,7 @@ def _moving(g: Graph, name: str, indices: Nodes) -> tuple[np.ndarray, int | None
     return known[..., : len(columns)], moving[0] if moving else None
 
 
-def _at(known: np.ndarray, column: int, value: int) -> np.ndarray:
+def _with_column(known: np.ndarray, column: int, value: int) -> np.ndarray:
     """The indices with one value in all of a column."""
     result = known.copy()
     result[..., column] = value
@@ -46,7 +46,7 @@ def gather(g: Graph, eqn, x: Nodes, indices: Nodes) -> Nodes:
     chosen = indices[(*(a for k, a in enumerate(grid) if k not in d.offset_dims), column)]
     for k in range(1, last + 1):
         reached = elementwise(g, "ge", chosen, np.asarray(g.constant(k)))
-        result = elementwise(g, "select", reached, _gather_at(g, eqn, x, _at(known, column, k)), result)
+        result = elementwise(g, "select", reached, _gather_at(g, eqn, x, _with_column(known, column, k)), result)
     if "FILL" not in str(eqn.params["mode"]):
         return result
     ends = (("ge", 0), ("le", last))
@@ -67,7 +67,7 @@ def _gather_at(g: Graph, eqn, x: Nodes, indices: np.ndarray) -> Nodes:
 
 
 def scatter(combine: str | None) -> Callable:
-    def put(g: Graph, eqn, x: Nodes, indices: Nodes, updates: Nodes) -> Nodes:
+    def put_entry(g: Graph, eqn, x: Nodes, indices: Nodes, updates: Nodes) -> Nodes:
         if combine is None and eqn.params["update_jaxpr"] is not None:
             raise Unsupported("scatter", "with a function of what is there")
         known, column = _moving(g, "scatter", indices)
@@ -83,10 +83,10 @@ def scatter(combine: str | None) -> Callable:
         chosen = np.broadcast_to(chosen, updates.shape)
         for k in range(last + 1):
             here = elementwise(g, "eq", chosen, np.asarray(g.constant(k)))
-            _scatter_at(g, eqn, combine, result, _at(known, column, k), updates, where=here)
+            _scatter_at(g, eqn, combine, result, _with_column(known, column, k), updates, where=here)
         return result
 
-    return put
+    return put_entry
 
 
 def _scatter_at(

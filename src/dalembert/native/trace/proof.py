@@ -47,11 +47,11 @@ def proofs(g: Graph, outputs: Iterable[int], name: str = "z") -> dict[int, Proof
         elif op == "var":
             found[i] = Proof(1 << args[1] if args[0] == name else 0)
         else:
-            found[i] = _proof(op, union(found[j] for j in _read(g, i)))
+            found[i] = _proof(op, union(found[j] for j in _operands(g, i)))
     return found
 
 
-def _read(g: Graph, i: int) -> Iterator[int]:
+def _operands(g: Graph, i: int) -> Iterator[int]:
     """The operands; of an output of a branch the condition and that output of both sides."""
     op, *args = g.nodes[i]
     if op != "pick":

@@ -83,7 +83,7 @@ class Tracer:
         """Outputs of an open jaxpr at `args`."""
         values: dict[Any, Nodes] = {}
 
-        def read(atom) -> Nodes:
+        def read_atom(atom) -> Nodes:
             if isinstance(atom, Literal):
                 aval: Any = atom.aval
                 return constants(self.graph, np.asarray(atom.val, aval.dtype))
@@ -95,9 +95,9 @@ class Tracer:
             operands = lambda eqn: [a if k in _used(eqn) else None for k, a in enumerate(eqn.invars)]  # noqa: E731
             self._read[id(jaxpr)] = jaxpr, [(eqn, operands(eqn)) for eqn in needed(jaxpr, _used)]
         for eqn, used in self._read[id(jaxpr)][1]:
-            outputs = self._translated(eqn, [None if a is None else read(a) for a in used])
+            outputs = self._translated(eqn, [None if a is None else read_atom(a) for a in used])
             values.update(zip(eqn.outvars, outputs, strict=True))
-        return [read(v) for v in jaxpr.outvars]
+        return [read_atom(v) for v in jaxpr.outvars]
 
     def closed(self, jaxpr: ClosedJaxpr | Any, args: Sequence[Nodes]) -> list[Nodes]:
         """Outputs of a jaxpr that may carry its own constants."""
