@@ -278,7 +278,7 @@ def holds_tracer(value: Any) -> bool:
 
 def _holds_tracer(value: Any) -> bool:
     if isinstance(value, ROWS):
-        return not _plain(value) and any(map(_holds_tracer, value))
+        return not _holds_python_numbers(value) and any(map(_holds_tracer, value))
     return isinstance(value, Tracer)
 
 
@@ -308,7 +308,7 @@ def _check_kind(array: Any, value: Any, name: str, right: str = _PLAIN, what: st
 def _check_rows(rows: Iterable, name: str) -> None:
     """NumPy makes numbers of the booleans and the masked entries in a list."""
     try:
-        if not _plain(rows):
+        if not _holds_python_numbers(rows):
             _check_entries(rows, name)
     except RecursionError:
         raise TypeError(f"{name}: found a list that contains itself; {_PLAIN}") from None
@@ -324,10 +324,10 @@ def _check_entries(rows: Iterable, name: str) -> None:
             raise TypeError(f"{name}[{i}]: found {described(x)}; {_TRUTH}")
 
 
-def _plain(rows: Iterable) -> bool:
+def _holds_python_numbers(rows: Iterable) -> bool:
     """True if a list, nested or not, holds floats and integers of Python alone: most do, and may be long."""
     kinds = set(map(type, rows))
-    return kinds <= {float, int} or (kinds <= {list, tuple, deque, UserList} and all(map(_plain, rows)))
+    return kinds <= {float, int} or (kinds <= {list, tuple, deque, UserList} and all(map(_holds_python_numbers, rows)))
 
 
 def _holds_truth(x: Any) -> bool:

@@ -257,23 +257,23 @@ def from_sympy(
     values = {str(symbol): value for symbol, value in (parameters or {}).items()}
     jets = _jets(_several(coordinates, "coordinates", GIVE))
     given = None if forces is None else _several(forces, "forces", "give an expression for each coordinate")
-    acting = None if given is None else [_plain(f, f"forces[{i}]", jets, 1, values) for i, f in enumerate(given)]
+    acting = None if given is None else [_in_symbols(f, f"forces[{i}]", jets, 1, values) for i, f in enumerate(given)]
     if acting is not None and len(acting) != len(jets.q):
         raise ValueError(f"forces: found {len(acting)} expressions; one for each of n = {len(jets.q)} coordinates is right")
-    action = _plain(lagrangian, "lagrangian", jets, 1, values)
+    action = _in_symbols(lagrangian, "lagrangian", jets, 1, values)
     given = _several(constraints, "constraints", "give expressions that vanish along the motion")
-    bonds = [_plain(c, f"constraints[{i}]", jets, 2, values) for i, c in enumerate(given)]
+    bonds = [_in_symbols(c, f"constraints[{i}]", jets, 2, values) for i, c in enumerate(given)]
     timed = any(x.has(jets.t) for x in (action, *bonds, *(acting or ())))
     names = tuple(values)
 
-    def function(expression: Any, order: int) -> Callable:
-        return _function(expression, jets[: order + 1], jets.t if timed else None, names)
+    def expression_function(expression: Any, order: int) -> Callable:
+        return _python_function(expression, jets[: order + 1], jets.t if timed else None, names)
 
     orders = [_order(bond, jets, f"constraints[{i}]") for i, bond in enumerate(bonds)]
     return System(
-        function(action, 1),
-        [KINDS[order](function(bond, order)) for bond, order in zip(bonds, orders, strict=True)],
-        forces=None if acting is None else function(tuple(acting), 1),
+        expression_function(action, 1),
+        [KINDS[order](expression_function(bond, order)) for bond, order in zip(bonds, orders, strict=True)],
+        forces=None if acting is None else expression_function(tuple(acting), 1),
         coordinates=[x.func.__name__ for x in jets.functions],
         parameters=values or None,
         time_dependent=timed,
@@ -310,7 +310,7 @@ def _jets(functions: list[Any]) -> Jets:
     return Jets(q, v, a, tuple(functions), functions[0].args[0])
 
 
-def _plain(expression: Any, name: str, jets: Jets, highest: int, values: Mapping[str, Any]) -> Any:
+def _in_symbols(expression: Any, name: str, jets: Jets, highest: int, values: Mapping[str, Any]) -> Any:
     """The expression in symbols instead of functions of time."""
     import sympy
 
@@ -346,7 +346,7 @@ def _order(bond: Any, jets: Jets, name: str) -> int:
 
 
 @made
-def _function(expression: Any, jet: tuple[tuple, ...], time: Any, names: tuple[str, ...]) -> Callable:
+def _python_function(expression: Any, jet: tuple[tuple, ...], time: Any, names: tuple[str, ...]) -> Callable:
     """f(q, …[, t][, p]) of an expression, or of a tuple of them."""
     import sympy
 
@@ -358,13 +358,13 @@ def _function(expression: Any, jet: tuple[tuple, ...], time: Any, names: tuple[s
     formula = sympy.lambdify(symbols, expression, modules="jax", cse=True)
     several = isinstance(expression, tuple)
 
-    def function(*arguments):
+    def evaluate_expression(*arguments):
         given, rest = arguments[: len(jet)], arguments[len(jet) :]
         numbers = [x[i] for x in given for i in range(len(jet[0]))] + ([] if time is None else [rest[0]])
         found = formula(*numbers, *(rest[-1][name] for name in names))
         return jnp.stack([jnp.asarray(x, float) for x in found]) if several else jnp.asarray(found, float)
 
-    return function
+    return evaluate_expression
 
 
 LARGEST = 2000  # scalar operations: more are no formula that anybody reads
@@ -392,7 +392,7 @@ def expressions(function: Callable, *symbols: np.ndarray) -> np.ndarray:
     (nodes,) = tracer.trace(function, *named, shapes=shapes)
     given = {str(k): x.ravel() for k, x in enumerate(symbols)}
     given["captured"] = np.array([number(x) for x in tracer.captured], dtype=object)
-    values = _values(tracer.graph, nodes.ravel().tolist(), given)
+    values = _node_values(tracer.graph, nodes.ravel().tolist(), given)
     found = np.empty(nodes.size, dtype=object)
     found[:] = [values[i] for i in nodes.ravel().tolist()]
     return found.reshape(nodes.shape)
@@ -410,7 +410,7 @@ def number(x: float | int | bool) -> Any:
     return sympy.Float(x, 17)
 
 
-def _values(g: Graph, outputs: Sequence[int], given: dict[str, np.ndarray]) -> dict[int, Any]:
+def _node_values(g: Graph, outputs: Sequence[int], given: dict[str, np.ndarray]) -> dict[int, Any]:
     values: dict[int, Any] = {}
     for i in reached(g, outputs):
         op, *args = g.nodes[i]

@@ -229,7 +229,7 @@ def momenta_of_nodes(
 
     index = jnp.arange(k)[:, None] + jnp.arange(k + 1)
 
-    def one(points, free, begin):
+    def action_of(points, free, begin):
         window = equal_window(scheme, k, h, begin)
         inside = forward_differences(points, h).at[0].add(u[0])
         parts = window_action(problem, jnp.asarray(window.jet @ inside)[None], window.middle[None], window.spans[-1:])
@@ -242,7 +242,7 @@ def momenta_of_nodes(
     def action(x):
         points = jnp.concatenate([first - nodes[k], _points(x.at[0].add(-u[0]), h)])
         free = multipliers if order == k else jnp.zeros((k, 0))
-        total = jnp.sum(jax.vmap(one)(points[index], free, t + h * jnp.arange(k)))
+        total = jnp.sum(jax.vmap(action_of)(points[index], free, t + h * jnp.arange(k)))
         if order < k:
             begin = k - order + jnp.arange(order)
             total = total + jnp.sum(

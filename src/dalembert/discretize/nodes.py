@@ -67,7 +67,7 @@ class Node(NamedTuple):
         return Interval(self.q, self.d1, self.t, self.h)
 
 
-def _slopes(scheme: Scheme, system: System, interval: Interval) -> list[tuple[PairMap, Vector, Vector]]:
+def _lagrangian_slopes(scheme: Scheme, system: System, interval: Interval) -> list[tuple[PairMap, Vector, Vector]]:
     """ρ, ∂/∂q0 and ∂/∂q1 of h L∘ρ, for every map of the action."""
     out = []
     for rho in scheme.action_for(system):
@@ -77,11 +77,11 @@ def _slopes(scheme: Scheme, system: System, interval: Interval) -> list[tuple[Pa
             out.append((rho, ((1.0 - rho.weight) * interval.h) * by_q - by_v, (rho.weight * interval.h) * by_q + by_v))
             continue
 
-        def value(x: Vector, d: Vector, rho: PairMap = rho) -> Float[Array, ""]:
+        def action_of_map(x: Vector, d: Vector, rho: PairMap = rho) -> Float[Array, ""]:
             q, v, t = Interval(x, d, interval.t, interval.h).at(rho)
             return interval.h * system.call(system.lagrangian, q, v, t=t)
 
-        left, right = jax.grad(value, (0, 1))(interval.q - interval.share * interval.d, interval.d)
+        left, right = jax.grad(action_of_map, (0, 1))(interval.q - interval.share * interval.d, interval.d)
         out.append((rho, left - right, right))
     return out
 
@@ -92,12 +92,12 @@ def _mean(parts: list[Vector]) -> Vector:
 
 def legendre_minus(scheme: Scheme, system: System, interval: Interval) -> Vector:
     """D₁L_d(q₀, q₁) of L_d = h L∘ρ, the mean over the maps ρ of the action: the momentum at the left end is minus this."""
-    return _mean([left for _, left, _ in _slopes(scheme, system, interval)])
+    return _mean([left for _, left, _ in _lagrangian_slopes(scheme, system, interval)])
 
 
 def legendre_plus(scheme: Scheme, system: System, interval: Interval) -> Vector:
     """D₂L_d(q₀, q₁): the momentum at the right end."""
-    return _mean([right for _, _, right in _slopes(scheme, system, interval)])
+    return _mean([right for _, _, right in _lagrangian_slopes(scheme, system, interval)])
 
 
 def discrete_force(scheme: Scheme, system: System, interval: Interval, end: int) -> Vector:

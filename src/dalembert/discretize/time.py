@@ -79,7 +79,7 @@ def with_time(
     hermite = isinstance(scheme, Hermite) and k > 1
     nodes = 1 if hermite else k
 
-    def split(arguments):
+    def split_time(arguments):
         """The nodes and the problem with its parameters."""
         if problem.parameters is None:
             return arguments, problem
@@ -91,14 +91,14 @@ def with_time(
         )
 
     def lagrangian(*arguments):
-        x, given = split(arguments)
+        x, given = split_time(arguments)
         action = jnp.sum(points(x, _gauss(2 * k + 1)).weight_values(lambda jet, t: density(given, jet, t)))
         later = jnp.stack([y[0] for y in x])
         return jnp.where(jnp.all(later[1:] > later[:-1]), action, jnp.inf) if forward else action
 
     def differential(order: int, f: Callable) -> Callable:
         def mean_constraint(*arguments):
-            x, given = split(arguments)
+            x, given = split_time(arguments)
             inner = points(x, inner_points(k, k - order))
             return jnp.ravel(inner.weight_values(lambda jet, t: jnp.atleast_1d(given.call(f, *jet[: order + 1], t=t))))
 
@@ -109,7 +109,7 @@ def with_time(
         return _rates_at_nodes(given, x) if hermite else holonomic_constraints(given, x[1:], x[0])
 
     def step_defect(*arguments):
-        x, given = split(arguments)
+        x, given = split_time(arguments)
         assert step is not None
         return x[1][0] - x[0][0] - step(*(y[1:] for y in x), *(() if problem.parameters is None else (given.parameters,)))
 

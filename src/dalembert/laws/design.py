@@ -370,7 +370,7 @@ def linearise(problem: OptimalControl, at: np.ndarray, widths: np.ndarray) -> Li
         raise ValueError(
             f"actuated: found {r} of {n} coordinates; V and F are constructed for one direction without actuator, r = n - 1"
         )
-    M, slope, K, B, b, K_u = (np.asarray(x) for x in _at(problem, jnp.asarray(at)))
+    M, slope, K, B, b, K_u = (np.asarray(x) for x in _terms_at(problem, jnp.asarray(at)))
     sizes = np.abs(slope) + np.abs(K) @ widths
     if abs(b @ slope) > BALANCED * (np.abs(b) @ sizes):
         raise ValueError(f"at: found {at}, which is no equilibrium: no control balances U_q = {slope} along {b}")
@@ -378,7 +378,7 @@ def linearise(problem: OptimalControl, at: np.ndarray, widths: np.ndarray) -> Li
 
 
 @seldom
-def _at(problem: OptimalControl, q):
+def _terms_at(problem: OptimalControl, q):
     """M, U_q, U_qq, B, b, and U_qq - ∂(Bu₀) with the controls u₀ of the equilibrium."""
     plant = problem.system
     slope, K = jax.grad(lambda x: potential(plant, x))(q), jax.hessian(lambda x: potential(plant, x))(q)

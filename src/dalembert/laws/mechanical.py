@@ -88,7 +88,7 @@ def check_simple(plant: System, points: Float[np.ndarray, "samples n"]) -> None:
 def _simple(plant: System, points, directions):
     """|L - (½vᵀMv - U)| relative to the sizes of the terms, and M in units of its diagonal, at every point."""
 
-    def one(q, w):
+    def scaled_terms(q, w):
         M, U = mass(plant, q), potential(plant, q)
         unit = 1.0 / jnp.sqrt(jnp.abs(jnp.diagonal(M)))
         v = w * unit * jnp.sqrt(1.0 + jnp.abs(U))  # both terms of a size
@@ -96,7 +96,7 @@ def _simple(plant: System, points, directions):
         gap = jnp.abs(plant.call(plant.lagrangian, q, v, t=0.0) - kinetic + U)
         return gap / (jnp.abs(kinetic) + jnp.abs(U)), M * unit * unit[:, None]
 
-    return eqx.filter_vmap(one)(points, directions)
+    return eqx.filter_vmap(scaled_terms)(points, directions)
 
 
 HOLDS = 1e-9  # of the terms of φ₀
@@ -252,7 +252,7 @@ def terms(problem: OptimalControl, V: Callable, F: Callable, q, v) -> tuple[Arra
 def _project_samples(problem: OptimalControl, V: Callable, F: Callable, q, v, speeds):
     """Every sample brought to g = 0 by the shortest way in v/speeds; there φ₀, its size, and how far g is from 0."""
 
-    def one(q, v):
+    def project_sample(q, v):
         factor = lambda w: terms(problem, V, F, q, speeds * w)[1]  # noqa: E731
 
         def closer(_, known):
@@ -264,4 +264,4 @@ def _project_samples(problem: OptimalControl, V: Callable, F: Callable, q, v, sp
         phi, _, size = terms(problem, V, F, q, speeds * w)
         return q, speeds * w, phi, size, left
 
-    return eqx.filter_vmap(one)(q, v)
+    return eqx.filter_vmap(project_sample)(q, v)

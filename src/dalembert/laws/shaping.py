@@ -130,12 +130,12 @@ class Parts(NamedTuple):
 def parts_at(problem: OptimalControl, shaped: Shaped, q: Float[Array, "n"]) -> Parts:
     """All that the law and dV/dt are made of, so that the user's functions are differentiated once."""
 
-    def values(x):
+    def energy_terms(x):
         pi, height, least = integrate_line(problem, shaped, x)
         found = mass(problem.system, x), shaped_mass(problem, shaped, x, pi), potential(problem.system, x), height
         return found, (*found, (least > 0.0) & (pi > 0.0))
 
-    by_q, (M, hat, _, height, positive) = jax.jacfwd(values, has_aux=True)(q)
+    by_q, (M, hat, _, height, positive) = jax.jacfwd(energy_terms, has_aux=True)(q)
     return Parts(M, hat, height, positive, columns(problem, q), by_q)
 
 

@@ -65,12 +65,12 @@ class Constraint(eqx.Module):
     def force_rows(self, system: Any, q: Vector, v: Vector, a: Vector, t) -> Matrix:
         """R, (m, n): rows that span the constraint forces; Chetaev's, ∂φ/∂(highest derivative)."""
 
-        def equations(x: Vector) -> Rows:
+        def residual_by_highest(x: Vector) -> Rows:
             point: list[Any] = [q, v, a]
             point[self.order] = x
             return self.residual(system, point[0], point[1], point[2], t)
 
-        return value_and_jacobian(equations, (q, v, a)[self.order])[1]
+        return value_and_jacobian(residual_by_highest, (q, v, a)[self.order])[1]
 
     @property
     def chetaev(self) -> bool:
@@ -194,10 +194,10 @@ class Kinematic(Constraint):
 def _some_rows(function: Callable, rows: tuple[int, ...]) -> Callable:
     """Some rows of what a function returns."""
 
-    def part(*arguments):
+    def chosen_rows(*arguments):
         return jnp.asarray(function(*arguments))[np.array(rows)]
 
-    return part
+    return chosen_rows
 
 
 class Holonomic(Kinematic):

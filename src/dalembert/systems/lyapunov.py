@@ -166,15 +166,15 @@ def lyapunov_control(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Row
         w = jax.grad(lambda x: _affine_in_control(system, q, x, t).u)(v)
         one = jnp.asarray(1.0)
 
-        def slopes(s):
+        def values_and_slopes(s):
             return jax.jvp(lambda r: _affine_in_control(system, q, v + r * w, t)[:2], (s,), (one,))
 
         def to_zero(_, s):
-            (_, us), (_, slope) = slopes(s)
+            (_, us), (_, slope) = values_and_slopes(s)
             return s - us / slope
 
         s = jax.lax.fori_loop(0, 3, to_zero, jnp.asarray(0.0))
-        means = jax.vmap(lambda x: jnp.stack(slopes(s * x)[1]))(jnp.asarray(GAUSS_NODES)).T @ GAUSS_WEIGHTS
+        means = jax.vmap(lambda x: jnp.stack(values_and_slopes(s * x)[1]))(jnp.asarray(GAUSS_NODES)).T @ GAUSS_WEIGHTS
         left = _affine_in_control(system, q, v + s * w, t)
         return jnp.where(agree(jnp.abs(left.phi) <= 1e-9 * left.size), -means[0] / means[1], -here.phi / here.u)
 

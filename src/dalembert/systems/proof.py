@@ -127,18 +127,18 @@ def initial_root(rebuilt: Rebuilt, leaves: Sequence[Any], n: int, m: int) -> Ini
     if n + m > LARGEST:
         return None
 
-    def function(z, q, v, t, rest, *given):
+    def start_equations(z, q, v, t, rest, *given):
         values = evaluate_start(rebuilt(given), q, v, t, z, rest)
         units = units_of(values.matrix, n, jnp)
         matrix = values.matrix * units
         length = jnp.linalg.norm(matrix, axis=1)
         length = jnp.where(length > 0.0, length, 1.0)
-        plain = _plain(values, units[:n], q, v, t) & _finite((q, v, t, given))
+        plain = _is_regular(values, units[:n], q, v, t) & _finite((q, v, t, given))
         return values.residual / length, matrix / length[:, None], units, plain.astype(float), _apart(units, n)
 
     examples = [np.zeros(n), np.zeros(n), np.zeros(()), np.zeros(n), *(np.zeros(x.shape) for x in leaves)]
     try:
-        code = compile_root(function, n + m, examples)
+        code = compile_root(start_equations, n + m, examples)
     except Unsupported:
         return None
     length = 3 * n + 1 + sum(x.size for x in leaves)
@@ -149,7 +149,7 @@ def _finite(trees: Any) -> Bool[Array, ""]:
     return jnp.all(jnp.stack([jnp.asarray(True), *(jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(trees))]))
 
 
-def _plain(values: InitialValues, own: Float[Array, "n"], q, v, t) -> Bool[Array, ""]:
+def _is_regular(values: InitialValues, own: Float[Array, "n"], q, v, t) -> Bool[Array, ""]:
     """Everything is finite, the restrictions hold to rounding, and the rows of the reactions and the columns of virtual
     displacements are far from dependent: for less the checks look on their own."""
     n = own.shape[0]

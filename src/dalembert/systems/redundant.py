@@ -40,11 +40,11 @@ def unit_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def reactions_along(system: System, t, q, v):
     """R of all equations of order 0 and 1 at many states, (B, M, n)."""
 
-    def one(t, q, v):
+    def reactions_at(t, q, v):
         rows = [reactions(system, c, q, v, jnp.zeros_like(q), t) for c in system.constraints if c.order < 2]
         return jnp.concatenate(rows)
 
-    return jax.vmap(one)(t, q, v)
+    return jax.vmap(reactions_at)(t, q, v)
 
 
 @seldom

@@ -153,7 +153,7 @@ def _structure(x: Any, walk: Walk) -> Any:
 
 @key_of.register(float)
 @key_of.register(complex)
-def _number(x: float | complex, walk: Walk) -> Any:
+def _float_key(x: float | complex, walk: Walk) -> Any:
     """By its bits: 0.0 and -0.0 differ, and a NaN equals itself."""
     return (type(x), np.asarray(x).tobytes()) if type(x) in (float, complex) else _instance(x, walk)
 

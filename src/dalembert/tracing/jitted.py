@@ -34,7 +34,7 @@ _numbers = itertools.count(1)
 _NUMBERS: Remembered[int] = Remembered(4 * MOST)
 
 
-def _number(walk: Walk, key: Hashable) -> int | None:
+def _context_number(walk: Walk, key: Hashable) -> int | None:
     """The number that stands for what was read in this context; None where inner functions of these cannot have changed."""
     if not walk.hands_on or (walk.lasting and not walk.reads_data):
         return None
@@ -52,7 +52,7 @@ def reading(*things: Any):
     """Context in which JAX traces the inner functions of `things` anew, if they read data that have changed."""
     walk = Walk()
     key = tuple([walk.of(thing) for thing in things])
-    return _context(_number(walk, key))
+    return _context(_context_number(walk, key))
 
 
 class _Entry(NamedTuple):
@@ -138,7 +138,7 @@ class Jitted(Generic[P, R]):
         if [id(x) for x in taken_apart(given)[1]] != [id(x) for x in arrays]:
             raise TypeError(f"{self.name}: an argument holds arrays in an order that is not that of its tree")
         run: Any = self._jit()
-        context, text = _number(walk, key), None
+        context, text = _context_number(walk, key), None
         known = not is_traced(arrays)
         evaluated = None
         if known and self._seldom:

@@ -102,7 +102,7 @@ def _collect(code: CodeType, chains: dict[str, dict[str, set]]) -> None:
     """Every chain  name.attribute.attribute…  of the code, as the sequence of its instructions shows it."""
     root, kind, path = "", "", ()
 
-    def add(path: tuple[str, ...]) -> None:
+    def add_chain(path: tuple[str, ...]) -> None:
         chains[kind].setdefault(root, set()).add(path)
 
     for instruction in dis.get_instructions(code):
@@ -112,11 +112,11 @@ def _collect(code: CodeType, chains: dict[str, dict[str, set]]) -> None:
         if name in _ATTRIBUTES and root:
             path = (*path, str(instruction.argval))
             if name == "IMPORT_FROM":  # several may follow one import
-                add(path)
+                add_chain(path)
                 path = ()
             continue
         if root and not (kind == "imports" and root in chains["imports"] and not path):
-            add(path)
+            add_chain(path)
         root, path = "", ()
         if name in _ROOTS:
             root, kind = str(instruction.argval), _ROOTS[name]

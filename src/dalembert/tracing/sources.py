@@ -23,11 +23,11 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 def source(function: Any, above: tuple = ()) -> str:
     """The text of a function, then a line for each value that it reads."""
-    values = _values(function)
-    return "\n".join([_text(function), *(f"# {name} = {_show(value, (*above, function))}" for name, value in values)])
+    values = _values_read(function)
+    return "\n".join([_source_text(function), *(f"# {name} = {_show(value, (*above, function))}" for name, value in values)])
 
 
-def _text(function: Any) -> str:
+def _source_text(function: Any) -> str:
     wrapped = inspect.unwrap(function) if callable(function) else function
     plain = wrapped if hasattr(wrapped, "__code__") or isinstance(wrapped, types.MethodType | type) else type(wrapped)
     code = getattr(plain, "__code__", None)
@@ -47,11 +47,11 @@ def _source_of(function: Any, code: types.CodeType) -> str:
         return f"{code.co_code.hex()} {code.co_consts} {code.co_names}"
 
 
-def _values(function: Any) -> Iterator[tuple[str, Any]]:
+def _values_read(function: Any) -> Iterator[tuple[str, Any]]:
     """Names and values of what is read: closures, defaults, globals, attributes of an object."""
     if isinstance(function, types.MethodType):
         yield from ((f"self.{name}", value) for name, value in getattr(function.__self__, "__dict__", {}).items())
-        yield from _values(function.__func__)
+        yield from _values_read(function.__func__)
         return
     function = inspect.unwrap(function)
     if not isinstance(function, types.FunctionType):

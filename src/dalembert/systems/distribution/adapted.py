@@ -35,7 +35,7 @@ def adapted_flow(chart: Connection) -> SystemFlow:
     def functions(rebuilt: Rebuilt) -> FlowFunctions:
         index, worn = np.array(order), 0.5 * chart.guaranteed
 
-        def at(given) -> Connection:
+        def chart_at(given) -> Connection:
             return Connection(rebuilt(given), jnp.asarray(index), jnp.zeros(m), True)  # for its quality, which needs no root
 
         def velocity(z, y):
@@ -53,7 +53,7 @@ def adapted_flow(chart: Connection) -> SystemFlow:
             return jnp.concatenate([q, v, explicit_terms(system, q, v, t).multipliers, drift(system, q, v, t)[None]])
 
         def watch(z, y, t, *given):
-            return at(given).quality(y[:n], velocity(z, y), t) - worn
+            return chart_at(given).quality(y[:n], velocity(z, y), t) - worn
 
         if m:
             part = ImplicitPart(equations, np.zeros(m), lambda x: jnp.ones(m), CLOSE.tolerance, CLOSE.max_iterations)
@@ -62,12 +62,12 @@ def adapted_flow(chart: Connection) -> SystemFlow:
         return FlowFunctions(without(field), without(outputs), positions=n)
 
     def projection(rebuilt: Rebuilt):
-        def function(y, t, *given):
+        def restrictions_at(y, t, *given):
             v = jnp.concatenate([y[n:], jnp.zeros(m)])[np.argsort(order)]  # for a metric
             mass, rows, residual, _ = restriction(rebuilt(given), y[:n], v, t)
             return mass, rows[: len(residual)], residual
 
-        return function
+        return restrictions_at
 
     kept = projection if restricts(chart.system, (0,)) else None
     return flow_of(chart.system, ("adapted", order, m), 2 * n - m, functions, kept)
@@ -129,12 +129,12 @@ class JaxExactFlow(NamedTuple):
 
 @Jitted
 def _rows_by_jax(chart: Connection, xi, times, tolerance):
-    def row(t):
+    def row_at(t):
         y = flow(chart, xi, times[0], t - times[0], tolerance)
         q, v = chart.point(y, t)
         return y, jnp.concatenate([q, v, explicit_terms(chart.system, q, v, t).multipliers])
 
-    return jax.vmap(row)(times)
+    return jax.vmap(row_at)(times)
 
 
 @Jitted
@@ -348,12 +348,12 @@ def _by_diffrax(chart: Connection, start, xi, inside, tolerance):
     states, end, t = solution.ys[0], solution.ys[1][-1], solution.ts[1][-1]
     reached = jnp.isfinite(states)
 
-    def one(x, s):
+    def output_row(x, s):
         q, v = chart.point(x, s)
         terms = explicit_terms(chart.system, q, v, s)
         return jnp.concatenate([q, v, terms.multipliers, drift(chart.system, q, v, s)[None]])
 
-    rows = jnp.where(reached[:, :1], jax.vmap(one)(jnp.where(reached, states, xi), inside), jnp.inf)
+    rows = jnp.where(reached[:, :1], jax.vmap(output_row)(jnp.where(reached, states, xi), inside), jnp.inf)
     successful, event = (getattr(diffrax.RESULTS, name) for name in ("successful", "event_occurred"))
     return rows, t, chart.point(end, t), solution.result == successful, solution.result == event, solution.stats["num_steps"]
 

@@ -318,7 +318,7 @@ def velocity_chart(system: System, q, v, t: Time, dependent: Sequence[int | str]
     points, speeds = as_points(q, v)
     n, now = points.shape[1], jnp.asarray(as_number(t, "t", "a finite time"), dtype=float)
     m = sum(check_shapes(system, points[0], speeds[0], now))
-    rows, bends = (np.asarray(x) for x in _rows(system, points, speeds, now))
+    rows, bends = (np.asarray(x) for x in _velocity_slopes(system, points, speeds, now))
     if m == 0:
         return Connection(system, jnp.arange(n), jnp.zeros(0), True)
     best, least = best_chart(list(rows))
@@ -344,7 +344,7 @@ def _rows_of(given, name: str) -> Float[Array, "B n"]:
 
 
 @seldom
-def _rows(system: System, points, speeds, t):
+def _velocity_slopes(system: System, points, speeds, t):
     """φ_v at every point, and its relative change when v changes."""
     n = points.shape[1]
     other = jnp.asarray(np.random.default_rng(1).uniform(-1.0, 1.0, n))
@@ -479,14 +479,14 @@ def as_pair(given, name: str) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
 
 
 @seldom
-def _along(curve: Interpolant):
+def _quality_along(curve: Interpolant):
     """The quality of the chart along the curve."""
     times = curve.t0 + curve.duration * jnp.linspace(0.0, 1.0, SAMPLES)
     return jax.vmap(lambda t: curve.chart.quality(*curve(t), t))(times)
 
 
 def _check_between(curve: Interpolant) -> None:
-    found = np.asarray(_along(curve))
+    found = np.asarray(_quality_along(curve))
     if not np.all(found >= USABLE):
         at = float(curve.t0 + curve.duration * np.argmin(found) / (SAMPLES - 1))
         raise ValueError(

@@ -235,13 +235,13 @@ def deformed(system: System, g: Callable, delta: float) -> System:
     if given is not None and (not isinstance(given, Mapping) or "delta" in given):
         raise ValueError("system: its parameters must be a mapping without the name 'delta', which the deformation takes")
 
-    def plain(function: Callable) -> Callable:
+    def without_parameters(function: Callable) -> Callable:
         return function if given is not None else _without_parameters(function)
 
     return System(
-        plain(system.lagrangian),
-        Nonholonomic(_bent(tuple(plain(c.phi) for c in constraints), plain(g))),
-        forces=None if system.forces is None else plain(system.forces),
+        without_parameters(system.lagrangian),
+        Nonholonomic(_bent(tuple(without_parameters(c.phi) for c in constraints), without_parameters(g))),
+        forces=None if system.forces is None else without_parameters(system.forces),
         coordinates=system.coordinates,
         parameters={**(given or {}), "delta": as_number(delta, "delta")},
         time_dependent=system.time_dependent,

@@ -284,7 +284,7 @@ class _Terms(NamedTuple):
     slopes: Array
 
 
-def _rows(system: System, q, v, a, t) -> Array:
+def _acceleration_rows(system: System, q, v, a, t) -> Array:
     """∂/∂a of the constraints as equations for a: φ_q of order 0, φ_v of order 1, φ_a of order 2."""
     equations = lambda b: jnp.concatenate([jnp.zeros(0), *(reduced(system, c, q, v, b, t) for c in system.constraints)])  # noqa: E731
     return jax.jacfwd(equations)(a)
@@ -305,9 +305,9 @@ def _look(systems: _Systems, at: _At, points, speeds, pushes) -> _Terms:
     return _Terms(
         jax.jacfwd(lambda b: euler_lagrange(whole, q, v, b, t))(a),
         jax.jacfwd(balance)(a),
-        _rows(moving, q, v, a, t),
+        _acceleration_rows(moving, q, v, a, t),
         all_reactions(moving, q, v, a, t),
-        jax.vmap(lambda x, w, b: _rows(moving, x, w, b, t))(points, speeds, pushes),
+        jax.vmap(lambda x, w, b: _acceleration_rows(moving, x, w, b, t))(points, speeds, pushes),
         jnp.max(jnp.abs(_restrictions(lower, y, t)), initial=0.0),
         jax.jacfwd(lambda x: _restrictions(lower, x, t))(y),
         jnp.max(jax.vmap(lambda x, w: affinity(lower, x, v, w, t))(points, speeds)),

@@ -258,14 +258,14 @@ def true_orders(problem: VariationalProblem, n: int) -> VariationalProblem:
                 f"constraints: component {seen + orders.index(0)} of those with derivatives depends on no derivative; give "
                 "it as Holonomic(φ(q))"
             )
-        found += [(given, f)] if set(orders) == {given} else _split(given, f, orders)
+        found += [(given, f)] if set(orders) == {given} else _split_by_order(given, f, orders)
         seen += len(orders)
     if tuple(found) == problem.differential:
         return problem
     return with_fields(problem, differential=tuple(found))
 
 
-def _split(given: int, function: Callable, orders: list[int]) -> list[tuple[int, Callable]]:
+def _split_by_order(given: int, function: Callable, orders: list[int]) -> list[tuple[int, Callable]]:
     """Neighbouring equations of one order together, so that the order of the multipliers is kept."""
     starts = [i for i, order in enumerate(orders) if i == 0 or orders[i - 1] != order]
     return [
@@ -282,13 +282,13 @@ def _dependence(problem: VariationalProblem, given: int, function: Callable, n: 
     """Of every equation the highest derivative on which it depends, from the graph of its slopes."""
     leaves, tree = jax.tree.flatten(problem.parameters)
 
-    def slopes(x, t, *p):
+    def dependence_slopes(x, t, *p):
         own = with_parameters(problem, jax.tree.unflatten(tree, p))
         return (jax.jacfwd(lambda y: jnp.atleast_1d(own.call(function, *y, t=t)))(x.reshape(given + 1, n)),)
 
     place = Places(tuple(range((given + 1) * n)), 0)
     try:
-        zero = vanishing(Windowed(slopes, (place,), (), ((), *(jnp.shape(x) for x in leaves))))[0]
+        zero = vanishing(Windowed(dependence_slopes, (place,), (), ((), *(jnp.shape(x) for x in leaves))))[0]
     except Unsupported:
         return [given] * jnp.size(problem.call(function, *[jnp.zeros(n)] * (given + 1), t=jnp.zeros(())))
     dependent = np.any(~zero.reshape(-1, given + 1, n), axis=2)

@@ -85,7 +85,7 @@ class Manifold(abc.ABC):
         along, function = [], lambda q: self.connection(q)
         for order in range(k - 1):
             along.append(function(*jet[: order + 1]))
-            function = functools.partial(_total, function)
+            function = functools.partial(_time_derivative, function)
         fields = [list(jet[1:])]  # fields[j][i]: i-th time derivative of Dʲq̇
         for j in range(1, k):
             fields.append([_apply(along, jet, fields[-1], i) for i in range(k - j)])
@@ -100,7 +100,7 @@ class LeviCivita(NamedTuple):
     christoffel: Float[Array, "n n n"] | None
 
 
-def _total(function: Callable, *jet: Vector):
+def _time_derivative(function: Callable, *jet: Vector):
     """d/dt function(q, q̇, …)."""
     return jax.jvp(function, jet[:-1], jet[1:])[1]
 
@@ -269,7 +269,7 @@ def _christoffel(metric: Callable, q: Vector) -> Float[Array, "n n n"]:
 def _newton_step(manifold: Embedded, q: Float[Array, "... n"]) -> Float[Array, "... n"]:
     """φ'⁺φ at many points."""
 
-    def one(x):
+    def correction(x):
         return least_norm(manifold.normals(x), jnp.atleast_1d(manifold.phi(x)))
 
-    return jax.vmap(one)(q.reshape(-1, q.shape[-1])).reshape(q.shape)
+    return jax.vmap(correction)(q.reshape(-1, q.shape[-1])).reshape(q.shape)
