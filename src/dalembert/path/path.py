@@ -184,7 +184,7 @@ def several_nodes(t: Float[Array, "nodes"], q, v, times: Float[Array, "..."], nu
     first = jnp.clip(k - (number // 2 - 1), 0, last - number)
     others = jnp.array([[i for i in range(number) if i != j] for j in range(number)])
 
-    def one(time, k, first):
+    def interpolate_at(time, k, first):
         at = first + jnp.arange(number)
         x, jumps, slopes = t[at] - t[k], q[at] - q[k], v[at]
         apart = x[:, None] - x[others]
@@ -197,7 +197,7 @@ def several_nodes(t: Float[Array, "nodes"], q, v, times: Float[Array, "..."], nu
         found, rate = jax.jvp(polynomial, (time - t[k],), (jnp.ones_like(time),))
         return q[k] + found, rate
 
-    at, rate = jax.vmap(one)(*map(jnp.ravel, (times, k, first)))
+    at, rate = jax.vmap(interpolate_at)(*map(jnp.ravel, (times, k, first)))
     end = (jnp.ravel(times) == t[-1])[:, None]
     shape = (*times.shape, q.shape[1])
     return jnp.where(end, q[-1], at).reshape(shape), jnp.where(end, v[-1], rate).reshape(shape)

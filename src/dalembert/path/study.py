@@ -186,11 +186,11 @@ def _chosen(data: xarray.Dataset, name: str, label: str, wanted: Any) -> xarray.
     if isinstance(wanted, slice):
         if wanted.step is not None:
             raise ValueError(f"{name}: found {wanted}; a slice has a first and a last value, and no step")
-        low = -np.inf if wanted.start is None else _nearby(values, _number(name, wanted.start))
-        high = np.inf if wanted.stop is None else _nearby(values, _number(name, wanted.stop))
+        low = -np.inf if wanted.start is None else _nearby(values, _wanted_values(name, wanted.start))
+        high = np.inf if wanted.stop is None else _nearby(values, _wanted_values(name, wanted.stop))
         places = np.flatnonzero((values >= low) & (values <= high))
     else:
-        asked = _number(name, wanted)
+        asked = _wanted_values(name, wanted)
         hits = [np.flatnonzero(values == _nearby(values, one)) for one in np.ravel(asked)]
         for one, found in zip(np.ravel(asked), hits, strict=True):
             if not len(found):
@@ -203,7 +203,7 @@ def _chosen(data: xarray.Dataset, name: str, label: str, wanted: Any) -> xarray.
     return data.isel({axis: places})
 
 
-def _number(name: str, wanted: Any) -> np.ndarray:
+def _wanted_values(name: str, wanted: Any) -> np.ndarray:
     """A number or several."""
     try:
         if wanted is None:  # which NumPy takes for NaN

@@ -218,7 +218,7 @@ class Lanes:
         prepared, carry = jax.tree.map(lambda x: np.asarray(x)[:1], (prepared, carry))
         lane, state = jax.tree.map(lambda x: x[0], (prepared.program, carry))
         arguments = (lane, self._step_options, state, self.options.grid)
-        fixed = native_first(_own_code, _equations, *arguments) if self.options.native else _equations(*arguments)
+        fixed = native_first(_own_code, _xla_key, *arguments) if self.options.native else _xla_key(*arguments)
         self._code, found = fixed
         self.options = dataclasses.replace(self.options, backend="native" if self._code else "jax")
         rows = _no_rows(prepared.program.starting_nodes, carry, self.options.grid)
@@ -237,7 +237,7 @@ class Lanes:
         again, parts = None, []
         for part, number in pieces(given, axes, size):
             arguments = self._system, part, axes, start, self._initial
-            again, begun = _begin.bound(*arguments) if again is None else (again, again(*arguments))
+            again, begun = _start_all.bound(*arguments) if again is None else (again, again(*arguments))
             parts.append(jax.tree.map(lambda x: np.asarray(x)[:number], begun))  # noqa: B023
         return jax.tree.map(lambda x, *more: jax.device_put(np.concatenate([x, *more]) if more else x), *parts)
 
@@ -253,7 +253,7 @@ def _own_code(program, step_options: StepOptions, carry: RunState, grid: Grid) -
     return native, fingerprint_of(True, native.code.key, np.concatenate(inputs))
 
 
-def _equations(program, step_options: StepOptions, carry: RunState, grid: Grid) -> tuple[None, dict[str, str]]:
+def _xla_key(program, step_options: StepOptions, carry: RunState, grid: Grid) -> tuple[None, dict[str, str]]:
     steps = JaxSteps(program, step_options, jax.device_put(carry), grid)
     devices = jax.local_devices()  # over which the runs are divided
     return None, fingerprint_of(False, f"{steps.key} on {len(devices)} {devices[0].device_kind}", steps.inputs)
@@ -283,17 +283,17 @@ def _begin_one(system, given: dict, grid: Grid, recipe: Recipe) -> Prepared:
 
 
 @Jitted
-def _begin(system, given: dict, axes: dict, start: tuple, initial) -> tuple[Prepared, RunState]:
+def _start_all(system, given: dict, axes: dict, start: tuple, initial) -> tuple[Prepared, RunState]:
     """Every run's program and carry, with a leading axis in all arrays."""
     grid, recipe, units, varying, until = start
 
-    def one(given: dict) -> tuple[Prepared, RunState]:
+    def begin_run(given: dict) -> tuple[Prepared, RunState]:
         prepared = _begin_one(_with(system, given["parameters"]), given, grid, recipe)
         prepared = prepared if units is None else in_units(prepared, units)  # those of the first run, for all
         prepared = prepared if varying is None else vary_steps(prepared, varying, grid.h, grid.t0, until)
         return prepared, initial_state(prepared, grid.t0, grid.h, initial)
 
-    return eqx.filter_vmap(one, in_axes=(axes,))(given)
+    return eqx.filter_vmap(begin_run, in_axes=(axes,))(given)
 
 
 def _jax(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, running: Running):
@@ -324,12 +324,12 @@ def _run_side_by_side(program, step_options: StepOptions, carry: RunState, grid:
 def _run_on_devices(program, step_options: StepOptions, carry: RunState, grid: Grid, mesh: Mesh):
     arrays, static = eqx.partition((program, carry), eqx.is_array)
 
-    def part(arrays):
+    def run_part(arrays):
         program, carry = eqx.combine(arrays, static)
         return eqx.filter_vmap(lambda p, c: traced_run(p, step_options, c, grid))(program, carry)
 
     runs = PartitionSpec(RUNS)
-    return jax.shard_map(part, mesh=mesh, in_specs=runs, out_specs=runs, check_vma=False)(arrays)
+    return jax.shard_map(run_part, mesh=mesh, in_specs=runs, out_specs=runs, check_vma=False)(arrays)
 
 
 def _without_end(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, running: Running):

@@ -114,11 +114,11 @@ def simulate_free_steps(
     length = CHUNK * ceil(count / CHUNK)
     begun, rows = _run(problem, scheme, jnp.asarray(x), given, chosen.newton, jnp.asarray(count), length=length)
     record = chosen.new_record(problem.subject.under(scheme), nodes=nodes, times=times, multipliers=multipliers)
-    path = _path(x, jax.tree.map(lambda y: np.asarray(y)[:count], rows), program, n, hermite)
+    path = _path_in_time(x, jax.tree.map(lambda y: np.asarray(y)[:count], rows), program, n, hermite)
     path = dataclasses.replace(path, provenance=record)
     failed = Outcome(int(path.code)).failed
     if failed and path.steps == 0:  # is there a flow at all?
-        first_matrix(program, begun.b[0], _state(begun), begun.z, 0.0, 1.0)
+        first_matrix(program, begun.b[0], _start_state(begun), begun.z, 0.0, 1.0)
     if failed and throw:
         raise StepError(path)
     return path
@@ -152,7 +152,7 @@ def _check_flow(problem: VariationalProblem, x: Float[np.ndarray, "known x"], n:
     check_regular(problem, jnp.asarray(rest), jnp.zeros(constraint_numbers(problem, n)[0]), jnp.asarray(x[0, 0]))
 
 
-def _state(begun: Begun) -> Float[Array, "s"]:
+def _start_state(begun: Begun) -> Float[Array, "s"]:
     return jnp.concatenate([begun.b[1:].ravel(), begun.momenta.ravel()])
 
 
@@ -163,7 +163,7 @@ def _run(problem, scheme, nodes, multipliers, options: Newton, count, *, length:
     begun = from_nodes(free, Points(), nodes, multipliers, 0.0, 1.0)
     program = HigherProgram(free, Points(), *constraint_numbers(free, nodes.shape[1]), nodes.shape[0])
 
-    def step(carry):
+    def next_row(carry):
         q, compensation, s, z = carry
         found = next_step(program, q, s, z, options)
         increment, s = program.advance(found.z, q, s, 0.0, 1.0)
@@ -172,14 +172,14 @@ def _run(problem, scheme, nodes, multipliers, options: Newton, count, *, length:
         row = (new, output.multipliers, output.force, found.code, found.iterations, found.residual)
         return (new, (new - q) - (increment - compensation), s, found.z), row
 
-    def one(carry, i):
+    def step_or_skip(carry, i):
         state, code = carry
-        state, row = lax.cond((code == 0) & (i < count), step, lambda c: (c, jax.tree.map(jnp.zeros_like, empty)), state)
+        state, row = lax.cond((code == 0) & (i < count), next_row, lambda c: (c, jax.tree.map(jnp.zeros_like, empty)), state)
         return (state, code + row[3]), row
 
-    start = (begun.b[0], jnp.zeros_like(begun.b[0]), _state(begun), begun.z)
-    empty = jax.eval_shape(lambda c: step(c)[1], start)
-    return begun, lax.scan(one, (start, jnp.asarray(0)), jnp.arange(length))[1]
+    start = (begun.b[0], jnp.zeros_like(begun.b[0]), _start_state(begun), begun.z)
+    empty = jax.eval_shape(lambda c: next_row(c)[1], start)
+    return begun, lax.scan(step_or_skip, (start, jnp.asarray(0)), jnp.arange(length))[1]
 
 
 def _turns(q: Float[np.ndarray, "nodes n"]) -> int:
@@ -188,7 +188,7 @@ def _turns(q: Float[np.ndarray, "nodes n"]) -> int:
     return int(np.count_nonzero(np.einsum("ki,ki->k", v[1:], v[:-1]) < 0))
 
 
-def _path(x: Float[np.ndarray, "known x"], found, program: HigherProgram, n: int, hermite: bool) -> Path:
+def _path_in_time(x: Float[np.ndarray, "known x"], found, program: HigherProgram, n: int, hermite: bool) -> Path:
     """A path on R × Q as a path on Q."""
     nodes, multipliers, forces, codes, iterations, residuals = found
     failed = np.flatnonzero(codes)
@@ -269,14 +269,14 @@ def next_step(program: HigherProgram, q, s, z, options: Newton) -> Found:
         bad = info.singular | info.not_finite | info.not_converged
         return Trial(h, full(x), jnp.where(bad, jnp.nan, residual(x)[0])), info.iterations
 
-    def advance(search: Search) -> Search:
+    def attempt(search: Search) -> Search:
         h, near = _next_trial(search, last)
         new, iterations = trial(h, near)
         return _update(search, new, same)._replace(iterations=search.iterations + iterations)
 
     here = Trial(last, z.at[0].set(last - rest), jnp.asarray(jnp.nan))
     no, zero = jnp.asarray(False), jnp.asarray(0)
-    search = lax.while_loop(lambda c: ~c.done, advance, Search(zero, here, here, here, here, jnp.asarray(1.0), no, no, zero))
+    search = lax.while_loop(lambda c: ~c.done, attempt, Search(zero, here, here, here, here, jnp.asarray(1.0), no, no, zero))
     best = _choose(jnp.abs(search.a.defect) < jnp.abs(search.b.defect), search.a, search.b)
     ends = jnp.abs(search.up.defect - search.down.defect)
     root = search.bracketed & (jnp.abs(best.defect) <= ends + same)  # else it changes its sign at a pole

@@ -158,12 +158,12 @@ class RunOptions:
             own |= {"h": copy_of(self.varying.numbers), "until": None if self.until is None else copy_of(self.until)}
         given = {name: copy_of(x) for name, x in data.items() if x is not None}
 
-        def values() -> dict[str, Any]:
+        def options_of_run() -> dict[str, Any]:
             every = self.feedback and self.feedback.every
             rest = {"tolerance": self.tolerance, "max_iterations": self.max_iterations, "feedback_every": every}
             return {**own, "steps": self.steps, **given, **rest, "backend": self.backend}
 
-        return record_of(subject, words, values)
+        return record_of(subject, words, options_of_run)
 
 
 def lengths_of(h: Any, system: Any = None) -> dict[str, Any]:
@@ -253,7 +253,7 @@ def record_of(subject: Depicted, words: Words, values: Callable[[], dict[str, An
     """The record of a call, which is written out when somebody asks for it. values: of its arguments, as they were."""
 
     def texts() -> dict[str, Any]:
-        plain = {name: _plain(x) for name, x in values().items() if x is not None} | words.functions
+        plain = {name: _as_json(x) for name, x in values().items() if x is not None} | words.functions
         return {**words.texts, "parameters": _parameters(subject.problem.parameters), "run": json.dumps(plain)}
 
     return Provenance.later(texts, subject)
@@ -300,9 +300,9 @@ def _branch(branch: Branch | None) -> str:
     return "" if branch is None else repr(branch)
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(name): _plain(part) for name, part in value.items()}
+        return {str(name): _as_json(part) for name, part in value.items()}
     return np.asarray(value).tolist() if not isinstance(value, str | int | float) else value
 
 

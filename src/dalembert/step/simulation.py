@@ -318,10 +318,10 @@ class PreparedRun:
             self._ready = run, options, parameters
         q, v = q0.copy(), v0.copy()
 
-        def record() -> Provenance:
+        def provenance_of() -> Provenance:
             return options.record(run.words, self._system.subject.under(options.scheme), q0=q, v0=v)
 
-        return run.path(q, v, parameters, options, record)
+        return run.path(q, v, parameters, options, provenance_of)
 
     def _search(self, given: Given, steps: int, t0: Any) -> tuple[Path, bool]:
         """In the ordinary way, with every check; what it finds is kept."""

@@ -90,11 +90,11 @@ def span_of(system: System, q: Vector, v: Vector, t, otherwise) -> Float[Array, 
     """
     now, one = jnp.asarray(t, dtype=float), jnp.ones((), dtype=float)
 
-    def along(function: Callable) -> Callable:
+    def rate_along(function: Callable) -> Callable:
         return lambda q, v, t: jax.jvp(function, (q, v, t), (v, acceleration_of(system, q, v, t), one))[1]
 
     a = lambda *x: acceleration_of(system, *x)  # noqa: E731
-    derivatives = v, a(q, v, now), along(a)(q, v, now), along(along(a))(q, v, now)
+    derivatives = v, a(q, v, now), rate_along(a)(q, v, now), rate_along(rate_along(a))(q, v, now)
     v2, a2, j2, s2 = (jnp.abs(kinetic_square(system, q, v, now, w)) for w in derivatives)
     log = jax.lax.fori_loop(0, 60, lambda _, x: 0.5 * jnp.log((v2 + jnp.exp(x) * a2) / (j2 + jnp.exp(x) * s2)), 0.0 * one)
     found = jnp.exp(0.5 * log)

@@ -236,7 +236,7 @@ def divided_by_factor(program: StepProgram, branch: Avoid, z: Unknowns, call: Ca
     """The equations of a step with the row of its constraint on accelerations divided by the rule's factor."""
     row = divided(program, call.q.shape[0])
     equations = lambda x: program.residual(x, *call)  # noqa: E731
-    return divided_row(equations, lambda x: _factor(program, branch, x, call), row)(z)
+    return divided_row(equations, lambda x: _branch_factor(program, branch, x, call), row)(z)
 
 
 def divided(program: StepProgram, n: int) -> int:
@@ -247,7 +247,7 @@ def divided(program: StepProgram, n: int) -> int:
     return row
 
 
-def _factor(program: StepProgram, branch: Avoid, z: Unknowns, call: Call) -> Float[Array, ""]:
+def _branch_factor(program: StepProgram, branch: Avoid, z: Unknowns, call: Call) -> Float[Array, ""]:
     q, v, t = program.constraint_point(z, call.q, call.s, call.t, call.h)
     return call_system(program, branch.factor, q, v, t)
 

@@ -120,35 +120,35 @@ def closest(program: StepProgram, call: Call, start: Unknowns) -> Closest:
     """
     from scipy.optimize import least_squares, minimize  # slow to load, and needed only where a step fails
 
-    given = _equations(program, call, start)
+    given = _step_equations(program, call, start)
     value, matrix = given(start)
     if not (np.all(np.isfinite(value)) and np.all(np.isfinite(matrix))):
         return Closest(*[np.nan] * 4)
     rows = np.max(np.abs(matrix), axis=1)
     rows[rows == 0.0] = 1.0
 
-    def at(z: Unknowns) -> tuple[Unknowns, Float[np.ndarray, "z z"]]:
+    def system_at(z: Unknowns) -> tuple[Unknowns, Float[np.ndarray, "z z"]]:
         value, matrix = given(z)
         return np.nan_to_num(value / rows, nan=FAR, posinf=FAR, neginf=-FAR), np.nan_to_num(matrix / rows[:, None])
 
     def half(z: Unknowns) -> tuple[float, Unknowns]:
-        value, matrix = at(z)
+        value, matrix = system_at(z)
         return 0.5 * float(value @ value), matrix.T @ value
 
-    def size(z: Unknowns) -> float:
-        return float(np.linalg.norm(at(z)[0]))
+    def scaled_norm(z: Unknowns) -> float:
+        return float(np.linalg.norm(system_at(z)[0]))
 
     found, settings = start, dict[str, Any](xtol=1e-12, ftol=1e-12, gtol=1e-12)
     for method, most in METHODS.items():
-        if size(found) > EXACT:
-            jacobian: Any = lambda z: at(z)[1]  # noqa: E731  SciPy's stubs know it by name only
-            other = least_squares(lambda z: at(z)[0], start, jacobian, method=method, max_nfev=most, **settings).x
-            found = min(found, other, key=size)
-    if size(found) > EXACT:
-        options = {"gtol": EXACT * size(found), "maxiter": STEPS}
-        found = min(found, minimize(half, found, jac=True, method="BFGS", options=options).x, key=size)
+        if scaled_norm(found) > EXACT:
+            jacobian: Any = lambda z: system_at(z)[1]  # noqa: E731  SciPy's stubs know it by name only
+            other = least_squares(lambda z: system_at(z)[0], start, jacobian, method=method, max_nfev=most, **settings).x
+            found = min(found, other, key=scaled_norm)
+    if scaled_norm(found) > EXACT:
+        options = {"gtol": EXACT * scaled_norm(found), "maxiter": STEPS}
+        found = min(found, minimize(half, found, jac=True, method="BFGS", options=options).x, key=scaled_norm)
     gradient = float(np.linalg.norm(half(found)[1]) / (1.0 + np.max(np.abs(found))))
-    return Closest(size(found), gradient, _flatness(at(found)[1]), _flatness(matrix / rows[:, None]))
+    return Closest(scaled_norm(found), gradient, _flatness(system_at(found)[1]), _flatness(matrix / rows[:, None]))
 
 
 def _flatness(matrix: Float[np.ndarray, "z z"]) -> float:
@@ -156,7 +156,7 @@ def _flatness(matrix: Float[np.ndarray, "z z"]) -> float:
     return float(values[-1] / values[0]) if values[0] > 0 else 0.0
 
 
-def _equations(program: StepProgram, call: Call, z: Unknowns) -> Equations:
+def _step_equations(program: StepProgram, call: Call, z: Unknowns) -> Equations:
     """F and F′ as a function of z."""
     if z.size <= LARGEST:
         (tree, leaves), walk = taken_apart(program), Walk()
@@ -175,12 +175,12 @@ def _equations(program: StepProgram, call: Call, z: Unknowns) -> Equations:
 def _translate(rebuilt: Callable, z: Unknowns, others: list) -> CompiledFunction | None:
     size = len(Call._fields)
 
-    def both(x, *given):
+    def value_and_matrix(x, *given):
         program, call = rebuilt(given[size:]), given[:size]
         return value_and_jacobian(lambda y: program.residual(y, *call), x)
 
     try:
-        return compile_function(both, z, *others)
+        return compile_function(value_and_matrix, z, *others)
     except Unsupported:
         return None
 

@@ -141,7 +141,7 @@ def solve_stages(
     if len(gammas) == 1:
         return _solve_stage(program, step_options, held_force, carry, Stage(0, t, h))
 
-    def one(before: tuple[RunState, SolvedStage], given):
+    def solve_stage(before: tuple[RunState, SolvedStage], given):
         stage, gamma, begin = given
         state, solved = before
         after, now = _solve_stage(program, step_options, held_force, state, Stage(stage, t + begin * h, gamma * h))
@@ -153,7 +153,7 @@ def solve_stages(
     nothing = SolvedStage(carry.history[0], carry.q, carry.s, now, length, jnp.asarray(0))
     begins = np.cumsum(gammas) - gammas
     given = jnp.arange(len(gammas)), jnp.asarray(gammas), jnp.asarray(begins)
-    return lax.scan(one, (carry, nothing), given)[0]
+    return lax.scan(solve_stage, (carry, nothing), given)[0]
 
 
 def force_of_law(program: StepProgram, step_options: StepOptions, carry: RunState, t) -> Float[Array, "n"]:
@@ -247,13 +247,13 @@ def traced_run(program: StepProgram, step_options: StepOptions, carry: RunState,
     inner = max(1, math.isqrt(rows))
     outer = math.ceil(rows / inner)
 
-    def one(carry: RunState, target):
+    def step_if_active(carry: RunState, target):
         return lax.cond(
             _active(carry, target), functools.partial(_step, program, step_options, t0, h), lambda c: c, carry
         ), None
 
     def to_target(carry: RunState, target):
-        carry = lax.scan(lambda c, _: one(c, target), carry, None, length=every)[0]
+        carry = lax.scan(lambda c, _: step_if_active(c, target), carry, None, length=every)[0]
         return carry, row_of(program, carry)
 
     @jax.checkpoint

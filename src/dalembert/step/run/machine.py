@@ -339,7 +339,7 @@ def _compile(program, step_options: StepOptions, carry: RunState, leaves, with_a
     for x in jax.tree.leaves(carry.reduced):
         check_type("reduce", x.dtype)
     try:
-        return compile_step(_functions(program, step_options, carry, leaves, with_arrays), sample)
+        return compile_step(_step_functions(program, step_options, carry, leaves, with_arrays), sample)
     except Unsupported as reason:
         if reason.place is not None:
             reason.role = _role(program, step_options, reason.place.codes)
@@ -367,7 +367,7 @@ def _is_tracer(value) -> bool:
     return isinstance(value, Tracer)
 
 
-def _functions(program, step_options: StepOptions, carry: RunState, leaves, with_arrays) -> StepFunctions:
+def _step_functions(program, step_options: StepOptions, carry: RunState, leaves, with_arrays) -> StepFunctions:
     def method(name: str):
         return lambda *x: getattr(with_arrays(x[-1]), name)(*x[:-1])
 
@@ -382,7 +382,7 @@ def _functions(program, step_options: StepOptions, carry: RunState, leaves, with
     varies = isinstance(program, VaryingSteps)
     return StepFunctions(
         n=carry.q.size, k=carry.s.size, shapes=tuple(x.shape for x in leaves),
-        residual=_residual(step_options, with_arrays) or method("residual"),
+        residual=_changed_equations(step_options, with_arrays) or method("residual"),
         guess=method("guess"), scale=method("scale"), advance=method("advance"),
         outputs=lambda *x: tuple(method("outputs")(*x)), velocity=method("velocity"),
         factor=method("factor") if has_factor else None, ends=ends,
@@ -408,7 +408,7 @@ def _stop(program, step_options: StepOptions, with_arrays) -> Callable | None:
     return stop
 
 
-def _residual(step_options: StepOptions, with_arrays) -> Callable | None:
+def _changed_equations(step_options: StepOptions, with_arrays) -> Callable | None:
     """The equations of a branch rule that changes them; None where the program's own are solved."""
     branch = step_options.branch
     if branch is None or (isinstance(branch, Avoid) and branch.factor is None):

@@ -119,7 +119,7 @@ def _from_jets(problem, scheme, jets, multipliers, t0, h) -> Begun:
     momenta = ostrogradsky_momenta(problem, jets, multipliers, t0)
     m, mh = constraint_numbers(problem, n)
 
-    def one(state: HigherState, window):
+    def next_state(state: HigherState, window):
         equations = lambda z: window_equations(problem, window, state, Unknowns(z[:n], z[n : n + m], z[n + m :]))  # noqa: E731
         start = jnp.concatenate([jets[k], multipliers[0], jnp.zeros(mh)])
         size = 1e-3 * jnp.max(jnp.abs(jets[1:])) + 1e-200
@@ -129,7 +129,7 @@ def _from_jets(problem, scheme, jets, multipliers, t0, h) -> Begun:
         return equations(z)[1], (node, z)
 
     windows = starting_windows(scheme, k, h, t0)
-    state, (nodes, z) = jax.lax.scan(one, HigherState(jets[:k], momenta), windows)
+    state, (nodes, z) = jax.lax.scan(next_state, HigherState(jets[:k], momenta), windows)
     b = jnp.concatenate([shifted_forth(state.u, h), z[-1:, :n]])
     return Begun(jnp.concatenate([jets[:1], nodes]), b, state.momenta, z[-1])
 
@@ -175,11 +175,11 @@ def _onto_constraints(problem, scheme, nodes: list, origin, t, h) -> Float[Array
             rows.append(h**order * short_constraints(problem, equal_window(scheme, order, h, t - order * h), differences))
         return jnp.concatenate(rows)
 
-    def step(_, last):
+    def newton_step(_, last):
         matrix = jax.jacfwd(left)(last)
         return last - matrix.T @ jnp.linalg.solve(matrix @ matrix.T, left(last))
 
-    return jax.lax.fori_loop(0, _PROJECTIONS, step, nodes[-1])
+    return jax.lax.fori_loop(0, _PROJECTIONS, newton_step, nodes[-1])
 
 
 def as_rows(value, name: str, rows: int) -> Float[Array, "rows n"]:
@@ -222,11 +222,11 @@ def check_consistent(problem: VariationalProblem, scheme: WindowMap, given, jets
 def _restrictions(problem: VariationalProblem, scheme: WindowMap, given, jets: bool, h, t0):
     """The values (m,) and their derivatives (m, 2k, n) by what is given."""
 
-    def values(x):
+    def restriction_values(x):
         left = constraint_rates(problem, x, t0) if jets else node_defects(problem, scheme, x, h, t0)
         return jnp.concatenate([jnp.zeros(0), *(jnp.ravel(y) for y in jax.tree.leaves(left))])
 
-    return values(given), jax.jacfwd(values)(given)
+    return restriction_values(given), jax.jacfwd(restriction_values)(given)
 
 
 def first_matrix(program: HigherProgram, q, s, z, t, h) -> np.ndarray:

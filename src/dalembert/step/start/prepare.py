@@ -308,7 +308,7 @@ def onto_distribution(system: System, scheme: Scheme, q0: Vector, d: Vector, *, 
     if not constraints:
         return d
 
-    def residual(x: Vector):
+    def constraint_values(x: Vector):
         rows = []
         for c in constraints:
             if c.order == 0:
@@ -318,14 +318,14 @@ def onto_distribution(system: System, scheme: Scheme, q0: Vector, d: Vector, *, 
                 rows.append(value(system, c, q, v, v, t0 + scheme.distribution.weight * h))
         return jnp.concatenate(rows)
 
-    rows = jax.jacfwd(residual)(d)
+    rows = jax.jacfwd(constraint_values)(d)
 
-    def equations(z):
-        return jnp.concatenate([(z[:n] - d) / h - rows.T @ z[n:], residual(z[:n])])
+    def stationary_equations(z):
+        return jnp.concatenate([(z[:n] - d) / h - rows.T @ z[n:], constraint_values(z[:n])])
 
     scale = lambda z: jnp.full_like(z, jnp.inf).at[:n].set(jnp.linalg.norm(d) + ROUNDING * jnp.linalg.norm(q0) + 1e-200)  # noqa: E731
     start = jnp.concatenate([d, jnp.zeros(rows.shape[0])])
-    z, _ = newton(equations, start, scale, Newton(1e-13, 50), lambda x: units_of(x, n, jnp))
+    z, _ = newton(stationary_equations, start, scale, Newton(1e-13, 50), lambda x: units_of(x, n, jnp))
     return z[:n]
 
 
