@@ -238,11 +238,11 @@ def _smooth(base: PreparedProblem) -> SmoothStart:
 def _intervals(problem: VariationalProblem, paths, t):
     """φ(q, v) of each interval, and φ(q) of its end, with their slopes."""
 
-    def rows(a, b, s, h):
+    def step_defects(a, b, s, h):
         between = constraints_of_order(problem, 1, [0.5 * (a + b), (b - a) / h], s + 0.5 * h)
         return jnp.concatenate([between, holonomic_constraints(problem, b, s + h)])
 
-    return slopes_of_intervals(rows, paths, t)
+    return slopes_of_intervals(step_defects, paths, t)
 
 
 def check_seek(options: Settings, bounds: Any, inequalities: Any) -> None:

@@ -170,7 +170,7 @@ def _read_end(manifold: Manifold, given, name: str, q: Float[np.ndarray, "n"], k
     if isinstance(manifold, Embedded):
         slope = float(jnp.linalg.norm(manifold.normals(jnp.asarray(q))))
         for order in range(1, len(jet)):
-            off = float(jnp.linalg.norm(_along(manifold.phi, jet[: order + 1]))) / slope
+            off = float(jnp.linalg.norm(_time_derivatives(manifold.phi, jet[: order + 1]))) / slope
             if not off <= ON * (1.0 + max(np.abs(x).max() for x in jet) ** 2):
                 what = (
                     "is not tangent to the manifold: its normal part is" if order == 1 else "misses that of curves on it by"
@@ -179,7 +179,7 @@ def _read_end(manifold: Manifold, given, name: str, q: Float[np.ndarray, "n"], k
     return tuple(jet)
 
 
-def _along(phi: Callable, jet: Sequence) -> Array:
+def _time_derivatives(phi: Callable, jet: Sequence) -> Array:
     """dʲφ/dtʲ from jet = (q, q̇, …, q⁽ʲ⁾)."""
     function: Callable = lambda q: jnp.atleast_1d(phi(q))  # noqa: E731
     for _ in jet[1:]:

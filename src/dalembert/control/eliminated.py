@@ -79,7 +79,7 @@ def _cost(bare: OptimalControl, step: float | None, scheme: Scheme | None) -> Ca
     """w C(q, v, u), w = h of nodes and 1 otherwise; bare: without its parameters."""
 
     def cost(*given):
-        problem, q, v, t, force = _state(bare, step, scheme, given)
+        problem, q, v, t, force = _motion_state(bare, step, scheme, given)
         return (step or 1.0) * problem.system.call(problem.cost, q, v, _control(problem, q, force, t), t=t)
 
     return cost
@@ -89,15 +89,15 @@ def _cost(bare: OptimalControl, step: float | None, scheme: Scheme | None) -> Ca
 def _balance_without_control(bare: OptimalControl, step: float | None, scheme: Scheme | None) -> Callable:
     """w times the equations of motion without a control."""
 
-    def equations(*given):
-        force, actuated = _state(bare, step, scheme, given)[-1], cast("tuple[int, ...]", bare.actuated)
+    def balance_without_control(*given):
+        force, actuated = _motion_state(bare, step, scheme, given)[-1], cast("tuple[int, ...]", bare.actuated)
         rest = [i for i in range(force.shape[0]) if i not in actuated]
         return (step or 1.0) * force[jnp.array(rest, dtype=int)]
 
-    return equations
+    return balance_without_control
 
 
-def _state(bare: OptimalControl, step: float | None, scheme: Scheme | None, given: tuple) -> tuple:
+def _motion_state(bare: OptimalControl, step: float | None, scheme: Scheme | None, given: tuple) -> tuple:
     """The plant with the parameters of a call f(…[, t][, p]), q, v and t, and d/dt L_v - L_q - f there: at (q, q̇, q̈), or at
     the middle one of three nodes, the first of which is at t."""
     trailing, timed = given[3:], bare.system.time_dependent

@@ -218,7 +218,7 @@ def _integrate_steps(problem: OptimalControl, q, v, u0, u1, t, h):
         zero = jnp.zeros(x.shape[0] + sum(value(system, c, x, w, w, s).shape[0] for c in system.constraints))
         return jnp.stack([w, -(inverse(jax.jacfwd(balance)(zero)) @ balance(zero))[: x.shape[0]]])
 
-    def one(q, v, u0, u1, t, h):
+    def integrate_step(q, v, u0, u1, t, h):
         state, part = jnp.stack([q, v]), h / PARTS
         for i in range(PARTS):
             at = lambda y, c, i=i: rate(y, t + (i + c) * part, u0 + (i + c) / PARTS * (u1 - u0))  # noqa: E731
@@ -228,7 +228,7 @@ def _integrate_steps(problem: OptimalControl, q, v, u0, u1, t, h):
             state = state + part / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + at(state + part * k3, 1.0))
         return state[0]
 
-    return jax.vmap(one)(q, v, u0, u1, t, h)
+    return jax.vmap(integrate_step)(q, v, u0, u1, t, h)
 
 
 def search_from(ready: ControlSearch, starts: Starts, sizes: np.ndarray) -> tuple[Iterate, Activity]:
@@ -333,7 +333,7 @@ def _(problem: OptimalControl, asked: Asked) -> SmoothStart:
 def _intervals(system: System, paths, t):
     """φ(q, v) of each interval, and φ(q) of its end, with their slopes."""
 
-    def rows(a, b, s, h):
+    def step_defects(a, b, s, h):
         v, middle = (b - a) / h, 0.5 * (a + b)
         found = [
             value(system, c, b, v, v, s + h) if c.order == 0 else value(system, c, middle, v, v, s + 0.5 * h)
@@ -341,7 +341,7 @@ def _intervals(system: System, paths, t):
         ]
         return jnp.concatenate(found)
 
-    return slopes_of_intervals(rows, paths, t)
+    return slopes_of_intervals(step_defects, paths, t)
 
 
 @extremals_of.register

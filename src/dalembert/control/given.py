@@ -170,7 +170,7 @@ def settled_rows(problem: OptimalControl, at: EndState) -> Bool[np.ndarray, "2 m
         return np.zeros((2, 0), dtype=bool)
     random, apart = np.random.default_rng(0), at.sizes * at.free
     jets = np.stack([at.jet, *(at.jet + random.standard_normal(at.jet.shape) * apart for _ in range(SAMPLES))])
-    values, slopes = (np.asarray(x) for x in _equations(problem, jets, at.t))
+    values, slopes = (np.asarray(x) for x in _end_equations(problem, jets, at.t))
     moved = np.abs(slopes) * at.sizes
     settled = (moved * at.free).max(axis=(0, 3, 4)) <= STILL * moved.max(axis=(0, 3, 4))
     rows = slopes[0].reshape(*slopes.shape[1:3], -1)
@@ -237,7 +237,7 @@ class SharedLeaf(NamedTuple):
         """RankDeficientError where ψ of an end depends on the functions that the other end settles."""
         if self.settles[at.name == "initial"]:
             rows = self.forms(np.append(at.jet[0], at.t)[None])[0, :, :-1] / self.scale[:-1]
-            holonomic = np.asarray(_equations(problem, at.jet[None], at.t)[1])[0, 0, :, 0]
+            holonomic = np.asarray(_end_equations(problem, at.jet[None], at.t)[1])[0, 0, :, 0]
             rest = rows - rows @ np.linalg.pinv(holonomic) @ holonomic
             _, values, directions = np.linalg.svd(rest, full_matrices=False)
             rows = directions[values > FREE * np.abs(rows).max()]
@@ -311,11 +311,11 @@ def check_states(
 
 
 @seldom
-def _equations(problem: OptimalControl, jets: Float[np.ndarray, "samples 2 n"], t):
+def _end_equations(problem: OptimalControl, jets: Float[np.ndarray, "samples 2 n"], t):
     """φ(q) and dφ/dt of the holonomic, 0 and φ(q, v) of the other constraints, (samples, 2, m), and their slopes."""
     system = problem.system
 
-    def rows(jet):
+    def equations_of_jet(jet):
         q, v = jet
         found = [
             (value(system, c, q, q, q, t), first_derivative(system, c, q, v, t))
@@ -325,7 +325,7 @@ def _equations(problem: OptimalControl, jets: Float[np.ndarray, "samples 2 n"], 
         ]
         return jnp.stack([jnp.concatenate(each) for each in zip(*found, strict=True)])
 
-    return jax.vmap(lambda jet: (rows(jet), jax.jacfwd(rows)(jet)))(jets)
+    return jax.vmap(lambda jet: (equations_of_jet(jet), jax.jacfwd(equations_of_jet)(jet)))(jets)
 
 
 class GivenPath(NamedTuple):
@@ -357,11 +357,11 @@ def given_path(problem: OptimalControl, request: Request, t: np.ndarray, n: int,
     given[0], given[-1] = (end.given[0] for end in ends)
     given[grid_nodes(t, between.times)] = True
     begun, shift = ends, sets.shift[0]
-    path = _path(t, begun, between, request.guess, shift)
+    path = _first_path(t, begun, between, request.guess, shift)
     if any(sets.on):
         begun = begun_on(problem, asked, _states(t, path, _velocities(path, t, ends), ends))
-        path = _path(t, begun, between, request.guess, shift)
-    smooth = path if request.guess is None else _path(t, begun, between, None, shift)
+        path = _first_path(t, begun, between, request.guess, shift)
+    smooth = path if request.guess is None else _first_path(t, begun, between, None, shift)
     v = _velocities(path, t, begun)
     held_to = lambda held: check_states(problem, _states(t, path, v, held), between, float(np.ptp(t)))  # noqa: E731
     settled = held_to(ends)
@@ -399,7 +399,7 @@ def _states(t: np.ndarray, path: np.ndarray, v: np.ndarray, ends) -> list[EndSta
     return [EndState(name, np.array([path[i], v[i]]), ~end.given, sizes, float(t[i])) for name, i, end in every]
 
 
-def _path(t, ends, between: Through, guess: Any, shift: np.ndarray) -> np.ndarray:
+def _first_path(t, ends, between: Through, guess: Any, shift: np.ndarray) -> np.ndarray:
     """The first path (N+1, n): through all that is given. shift: by which the ends of a periodic one differ."""
     n = between.points.shape[1]
     if guess is None:

@@ -259,17 +259,17 @@ class Parabola(PlantTerm):
         def action(x):
             return sum(
                 w * system.call(system.lagrangian, shared["origin"] + q, v, t=s)
-                for w, q, v, s in zip(weights, x, _rates(x, h), times, strict=True)
+                for w, q, v, s in zip(weights, x, _parabola_slopes(x, h), times, strict=True)
             )
 
-        v = _rates(x, h)
+        v = _parabola_slopes(x, h)
         every = list(zip(weights, shared["origin"] + x, v, u, times, strict=True))
         cost = sum(w * system.call(problem.cost, q, v, u, t=s) for w, q, v, u, s in every)
         forces = jnp.stack([w * force(system, q, v, s) for w, q, v, _, s in every])
         return cost, (jax.grad(action)(x) + forces).ravel()
 
 
-def _rates(x, h):
+def _parabola_slopes(x, h):
     """The slopes of a parabola through three rows, at each of them."""
     first, second = x[1] - x[0], x[2] - x[1]
     return [(3.0 * first - second) / (2.0 * h), (first + second) / (2.0 * h), (3.0 * second - first) / (2.0 * h)]

@@ -93,7 +93,7 @@ class ControlSizes(NamedTuple):
 def _sample(problem: OptimalControl, q, v, u, t) -> Sampled:
     system = problem.system
 
-    def one(q, v, u, t):
+    def sample_at(q, v, u, t):
         call = lambda x, w: system.call(system.lagrangian, x, w, t=t)  # noqa: E731
         phi = lambda x, w: jnp.concatenate(  # noqa: E731
             [jnp.zeros(0), *(value(system, c, x, w, w, t) for c in system.constraints)]
@@ -105,7 +105,7 @@ def _sample(problem: OptimalControl, q, v, u, t) -> Sampled:
             jax.jacfwd(phi, 0)(q, v), jax.jacfwd(phi, 1)(q, v), cost(jnp.zeros_like(u)),
         )  # fmt: skip
 
-    return jax.vmap(one)(q, v, u, t)
+    return jax.vmap(sample_at)(q, v, u, t)
 
 
 def sample_path(problem: OptimalControl, q, v, r: int, t) -> Sampled:

@@ -346,7 +346,7 @@ def _stage(lin: Linearised, i: int, tail: np.ndarray | None) -> tuple[np.ndarray
     equations = rows @ np.concatenate([x_of, y_of])
     equations[:n] += force[n:]
     equations[fixed] = y_of[fixed]
-    kernel = np.linalg.qr((equations / _sizes(equations)).T, mode="complete")[0][:, b:]
+    kernel = np.linalg.qr((equations / _row_norms(equations)).T, mode="complete")[0][:, b:]
     x, y = x_of @ kernel, y_of @ kernel
     g = rows[:, :known].T @ y
     g[n:] += force[:n] @ kernel
@@ -355,7 +355,7 @@ def _stage(lin: Linearised, i: int, tail: np.ndarray | None) -> tuple[np.ndarray
     return x @ back, y @ back, basis
 
 
-def _sizes(rows: np.ndarray) -> np.ndarray:
+def _row_norms(rows: np.ndarray) -> np.ndarray:
     """(k, 1): the norms of rows, 1 where one vanishes."""
     found = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.where(found > 0.0, found, 1.0)
@@ -377,5 +377,5 @@ def gains_of(lin: Linearised) -> Float[np.ndarray, "N+1 r 2n"]:
 
 def kernel_of(rows: np.ndarray) -> np.ndarray:
     """An orthonormal basis of what the rows send to zero; dependent rows count once."""
-    _, values, right = np.linalg.svd(rows / _sizes(rows))
+    _, values, right = np.linalg.svd(rows / _row_norms(rows))
     return right[np.count_nonzero(values > DEPENDENT) :].T

@@ -235,7 +235,7 @@ class PathInequalities(NamedTuple):
         return ~((~given).astype(int) @ self.reads.T.astype(int)).astype(bool)
 
     def values(self, parameters: Any, at: PathPoints) -> Float[np.ndarray, "K m"]:
-        return np.asarray(_values(self.function, at, parameters))
+        return np.asarray(_path_values(self.function, at, parameters))
 
     def sizes(self, parameters: Any, at: PathPoints, sizes: tuple) -> Float[np.ndarray, "m"]:
         """Changes of every component of G, (m,), where q, v and u change by their sizes."""
@@ -347,7 +347,7 @@ def _reads(function: PathFunction, parameters: Any, n: int, r: int, m: int) -> n
 
 
 @seldom
-def _values(function: PathFunction, at: PathPoints, parameters):
+def _path_values(function: PathFunction, at: PathPoints, parameters):
     return jax.vmap(lambda x: function(x.q, x.v, x.u, x.t, parameters))(at)
 
 
