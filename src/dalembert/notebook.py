@@ -24,11 +24,11 @@ def card(title: str, text: str) -> str:
     A line that begins with blanks or has several in a row belongs to a table of its own, and keeps them. Colours are the
     notebook's, light or dark.
     """
-    rows = "".join(map(_row, text.splitlines()))
+    rows = "".join(map(_table_row, text.splitlines()))
     return f'<div><strong>{html.escape(title)}</strong><table style="border-collapse:collapse">{rows}</table></div>'
 
 
-def _row(line: str) -> str:
+def _table_row(line: str) -> str:
     fixed = line.startswith(" ") or "  " in line
     named = None if fixed else NAMED.fullmatch(line)
     if named is None:

@@ -113,7 +113,7 @@ def _complete(names: Sequence[str]) -> Callable[[str], list[str]]:
     return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
 
-def _numbers(option: str) -> Any:
+def _numbers_option(option: str) -> Any:
     parse = _in_one_line(lambda text: numbers_of(text, option))
     return typer.Option(option, help="numbers separated by commas, such as 0,1", parser=parse, metavar="NUMBERS")
 
@@ -152,8 +152,8 @@ class OptionGroup:
 class StartOptions(OptionGroup):
     """Options: the data of a run."""
 
-    q0: Annotated[Any, _numbers("--q0")] = None
-    v0: Annotated[Any, _numbers("--v0")] = None
+    q0: Annotated[Any, _numbers_option("--q0")] = None
+    v0: Annotated[Any, _numbers_option("--v0")] = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -37,9 +37,9 @@ def run_record(path: Path, name: str, files: list[str]) -> dict[str, Any]:
         "h": float(path.h),
         "steps": int(path.steps_done),
         "coordinates": list(path.coordinates),
-        "start": _state(path, 0),
-        "end": _state(path, -1),
-        "statistics": _numbers(path.statistics),
+        "start": _state_row(path, 0),
+        "end": _state_row(path, -1),
+        "statistics": _statistics_numbers(path.statistics),
         "files": files,
     }
 
@@ -60,7 +60,7 @@ def solution_record(solution: CriticalPoint, entry: BoundaryEntry, changed: bool
         "error": None if exact is None else float(np.abs(np.asarray(solution.q) - exact).max()),
         "cost_limit": None if changed else entry.cost,
         "coordinates": list(solution.coordinates),
-        "statistics": _numbers(solution.statistics),
+        "statistics": _statistics_numbers(solution.statistics),
         "files": files,
     }
 
@@ -109,9 +109,9 @@ def _outcome_record(result: Any, failed: bool) -> dict[str, Any]:
     return {"outcome": outcome.name.lower(), "message": message, "failed": failed}
 
 
-def _state(path: Path, i: int) -> dict[str, Any]:
+def _state_row(path: Path, i: int) -> dict[str, Any]:
     return {"t": float(path.t[i]), "q": np.asarray(path.q[i]).tolist(), "v": np.asarray(path.v[i]).tolist()}
 
 
-def _numbers(statistics: Any) -> dict[str, Any]:
+def _statistics_numbers(statistics: Any) -> dict[str, Any]:
     return {field.name: np.asarray(getattr(statistics, field.name)).item() for field in dataclasses.fields(statistics)}

@@ -256,14 +256,14 @@ def _residuals(system: System, path: Path, chosen: Scheme, form: str) -> tuple[R
             continue
         name = f"constraints[{i}] ({type(c).__name__})"
         x, w, a, s = places[c.order]
-        out.append(_residual(name, s, lambda x, w, a, s, c=c: value(system, c, x, w, a, s), x, w, a))
+        out.append(_residual_along(name, s, lambda x, w, a, s, c=c: value(system, c, x, w, a, s), x, w, a))
         if c.order == 0 and form == "kick_drift_kick":
             rate = lambda x, w, a, s, c=c: first_derivative(system, c, x, w, s)  # noqa: E731
-            out.append(_residual(f"d/dt of {name}", s, rate, x, w, a))
+            out.append(_residual_along(f"d/dt of {name}", s, rate, x, w, a))
         if (law := c.law(system)) is not None:
             multipliers = jnp.asarray(path.multipliers)[:, at : at + out[-1].values.shape[1]]
             apart = lambda x, w, held, s, law=law: held - law(x, w, s)  # noqa: E731
-            out.append(_residual(f"λ + φ₀/u of {name}", s, apart, x, w, multipliers))
+            out.append(_residual_along(f"λ + φ₀/u of {name}", s, apart, x, w, multipliers))
         at += out[-1].values.shape[1]
     return tuple(out)
 
@@ -299,7 +299,7 @@ def _discrete_residuals(system: DiscreteSystem, path: Path, *_: Any) -> tuple[Re
     return (Residual("kinematic", np.asarray(path.t)[system.factor - 1 :][: len(values)], np.asarray(values)),)
 
 
-def _residual(name: str, t, function: Callable, x, w, a) -> Residual:
+def _residual_along(name: str, t, function: Callable, x, w, a) -> Residual:
     return Residual(name, np.asarray(t), np.asarray(_evaluate_along(function, x, w, a, t)))
 
 

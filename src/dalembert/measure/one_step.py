@@ -166,7 +166,7 @@ def embedding(
         )
     tau = np.arange(phases + 1) / phases
     given = points, speeds, stepped["q"], stepped["v"], float(made.t0), steps, tau
-    found = with_exact_flow(_sizes, made.chart, tolerance, *given)
+    found = with_exact_flow(_suprema, made.chart, tolerance, *given)
     floor = STEEPEST / steps * (4 * tolerance * (1 + found["size"]) + 10 * EPSILON * found["size"])
     size = converge(steps, found["profile"].max(axis=1), found["field"], floor)
     p = order if order is not None else (0 if np.isnan(size.slope) else round(size.slope))
@@ -174,7 +174,7 @@ def embedding(
     return Embedding(p, order is not None, size, tau, found["profile"], limit, residual, made.chart.dependent, made)
 
 
-def _sizes(flow, points, speeds, q1, v1, t0: float, steps, tau) -> dict[str, np.ndarray]:
+def _suprema(flow, points, speeds, q1, v1, t0: float, steps, tau) -> dict[str, np.ndarray]:
     """For each step, the largest over the points: |ε^p g| at the phases, |f|, |ξ|, and F(ε, y) - Φ(ε, y)."""
 
     def sizes_at(h, *states) -> dict[str, Any]:

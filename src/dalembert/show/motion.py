@@ -137,7 +137,7 @@ class Animation:
         from matplotlib.figure import Figure
 
         with mpl.rc_context(self._theme.style):
-            figure = Figure(figsize=_size(self.scenes), layout="constrained")
+            figure = Figure(figsize=_figure_size(self.scenes), layout="constrained")
             stage = Scenery(figure, 111, self.scenes, self._theme)
             clock = stage.axes.set_title(" ", loc="left", fontfamily="monospace", fontsize=9)
             if self._title:
@@ -246,7 +246,7 @@ def _write_video(pictures: Iterator[np.ndarray], place: File, fps: int) -> None:
         raise RuntimeError(f"file: ffmpeg ended with {process.returncode}; its message stands above")
 
 
-def _size(scenes: list[Scene]) -> tuple[float, float]:
+def _figure_size(scenes: list[Scene]) -> tuple[float, float]:
     """Inches: as wide as always, as high as the drawing."""
     if scenes[0].dimension == 3:
         return 5.4, 5.2

@@ -59,7 +59,7 @@ def results_of(given: Any, system: Any = None) -> list[Shown]:
     if system is not None and not isinstance(system, Problem):
         raise TypeError(f"system: found {described(system)}; give a System, a DiscreteSystem or a VariationalProblem")
     if isinstance(given, Path | CriticalPoint):
-        return _one("", given, system)
+        return _show_result("", given, system)
     if isinstance(given, Study):
         return _of_study(given, system)
     if isinstance(given, Mapping):
@@ -76,10 +76,10 @@ def results_of(given: Any, system: Any = None) -> list[Shown]:
     for name, result in named:
         if not isinstance(result, Path | CriticalPoint):
             raise TypeError(f"path: item {name} is {described(result)}; give Paths or Solutions")
-    return [shown for name, result in named for shown in _one(name, result, system)]
+    return [shown for name, result in named for shown in _show_result(name, result, system)]
 
 
-def _one(name: str, result: Result, system: Any) -> list[Shown]:
+def _show_result(name: str, result: Result, system: Any) -> list[Shown]:
     if is_traced(result):
         raise ValueError("path: is traced and has no values yet; return it from the jitted function, then show it")
     record = getattr(result, "provenance", None)
@@ -103,7 +103,7 @@ def _of_study(study: Study, system: Any) -> list[Shown]:
     for place, path in itertools.islice(zip(places, study, strict=True), MOST_RUNS):
         at = study.data.isel(dict(zip(study.axes, place, strict=True)))
         name = ", ".join(f"{one.name} = {' '.join(f'{x:.6g}' for x in np.ravel(one.value(at)))}" for one in swept)
-        found += [one._replace(among=len(study)) for one in _one(name, path, system)]
+        found += [one._replace(among=len(study)) for one in _show_result(name, path, system)]
     return found
 
 

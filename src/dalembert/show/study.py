@@ -88,7 +88,7 @@ def _last_value(study: Study, name: str) -> DataArray:
     return study[name].isel(node=study.data["nodes_kept"] - 1 if study.of_runs else -1)
 
 
-def _along(study: Study, axis: str) -> tuple[np.ndarray, str]:
+def _axis_values(study: Study, axis: str) -> tuple[np.ndarray, str]:
     """Values and name of an axis: those of the first name of numbers on it, or of the last number of a vector that differs,
     where the vectors lie on a straight line; the places where there is none."""
     for name, swept in study.swept.items():
@@ -109,7 +109,7 @@ def _are_proportional(values: np.ndarray, others: np.ndarray) -> bool:
 
 def _heat_map(ax: Axes, study: Study, values: np.ndarray, label: str, theme: Theme) -> None:
     """The second axis upwards."""
-    (x, across), (y, up) = (_along(study, axis) for axis in study.axes)
+    (x, across), (y, up) = (_axis_values(study, axis) for axis in study.axes)
     i, j = np.argsort(x, kind="stable"), np.argsort(y, kind="stable")
     mesh = ax.pcolormesh(_edges(x[i]), _edges(y[j]), values[np.ix_(i, j)].T, cmap="viridis", rasterized=values.size > 10**4)
     red, green, blue = theme.fill(theme.faint)
@@ -128,7 +128,7 @@ def _edges(x: np.ndarray) -> np.ndarray:
 
 
 def _line(ax: Axes, study: Study, values: np.ndarray, label: str, theme: Theme) -> None:
-    x, name = _along(study, study.axes[0])
+    x, name = _axis_values(study, study.axes[0])
     order = np.argsort(x, kind="stable")
     ax.plot(x[order], values[order], color=theme.lines[0], marker="o", markersize=3)
     ax.set(xlabel=name, ylabel=label)
@@ -137,7 +137,7 @@ def _line(ax: Axes, study: Study, values: np.ndarray, label: str, theme: Theme) 
 def _outcomes(ax: Axes, study: Study, theme: Theme) -> None:
     """A mark at each run that failed, another for each outcome."""
     codes = study.data["code"].values
-    places = np.meshgrid(*(_along(study, axis)[0] for axis in study.axes), indexing="ij")
+    places = np.meshgrid(*(_axis_values(study, axis)[0] for axis in study.axes), indexing="ij")
     marks, size = iter("x+1234|_*.^v"), min(22.0, 6000.0 / codes.size)
     for code in np.unique(codes):
         if Outcome(int(code)).failed:

@@ -100,7 +100,7 @@ def path_to_xarray(path: Path) -> xarray.Dataset:
     subject = path.provenance.subject if path.provenance is not None else None
     drawing, described = drawing_to_variables(subject, numbers_of(path, "t"), numbers_of(path, "q"))
     attributes = _attributes(path) | {"reduced": tree} | described
-    coordinates = _coordinates(path, lanes, dimension)
+    coordinates = _coordinate_arrays(path, lanes, dimension)
     taken = variables.keys() | leaves.keys() | coordinates.keys()
     return xr.Dataset(variables | leaves | drawing, coordinates | _of_runs(path, lanes, taken), attributes)
 
@@ -220,7 +220,7 @@ def _time_name(dimension: str, lanes: int) -> str:
     return f"t_{dimension}" if lanes else dimension
 
 
-def _coordinates(path: Path, lanes: tuple[str, ...], dimension: dict[str, str]) -> dict[str, Any]:
+def _coordinate_arrays(path: Path, lanes: tuple[str, ...], dimension: dict[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field, level in dimension.items():
         if as_left(path, field) is not None:

@@ -108,13 +108,13 @@ def flatten(value: Any) -> tuple[Any, list[np.ndarray]]:
         below = jax.tree_util.tree_leaves_with_path(node)
         if len(below) != 1 or below[0][0]:
             return {"dict": {jax.tree_util.keystr(key): visit(leaf) for key, leaf in below}}
-        leaves.append(_numbers(node))
+        leaves.append(_numeric_array(node))
         return {"leaf": len(leaves) - 1}
 
     return visit(value), leaves
 
 
-def _numbers(leaf: Any) -> np.ndarray:
+def _numeric_array(leaf: Any) -> np.ndarray:
     array = np.asarray(leaf)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"path: reduced holds values of type {array.dtype}; real numbers can be stored")

@@ -206,7 +206,7 @@ class SweptProblem(NamedTuple):
         places: dict[str, SweptPlace] = {}
 
         def read(name: str, x: Any, here: str) -> tuple[np.ndarray, Sequence[str]]:
-            array, places[name], inner = _read(name, x, arguments, problem.coordinates)
+            array, places[name], inner = _read_values(name, x, arguments, problem.coordinates)
             return array, inner
 
         swept = Swept.of(problem, values, combine, "argument that can be swept", (ARGUMENTS, SOLUTION_NAMES), read)
@@ -233,7 +233,7 @@ class SweptProblem(NamedTuple):
         return ", ".join(f"{name} = {np.array2string(x, threshold=8)}" for name, x in rows)
 
 
-def _read(
+def _read_values(
     name: str, values: Any, arguments: Mapping[str, Any], names: Any
 ) -> tuple[np.ndarray, SweptPlace, tuple[str, ...]]:
     """The numbers (K, …) of a name, where they belong, and what each of several is called."""

@@ -65,16 +65,16 @@ class Turn(NamedTuple):
         """φ (k,) with this momentum, NaN where Newton's method does not find it. Its derivative is that of the last step."""
         known = jax.lax.stop_gradient((r0, r1))
 
-        def residual(phi, ends):
+        def momentum_gap(phi, ends):
             return self.momentum(system, ends[0], phi, ends[1]) - momentum
 
         def correct(phi):
-            slope, left = jax.jacfwd(lambda x: (residual(x, known),) * 2, has_aux=True)(phi)
+            slope, left = jax.jacfwd(lambda x: (momentum_gap(x, known),) * 2, has_aux=True)(phi)
             return phi - inverse(slope) @ left, slope
 
         start = jnp.zeros(len(self.chart.flows)), jnp.eye(len(self.chart.flows))
         phi, slope = jax.lax.stop_gradient(jax.lax.fori_loop(0, TURNS, lambda _, x: correct(x[0]), start))
-        last = inverse(slope) @ residual(phi, (r0, r1))
+        last = inverse(slope) @ momentum_gap(phi, (r0, r1))
         return jnp.where(jnp.all(jnp.abs(last) <= NEAR * (1.0 + jnp.abs(phi))), phi - last, jnp.nan)
 
 
