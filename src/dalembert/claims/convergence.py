@@ -194,7 +194,7 @@ def _judge_order(promise: Promise, found: Convergence, declared: int, local: int
         return promise.at_least(float(slopes[-1]), declared - SHORT, why)
     if set(found.use) == {"floor"}:
         why = f"exact: errors are rounding at every step up to h = {found.h[0]:g}, and show no order"
-        return promise.judge(Finding.HOLDS, why)
+        return promise.with_finding(Finding.HOLDS, why)
     if "floor" in found.use:
         return promise.not_met(f"not measurable here: errors are rounding at all but one step up to h = {found.h[0]:g}")
     return promise.not_met(f"too few steps say something: {', '.join(found.use)}")

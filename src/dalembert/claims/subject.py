@@ -71,21 +71,21 @@ class Promise(NamedTuple):
     source: str
     hypothesis: str
 
-    def judge(self, finding: Finding, why: str, measured: float = math.nan, tolerance: float = math.nan) -> Claim:
+    def with_finding(self, finding: Finding, why: str, measured: float = math.nan, tolerance: float = math.nan) -> Claim:
         """The claim with what was found."""
         return Claim(*self, finding, float(measured), float(tolerance), why)
 
     def not_met(self, why: str) -> Claim:
         """It is not claimed here."""
-        return self.judge(Finding.HYPOTHESIS_FAILS, why)
+        return self.with_finding(Finding.HYPOTHESIS_FAILS, why)
 
     def at_most(self, measured: float, tolerance: float, why: str) -> Claim:
         """measured ≤ tolerance; what is not finite is no promise kept."""
-        return self.judge(Finding.HOLDS if measured <= tolerance else Finding.FAILS, why, measured, tolerance)
+        return self.with_finding(Finding.HOLDS if measured <= tolerance else Finding.FAILS, why, measured, tolerance)
 
     def at_least(self, measured: float, tolerance: float, why: str) -> Claim:
         """measured ≥ tolerance."""
-        return self.judge(Finding.HOLDS if measured >= tolerance else Finding.FAILS, why, measured, tolerance)
+        return self.with_finding(Finding.HOLDS if measured >= tolerance else Finding.FAILS, why, measured, tolerance)
 
 
 @dataclasses.dataclass(frozen=True)

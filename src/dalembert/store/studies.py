@@ -137,7 +137,7 @@ def study_to_xarray(runs: Path, times: np.ndarray, names: Mapping[str, SweptName
     levels: dict[str, Any] = {}
     between = bool(np.any(t[:, -1] != times[kept - 1])) if last is None else last
 
-    def place(name: str, dimensions: tuple, values: np.ndarray, labels: Mapping[str, Any]) -> None:
+    def add_variable(name: str, dimensions: tuple, values: np.ndarray, labels: Mapping[str, Any]) -> None:
         variables[name] = ((RUN, *dimensions), values, dict(labels))
 
     for name in VARIABLES:
@@ -148,16 +148,16 @@ def study_to_xarray(runs: Path, times: np.ndarray, names: Mapping[str, SweptName
         end = 0 if varies and level != "node" else max(longest - lead, 0)
         seen = on[:, lead : lead + end]
         cut = values[:, :end]
-        place(name, (level, axis), cut if seen.all() else np.where(seen[..., None], cut, np.nan), labels)
+        add_variable(name, (level, axis), cut if seen.all() else np.where(seen[..., None], cut, np.nan), labels)
         moments = base[f"t_{level}"]
         levels[str(level)] = (level, times[:end] if varies else moments.values[best, :end], moments.attrs)
         if between:
-            place(f"last_{name}", (axis,), _last(values), labels)
-            place(f"last_{level}", (), _last(moments.values), moments.attrs)
+            add_variable(f"last_{name}", (axis,), _last(values), labels)
+            add_variable(f"last_{level}", (), _last(moments.values), moments.attrs)
     for name in (*OF_A_RUN[:-1], *(VARYING if varies else ())):
-        place(name, (), base[name].values, base[name].attrs)
+        add_variable(name, (), base[name].values, base[name].attrs)
     variables["h"] = ((), base["h"].values[0], base["h"].attrs)
-    place("nodes_kept", (), kept, {"long_name": "number of the common times that a run has", "units": "1"})
+    add_variable("nodes_kept", (), kept, {"long_name": "number of the common times that a run has", "units": "1"})
     tree, leaves = reduced_to_variables(runs.reduced, "value of the reducer over all steps of a run", (RUN,))
     kept_names = {name: base[name].variable for name in ("coordinate", "multiplier")}
     more = {"title": "study computed by dalembert", "content": RUNS, "swept": swept_text(dict(names))}

@@ -76,14 +76,14 @@ def gather_study(job: SweepJob, workers: Workers, progress: Progress) -> Study:
             return job.study(0, watch)
     data = empty_rows(_opening(job, workers).template, math.prod(job.swept.shape.values()))
 
-    def take(i: int, block: Any) -> None:
+    def take_block(i: int, block: Any) -> None:
         first = job.blocks.first(i)
         for name, x in block.data_vars.items():
             if x.dims[:1] == (RUN,):
                 data[name].values[first : first + len(x)] = x.values
 
     result = lambda: Study(place_on_axes(data, job.swept.labels(), job.swept.shape), job.subject)  # noqa: E731
-    return _compute(job, workers, _block, done=set(), progress=progress, take=take, result=result)
+    return _compute(job, workers, _block, done=set(), progress=progress, take=take_block, result=result)
 
 
 def store_study(job: SweepJob, store: Any, workers: Workers, progress: Progress) -> Study:
@@ -93,7 +93,7 @@ def store_study(job: SweepJob, store: Any, workers: Workers, progress: Progress)
         kept = _taken_up(stack, job, place, workers, {})
         if kept is None:
             blocks = job.swept.shape, job.blocks.block
-            stack.enter_context(contextlib.closing(_begin(place, _opening(job, workers), job, blocks, {})))
+            stack.enter_context(contextlib.closing(_begin_store(place, _opening(job, workers), job, blocks, {})))
         write, done = functools.partial(_write_block, os.path.abspath(place)), kept.committed_blocks() if kept else set()
         result = lambda: Study(StudyStore(place).open(), job.subject)  # noqa: E731
         return _compute(job, workers, write, done=done, progress=progress, take=lambda *_: None, result=result)
@@ -127,25 +127,25 @@ def merge_values(job: SweepJob, pair: OverRuns, store: Any, workers: Workers, pr
             for i in sorted(done):
                 tree.add(i, tree_of_values(form, kept.values(i).__getitem__))
 
-        def take(i: int, value: Any) -> None:
+        def take_value(i: int, value: Any) -> None:
             """The first makes the store, which is of its form."""
             nonlocal kept
             if place is not None:
                 data = _value_to_xarray(value)
                 if opening is not None and kept is None:
                     begun = opening._replace(template=data.assign_attrs(opening.template.attrs | data.attrs))
-                    lock = _begin(place, begun, job, ({"block": job.blocks.number}, (1,)), told)
+                    lock = _begin_store(place, begun, job, ({"block": job.blocks.number}, (1,)), told)
                     stack.enter_context(contextlib.closing(lock))
                     kept = StudyStore(place)
                 assert kept is not None
                 kept.write(i, (i,), data, (1,))
             tree.add(i, value)
 
-        task = functools.partial(_value, pair)
-        return _compute(job, workers, task, done=done, progress=progress, take=take, result=lambda: tree.value)
+        task = functools.partial(_block_value, pair)
+        return _compute(job, workers, task, done=done, progress=progress, take=take_value, result=lambda: tree.value)
 
 
-def _value(pair: OverRuns, job: SweepJob, i: int, watch: Watch = None) -> Any:
+def _block_value(pair: OverRuns, job: SweepJob, i: int, watch: Watch = None) -> Any:
     """Of the runs of the i-th block, in arrays of NumPy."""
     tree, leaves = flatten(pair.of(job.study(i, watch)))
     return tree_of_values(tree, leaves.__getitem__)
@@ -178,7 +178,7 @@ def _taken_up(
     return kept
 
 
-def _begin(
+def _begin_store(
     place: File, opening: SweepOpening, job: SweepJob, blocks: tuple[dict[str, int], tuple[int, ...]], told: dict[str, str]
 ) -> Lock:
     """A store without any run, and its lock. blocks: lengths of its axes by name, and of a block along each."""

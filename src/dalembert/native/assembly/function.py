@@ -75,7 +75,7 @@ class GraphFunction:
         level = lambda i: int(depend.on(i, *(f"x{k}" for k in range(len(self.sizes)))))  # noqa: E731
         outputs = [g.number(i) for o in self.results for i in o.ravel().tolist()]
         outputs = share_reciprocals(g, gather_factors(g, outputs, level), level)
-        loaded = cache.load(_text(g, list(self.sizes), len(self.tracer.captured), outputs), plain=True)
+        loaded = cache.load(_function_text(g, list(self.sizes), len(self.tracer.captured), outputs), plain=True)
         captured = np.asarray(self.tracer.captured, float)
         return CompiledFunction(tuple(o.shape for o in self.results), captured, loaded)
 
@@ -116,7 +116,7 @@ def _scalar(function: Callable, tree: Any) -> tuple[Graph, int]:
     return g, int(result.item())
 
 
-def _text(g: Graph, sizes: list[int], captured: int, outputs: list[int]) -> str:
+def _function_text(g: Graph, sizes: list[int], captured: int, outputs: list[int]) -> str:
     code, values, at = Code(), Values(), 0
     names = [f"x{i}" for i in range(len(sizes))] + ["captured"]
     for name, size in zip(names, [*sizes, captured], strict=True):

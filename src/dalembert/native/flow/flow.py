@@ -317,7 +317,7 @@ class FlowArrays:
         self._places: list[np.ndarray] = []  # where the arrays of the functions stand, flat
         self.sides = np.empty(0)  # of the field's choices, where it has any
         self._values = np.concatenate([np.zeros(flow.size + 1), *(np.ravel(np.asarray(x, float)) for x in given)])
-        self._place(self._values)
+        self._note_places(self._values)
         self._shared = dict.fromkeys(FIELD.fields, 0) | {"size": flow.size, "clock": bits(clock), "factor": bits(1.0)}
         if flow.equations is not None:
             code, unknowns = flow.equations.code, flow.equations.unknowns.start.size
@@ -333,7 +333,7 @@ class FlowArrays:
         for place in self._places:
             place[len(place) - len(given) :] = given
 
-    def _place(self, array: np.ndarray, before: int = 0) -> None:
+    def _note_places(self, array: np.ndarray, before: int = 0) -> None:
         """Note where the arrays of the functions stand in one that begins with so many numbers, y and t."""
         first, given = before + self._flow.size + 1, len(self._values) - self._flow.size - 1
         self._places.append(array[first : first + given])
@@ -341,7 +341,7 @@ class FlowArrays:
     def _with_room(self, unknowns: int, code: CompiledFunction, sides: int = 0) -> np.ndarray:
         """(z, y, t, *given, sides) and what this code closes over, flat."""
         whole = np.concatenate([np.zeros(unknowns), self._values, np.ones(sides), code.captured])
-        self._place(whole, unknowns)
+        self._note_places(whole, unknowns)
         return whole
 
     def projection(self, code: CompiledFunction) -> int:

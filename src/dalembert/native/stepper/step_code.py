@@ -136,7 +136,7 @@ class StepCode:
         """By the written-out elimination. The affine unknowns stay as predicted until the others are solved."""
         f, c, out, iterated = self.frame, self.code, self.outputs, sorted(plan.nonlinear.columns)
         *update, check = self.emit([*out.update, *out.check], inner)
-        self._check(plan, update, f.trust(check))
+        self._check_update(plan, update, f.trust(check))
         last = Chord(f, plan, inner, values, z=z, first=dict(zip(iterated, update, strict=True)))
         w = last.w
         f.store(f.w, w)
@@ -162,7 +162,7 @@ class StepCode:
         report(f, plan, dict(inner), known)
         c.go("accept")
 
-    def _check(self, plan: Plan, update: Sequence[str], check: str) -> None:
+    def _check_update(self, plan: Plan, update: Sequence[str], check: str) -> None:
         """Require that the pivots were good ones, and that the update is finite."""
         c = self.code
         check = c.plus(check, c.vanishing(update))
@@ -173,7 +173,7 @@ class StepCode:
         f, c, out, columns = self.frame, self.code, self.outputs, sorted(plan.affine.columns)
         f.emitter.bind(known, "z", w)
         *update, check = self.emit([*out.affine_update, *out.affine_check], known)
-        self._check(plan, update, check)
+        self._check_update(plan, update, check)
         solved = [c.minus(w[j], x) for j, x in zip(columns, update, strict=True)]
         f.store([f.w[j] for j in columns], solved)
         keep_compensation(f, w, dict(zip(columns, solved, strict=True)), dict(zip(columns, update, strict=True)))

@@ -211,7 +211,7 @@ def _residuals(shown: Shown) -> Panel | None:
         return Panel("constraint residuals |φ|", np.asarray(kept[0].t), lines, log=True) if kept else None
     holonomic = _holonomic(problem)
     if isinstance(result, CriticalPoint) and holonomic:
-        values = np.asarray(_along(problem, holonomic, shown.q, shown.t))
+        values = np.asarray(_drawn_values(problem, holonomic, shown.q, shown.t))
         return Panel("constraint residuals |φ|", shown.t, [("φ(q)", np.max(np.abs(values), axis=1))], log=True)
     return None
 
@@ -222,15 +222,15 @@ def _holonomic(problem: Any) -> tuple[Any, ...]:
 
 
 @seldom
-def _along(problem: Any, functions: tuple, q, t):
-    def one(x, s):
+def _drawn_values(problem: Any, functions: tuple, q, t):
+    def values_at(x, s):
         rest = jnp.zeros_like(x)
         found = [
             value(problem, f, x, rest, rest, s) if isinstance(f, Constraint) else problem.call(f, x, t=s) for f in functions
         ]
         return jnp.concatenate([jnp.atleast_1d(y) for y in found])
 
-    return jax.vmap(one)(q, t)
+    return jax.vmap(values_at)(q, t)
 
 
 def _short(name: str) -> str:
@@ -267,7 +267,7 @@ def content_of(shown: Sequence[Shown], title: str, command: str) -> dict[str, An
         "panels": _panels(shown, groups),
         "phase": _phases(shown),
         "parameters": _parameters_of(shown),
-        "reproduce": _record(shown[0], command),
+        "reproduce": _record_lines(shown[0], command),
     }
 
 
@@ -411,10 +411,10 @@ def _parameters(shown: Shown) -> list[tuple[str, str]]:
         return []
     if not isinstance(values, dict):
         values = {"parameters": values}
-    return [(str(name), _value(x)) for name, x in values.items()]
+    return [(str(name), _value_text(x)) for name, x in values.items()]
 
 
-def _value(x: Any) -> str:
+def _value_text(x: Any) -> str:
     try:
         numbers = np.ravel(np.asarray(x))
         shown = " ".join(f"{y:.8g}" if numbers.dtype.kind == "f" else str(y) for y in numbers[:12])
@@ -423,7 +423,7 @@ def _value(x: Any) -> str:
     return shown + (f" … ({numbers.size} numbers)" if numbers.size > 12 else "")
 
 
-def _record(shown: Shown, command: str) -> list[tuple[str, str]]:
+def _record_lines(shown: Shown, command: str) -> list[tuple[str, str]]:
     """The record with which it can be run again."""
     words = {
         "functions": "system", "source": "source", "SHA-256 of the source": "source_hash", "scheme": "scheme",
