@@ -17,6 +17,7 @@ import numpy as np
 from jax.core import Tracer
 
 from dalembert.tracing import OnShapes
+from dalembert.tracing.evaluation.rules import RULES, Slices, gathered, scattered
 
 LARGEST = 4096  # numbers in an array of indices that is worked out
 
@@ -121,7 +122,8 @@ def _walk(jaxpr, constants: Sequence[Any], arguments: Sequence[Any]) -> list[np.
         elif (inner := _inner(equation)) is not None:
             known |= dict(zip(equation.outvars, _walk(*inner, values), strict=True))
         elif name in _FOLDED and all(x is not None for x in values) and equation.outvars[0].aval.size <= LARGEST:
-            known[equation.outvars[0]] = _FOLDED[name](equation, *values)
+            function = RULES[name](equation)
+            known[equation.outvars[0]] = None if function is None else function(*values)
     return [value(x) for x in jaxpr.outvars]
 
 
@@ -143,6 +145,10 @@ def _inner(equation):
     return (inner, constants) if same else None
 
 
+_FOLDED = frozenset([
+    "lt", "add", "sub", "mul", "neg", "select_n", "convert_element_type", "broadcast_in_dim", "reshape", "squeeze",
+    "expand_dims", "concatenate", "stack", "iota",
+])  # fmt: skip
 _CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat", "remat2")
 
 
@@ -159,24 +165,21 @@ def _gather(equation, values) -> None:
     """x[indices]; not where the user has said by mode= or fill_value= what is to be read outside."""
     mode, fill = str(equation.params["mode"]), equation.params["fill_value"]
     if "CLIP" not in mode and not ("FILL" in mode and fill is not None and not np.isnan(fill)):
-        axes = equation.params["dimension_numbers"].start_index_map
-        _check_columns(values[1], axes, equation.invars[0].aval.shape, equation.params["slice_sizes"])
+        _check_columns(values[1], gathered(equation), equation.invars[0].aval.shape)
 
 
 def _scatter(equation, values) -> None:
     """x.at[indices].set(…), .add(…), …"""
-    numbers, shape = equation.params["dimension_numbers"], equation.invars[0].aval.shape
-    window = [equation.invars[2].aval.shape[i] for i in numbers.update_window_dims]
-    single = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
-    sizes = [1 if i in single else window.pop(0) for i in range(len(shape))]
+    shape, updates = equation.invars[0].aval.shape, equation.invars[2].aval.shape
     if "CLIP" not in str(equation.params["mode"]):
-        _check_columns(values[1], numbers.scatter_dims_to_operand_dims, shape, sizes)
+        _check_columns(values[1], scattered(equation, updates, len(shape)), shape)
 
 
-def _check_columns(indices, axes: Sequence[int], shape, sizes) -> None:
-    """indices: (…, k), a column for each of the axes."""
+def _check_columns(indices, slices: Slices, shape) -> None:
+    """indices: (…, k), a column for each of the axes of an operand of this shape."""
     if indices is not None:
-        _check([indices[..., k] for k in range(len(axes))], [shape[i] for i in axes], [sizes[i] for i in axes])
+        axes = slices.index_map
+        _check([indices[..., k] for k in range(len(axes))], [shape[i] for i in axes], [slices.sizes[i] for i in axes])
 
 
 def _check(starts, lengths, sizes) -> None:
@@ -192,35 +195,4 @@ _READS: dict[str, Callable] = {
     "dynamic_update_slice": _update_slice,
     "gather": _gather,
     "scatter": _scatter,
-}
-
-
-def _broadcast(equation, x):
-    shape, axes = equation.params["shape"], equation.params["broadcast_dimensions"]
-    wide = [1] * len(shape)
-    for axis, length in zip(axes, x.shape, strict=True):
-        wide[axis] = length
-    return np.broadcast_to(x.reshape(wide), shape)
-
-
-def _iota(equation):
-    shape, axis = equation.params["shape"], equation.params["dimension"]
-    return np.broadcast_to(np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
-
-
-_FOLDED: dict[str, Callable] = {
-    "lt": lambda _, a, b: a < b,
-    "add": lambda _, a, b: a + b,
-    "sub": lambda _, a, b: a - b,
-    "mul": lambda _, a, b: a * b,
-    "neg": lambda _, a: -a,
-    "select_n": lambda _, which, *cases: np.choose(which.astype(int), cases),
-    "convert_element_type": lambda e, x: x.astype(e.params["new_dtype"]),
-    "broadcast_in_dim": _broadcast,
-    "reshape": lambda e, x: x.reshape(e.params["new_sizes"]),
-    "squeeze": lambda e, x: x.reshape(e.outvars[0].aval.shape),
-    "expand_dims": lambda e, x: x.reshape(e.outvars[0].aval.shape),
-    "concatenate": lambda e, *x: np.concatenate(x, axis=e.params["dimension"]),
-    "stack": lambda e, *x: np.stack(x, axis=e.params["axis"]),
-    "iota": _iota,
 }

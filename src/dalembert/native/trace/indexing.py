@@ -10,8 +10,7 @@ import numpy as np
 
 from dalembert.native.graph.graph import Graph, Unsupported, paired
 from dalembert.native.trace.elementwise import Nodes, concrete, constants, converted, elementwise
-from dalembert.tracing.evaluation.structure import STRUCTURE as MOVING
-from dalembert.tracing.evaluation.structure import fill_value, gathered, positions, scattered, window
+from dalembert.tracing.evaluation.rules import RULES, fill_value, gathered, positions, scattered, window
 
 
 def _moving(g: Graph, name: str, indices: Nodes) -> tuple[np.ndarray, int | None]:
@@ -217,7 +216,7 @@ def _nothing(g: Graph, eqn) -> Nodes:
 
 def _moved(name: str) -> Callable:
     """The rule for NumPy's arrays: where an element goes does not depend on what it is."""
-    rule: Callable[..., Any] = MOVING[name]
+    rule: Callable[..., Any] = RULES[name]
     return lambda g, eqn, *x: rule(eqn)(*x)
 
 

@@ -10,8 +10,7 @@ import numpy as np
 from jax.extend.core import Literal
 
 from dalembert.numbers import is_traced
-from dalembert.tracing.evaluation.elementwise import ELEMENTWISE, LINEAR
-from dalembert.tracing.evaluation.structure import STRUCTURE
+from dalembert.tracing.evaluation.rules import RULES
 
 INNER = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr",
          "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr",
@@ -104,7 +103,7 @@ class _Programs:
             return self.closed(eqn.params[INNER[name]])
         if name in _CONTROL:
             return _CONTROL[name](self, eqn)
-        rule = ELEMENTWISE.get(name) or STRUCTURE.get(name) or LINEAR.get(name)
+        rule = RULES.get(name)
         function = None if rule is None else rule(eqn)
         return _by_jax(eqn) if function is None else function
 

@@ -1,14 +1,153 @@
-"""Primitives of JAX that move elements, reductions and products, as functions of NumPy."""
+"""Primitives of JAX as functions of NumPy: elementwise, linear algebra, moves of elements, reductions and products.
+
+Those are here that programs of this package often hold; any other is a program of XLA of its own. What LAPACK cannot factor
+gives NaN, as in JAX.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dalembert.tracing.evaluation.elementwise import converted
+
+def _quotient(x, y):
+    if x.dtype.kind == "f":
+        return np.divide(x, y)
+    by = np.where(y == 0, 1, y)
+    down = np.floor_divide(x, by)
+    apart = (x != down * by) & ((x < 0) != (by < 0))  # XLA: towards zero, and -1 for x/0
+    return np.where(y == 0, np.array(-1).astype(x.dtype), down + apart).astype(x.dtype)
+
+
+def _remainder(x, y):
+    return np.fmod(x, y) if x.dtype.kind == "f" else np.where(y == 0, x, np.fmod(x, np.where(y == 0, 1, y)))
+
+
+def _power(eqn: Any) -> Callable:
+    """xʸ by squaring, as XLA does: NumPy's own power differs in the last bits, and takes longer."""
+    y = eqn.params["y"]
+
+    def power(x):
+        result, square, rest = None, x, abs(y)
+        while rest:
+            if rest & 1:
+                result = square if result is None else result * square
+            rest >>= 1
+            square = square * square if rest else square
+        result = np.ones_like(x) if result is None else result
+        return 1.0 / result if y < 0 else result
+
+    return power
+
+
+def _round(eqn: Any) -> Callable:
+    if int(eqn.params["rounding_method"]) == 1:
+        return np.rint
+    half = np.nextafter(0.5, 0.0)
+    return lambda x: np.trunc(x + np.copysign(half, x))
+
+
+def _select(eqn: Any) -> Callable:
+    if eqn.invars[0].aval.dtype == bool:
+        return lambda which, no, yes: np.where(which, yes, no)
+    return lambda which, *cases: np.choose(np.clip(which, 0, len(cases) - 1), cases)
+
+
+def converted(x, dtype):
+    """An array of another type: a number that is none becomes 0, and one out of range the end of the range."""
+    if x.dtype.kind == "f" and dtype.kind in "iu":
+        ends = np.iinfo(dtype)
+        inside = np.where((x > float(ends.min)) & (x < float(ends.max)), x, 0.0).astype(dtype)
+        return np.where(x >= float(ends.max), ends.max, np.where(x <= float(ends.min), ends.min, inside)).astype(dtype)
+    return x.astype(dtype)
+
+
+def _convert(eqn: Any) -> Callable:
+    dtype = np.dtype(eqn.params["new_dtype"])
+    return lambda x: x if x.dtype == dtype else converted(x, dtype)
+
+
+def _precision(eqn: Any) -> Callable | None:
+    return _same if (eqn.params["exponent_bits"], eqn.params["mantissa_bits"]) == (11, 52) else None
+
+
+def _same(x):
+    return x
+
+
+def _logistic(x):
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def _lu(eqn: Any) -> Callable:
+    import scipy.linalg as linalg
+
+    lapack: Any = linalg.lapack
+
+    shapes = [v.aval.shape for v in eqn.outvars]
+
+    def factor(a):
+        result, pivots, order = (
+            np.empty(shape, kind) for shape, kind in zip(shapes, (float, np.int32, np.int32), strict=True)
+        )
+        if not a.size:  # LAPACK complains, on the terminal
+            return [result, pivots, np.broadcast_to(np.arange(a.shape[-2], dtype=np.int32), shapes[2])]
+        for i in np.ndindex(*a.shape[:-2]):
+            result[i], pivots[i], _ = lapack.dgetrf(a[i])
+            order[i] = _permute(pivots[i], a.shape[-2])
+        return [result, pivots, order]
+
+    return factor
+
+
+def _permute(pivots, n: int) -> np.ndarray:
+    order = np.arange(n)
+    for k, other in enumerate(pivots):
+        order[[k, other]] = order[[other, k]]
+    return order
+
+
+def _permutation(eqn: Any) -> Callable:
+    n = eqn.params["permutation_size"]
+    return lambda pivots: np.apply_along_axis(_permute, -1, pivots, n).astype(np.int32)
+
+
+def _triangular_solve(eqn: Any) -> Callable:
+    import scipy.linalg as linalg
+
+    blas: Any = linalg.blas
+
+    p = eqn.params
+    how = {"side": int(not p["left_side"]), "lower": int(p["lower"]), "trans_a": int(p["transpose_a"]),
+           "diag": int(p["unit_diagonal"])}  # fmt: skip
+
+    def solve(a, b):
+        result = np.empty(b.shape)
+        if result.size:
+            for i in np.ndindex(*a.shape[:-2]):
+                result[i] = blas.dtrsm(1.0, a[i], b[i], **how)
+        return result
+
+    return solve
+
+
+def _svd(eqn: Any) -> Callable | None:
+    """NaN in all results of a matrix that is not finite, which NumPy refuses."""
+    p = eqn.params
+    if p.get("subset_by_index") is not None:
+        return None
+
+    def decompose(a):
+        finite = np.isfinite(a).all(axis=(-2, -1))
+        found = np.linalg.svd(np.where(finite[..., None, None], a, 0.0), p["full_matrices"], p["compute_uv"])
+        ordered = [found[1], found[0], found[2]] if p["compute_uv"] else [found]
+        return [np.where(finite.reshape(finite.shape + (1,) * (x.ndim - finite.ndim)), x, np.nan) for x in ordered]
+
+    return decompose
 
 
 def _broadcast(eqn: Any) -> Callable:
@@ -113,16 +252,6 @@ def _reduce(ufunc: np.ufunc, empty: Any) -> Callable:
     return rule
 
 
-def _cumulative(ufunc: np.ufunc) -> Callable:
-    def rule(eqn: Any) -> Callable:
-        axis, reverse, dtype = eqn.params["axis"], eqn.params["reverse"], eqn.outvars[0].aval.dtype
-        if reverse:
-            return lambda x: np.flip(ufunc.accumulate(np.flip(x, axis), axis, dtype), axis)
-        return lambda x: ufunc.accumulate(x, axis, dtype)
-
-    return rule
-
-
 def _dot_general(eqn: Any) -> Callable:
     (left, right), (left_batch, right_batch) = eqn.params["dimension_numbers"]
     a, b, out = eqn.invars[0].aval, eqn.invars[1].aval, eqn.outvars[0].aval
@@ -158,27 +287,6 @@ def _split(eqn: Any) -> Callable:
     return lambda x: np.split(x, ends, axis=axis)
 
 
-def _argument(function: Callable) -> Callable:
-    def rule(eqn: Any) -> Callable:
-        (axis,), dtype = eqn.params["axes"], eqn.params["index_dtype"]
-        return lambda x: function(x, axis=axis).astype(dtype)
-
-    return rule
-
-
-def _sort(eqn: Any) -> Callable | None:
-    """NaN last, and stable, as JAX orders; of several arrays by the first alone."""
-    axis, keys = eqn.params["dimension"], eqn.params["num_keys"]
-    if keys != 1:
-        return None
-
-    def sort(*x):
-        order = np.argsort(x[0], axis=axis, kind="stable")
-        return [np.take_along_axis(y, order, axis) for y in x]
-
-    return sort
-
-
 def _shaped(eqn: Any) -> Callable:
     shape = eqn.outvars[0].aval.shape
     return lambda x: np.reshape(x, shape)
@@ -192,29 +300,6 @@ def _with(function: Callable, name: str, parameter: str) -> Callable:
         return lambda x: function(x, **options)
 
     return rule
-
-
-STRUCTURE: dict[str, Callable[[Any], Callable | None]] = {
-    "broadcast_in_dim": _broadcast, "slice": _slice, "pad": _pad, "iota": _iota, "split": _split,
-    "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice, "gather": _gather,
-    "reshape": _shaped, "squeeze": _shaped, "expand_dims": _shaped,
-    "concatenate": lambda eqn: lambda *x, axis=eqn.params["dimension"]: np.concatenate(x, axis=axis),
-    "stack": lambda eqn: lambda *x, axis=eqn.params["axis"]: np.stack(x, axis=axis),
-    "unstack": lambda eqn: lambda x, axis=eqn.params["axis"]: list(np.moveaxis(x, axis, 0)),
-    "tile": _with(np.tile, "reps", "reps"),
-    "transpose": _with(np.transpose, "axes", "permutation"), "rev": _with(np.flip, "axis", "dimensions"),
-    "scatter": _scatter(None), "scatter-add": _scatter(np.add), "scatter_add": _scatter(np.add),
-    "scatter-sub": _scatter(np.subtract), "scatter_sub": _scatter(np.subtract),
-    "scatter-mul": _scatter(np.multiply), "scatter_mul": _scatter(np.multiply),
-    "scatter-min": _scatter(np.minimum), "scatter_min": _scatter(np.minimum),
-    "scatter-max": _scatter(np.maximum), "scatter_max": _scatter(np.maximum),
-    "reduce_sum": _reduce(np.add, 0), "reduce_prod": _reduce(np.multiply, 1),
-    "reduce_max": _reduce(np.maximum, -math.inf), "reduce_min": _reduce(np.minimum, math.inf),
-    "reduce_and": _reduce(np.bitwise_and, 1), "reduce_or": _reduce(np.bitwise_or, 0),
-    "cumsum": _cumulative(np.add), "cumprod": _cumulative(np.multiply), "cummax": _cumulative(np.maximum),
-    "cummin": _cumulative(np.minimum), "dot_general": _dot_general, "sort": _sort,
-    "argmax": _argument(np.argmax), "argmin": _argument(np.argmin),
-}  # fmt: skip
 
 
 class Slices(NamedTuple):
@@ -276,3 +361,55 @@ def fill_value(eqn) -> np.ndarray:
     elif given is None:
         given = np.nan if dtype.kind == "f" else True
     return np.asarray(given, dtype)
+
+
+_PLAIN: dict[str, Callable] = {
+    "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "div": _quotient, "rem": _remainder,
+    "neg": np.negative, "abs": np.abs, "max": np.maximum, "min": np.minimum, "sqrt": np.sqrt, "cbrt": np.cbrt,
+    "sign": np.sign, "floor": np.floor, "ceil": np.ceil, "atan2": np.arctan2, "is_finite": np.isfinite, "sin": np.sin,
+    "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh,
+    "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "exp": np.exp,
+    "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "lt": np.less, "le": np.less_equal,
+    "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert, "nextafter": np.nextafter, "square": np.square,
+    "one_minus_square": lambda x: (1 + x) * (1 - x), "log2": lambda x: np.log(x) * np.log2(np.e),
+    "polynomial": lambda x, *a: functools.reduce(lambda y, c: y * x + c, a[-2::-1], a[-1]),
+    "pow": np.power, "rsqrt": lambda x: 1.0 / np.sqrt(x), "logistic": _logistic,
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    **dict.fromkeys(("copy", "copy_p", "stop_gradient", "sharding_constraint", "pvary"), _same),
+}  # fmt: skip
+
+RULES: dict[str, Callable[[Any], Callable | None]] = {
+    **{name: functools.partial(lambda function, eqn: function, function) for name, function in _PLAIN.items()},
+    "integer_pow": _power,
+    "round": _round,
+    "select_n": _select,
+    "convert_element_type": _convert,
+    "reduce_precision": _precision,
+    # Of Equinox, in its loops and checks: XLA would compile a program for each of them, about a hundred in a failed step.
+    "select_if_vmap": lambda eqn: lambda which, yes, no: np.where(which, yes, no),
+    "nondifferentiable_backward": lambda eqn: lambda x: x,
+    "nonbatchable": lambda eqn: lambda x: x,
+    "unvmap_any": lambda eqn: np.any,
+    "lu": _lu,
+    "lu_pivots_to_permutation": _permutation,
+    "triangular_solve": _triangular_solve,
+    "svd": _svd,
+    "broadcast_in_dim": _broadcast, "slice": _slice, "pad": _pad, "iota": _iota, "split": _split,
+    "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice, "gather": _gather,
+    "dot_general": _dot_general,
+    "reshape": _shaped, "squeeze": _shaped, "expand_dims": _shaped,
+    "concatenate": lambda eqn: lambda *x, axis=eqn.params["dimension"]: np.concatenate(x, axis=axis),
+    "stack": lambda eqn: lambda *x, axis=eqn.params["axis"]: np.stack(x, axis=axis),
+    "unstack": lambda eqn: lambda x, axis=eqn.params["axis"]: list(np.moveaxis(x, axis, 0)),
+    "tile": _with(np.tile, "reps", "reps"),
+    "transpose": _with(np.transpose, "axes", "permutation"), "rev": _with(np.flip, "axis", "dimensions"),
+    "scatter": _scatter(None), "scatter-add": _scatter(np.add), "scatter_add": _scatter(np.add),
+    "scatter-sub": _scatter(np.subtract), "scatter_sub": _scatter(np.subtract),
+    "scatter-mul": _scatter(np.multiply), "scatter_mul": _scatter(np.multiply),
+    "scatter-min": _scatter(np.minimum), "scatter_min": _scatter(np.minimum),
+    "scatter-max": _scatter(np.maximum), "scatter_max": _scatter(np.maximum),
+    "reduce_sum": _reduce(np.add, 0), "reduce_prod": _reduce(np.multiply, 1),
+    "reduce_max": _reduce(np.maximum, -math.inf), "reduce_min": _reduce(np.minimum, math.inf),
+    "reduce_and": _reduce(np.bitwise_and, 1), "reduce_or": _reduce(np.bitwise_or, 0),
+}  # fmt: skip
