@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from dalembert.algebra import Newton, newton
 from dalembert.systems.higher.variational import (
     VariationalProblem,
     density,
@@ -17,8 +16,6 @@ from dalembert.systems.higher.variational import (
     holonomic_constraints,
 )
 from dalembert.tracing import seldom
-
-_CLOSE = Newton(tolerance=1e-12, max_iterations=30)
 
 
 def lift(function: Callable, order: int) -> Callable:
@@ -137,18 +134,6 @@ def highest_equations(
     rates, held = _taylor(gradients, k), lambda q: holonomic_constraints(problem, q, t)
     force = sum((-1.0) ** j * rates[j][j] for j in range(k + 1)) + jax.vjp(held, own[0])[1](z[n + m :])[0]
     return jnp.concatenate([force, *(found[-1] for found in constraint_rates(problem, own, t))])
-
-
-def highest_derivative(problem: VariationalProblem, state: Float[Array, "2k n"], t, guess: Float[Array, "n_plus_m"]):
-    """(q⁽ᵏ⁾, λ) with ∂L̃/∂q⁽ᵏ⁾ = p_{k-1}, φ = 0, from the state (q, …, q⁽ᵏ⁻¹⁾, p_0, …, p_{k-1}); and the report of Newton."""
-    k, n = problem.derivatives, state.shape[1]
-
-    def equations(z):
-        jet = lambda x: (*state[:k], x)  # noqa: E731
-        slope = jax.grad(lambda x: augmented(problem, jet(x), z[n:], t))(z[:n])
-        return jnp.concatenate([slope - state[-1], differential_constraints(problem, jet(z[:n]), t)])
-
-    return newton(equations, guess, lambda z: 1.0 + jnp.abs(z), _CLOSE)
 
 
 def constraints_along(problem: VariationalProblem, jet: Float[Array, "k+1 n"], t) -> Float[Array, "m_plus_mh"]:

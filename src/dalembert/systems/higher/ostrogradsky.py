@@ -20,7 +20,6 @@ from dalembert.systems.higher.euler_lagrange import (
     augmented,
     constraint_rates,
     constraints_along,
-    highest_derivative,
     highest_matrix,
     next_derivatives,
     ostrogradsky_momenta,
@@ -129,12 +128,10 @@ def ostrogradsky(
     max_steps: int = 100_000,
     throw: bool = True,
 ) -> Ostrogradsky:
-    """dq⁽ʲ⁾/dt = q⁽ʲ⁺¹⁾, dp_0/dt = L̃_q, dp_j/dt = L̃_{q⁽ʲ⁾} - p_{j-1}, by Dormand-Prince 8(7).
+    """Σ_j (-d/dt)ʲ ∂L̃/∂q⁽ʲ⁾ + φ_qᵀμ = 0, the Euler-Lagrange equations of order k, by a method of order 8.
 
-    With constraints of order k, (q⁽ᵏ⁾, λ) follow from p_{k-1} = L̃_{q⁽ᵏ⁾} and φ = 0, so that φ = 0 holds throughout.
-    With constraints of order r < k, or on positions, the state is (q, …, q⁽²ᵏ⁻¹⁾, λ, …, λ⁽ʳ⁻¹⁾), and (q⁽²ᵏ⁾, λ⁽ʳ⁾, μ)
-    solve Σ_j (-d/dt)ʲ ∂L̃/∂q⁽ʲ⁾ + φ_qᵀμ = 0 together with the time derivatives of the constraints; `drift` is the
-    deviation of φ from 0 that then builds up.
+    The state is (q, …, q⁽²ᵏ⁻¹⁾, λ, …, λ⁽ʳ⁻¹⁾), and (q⁽²ᵏ⁾, λ⁽ʳ⁾, μ) solve these equations together with the time
+    derivatives of the constraints; `drift` is the deviation of φ from 0 that builds up.
 
     Args:
         problem: a VariationalProblem of order k; its differential constraints have one order r.
@@ -183,12 +180,10 @@ def ostrogradsky(
         check_jets(problem, start, times[0], abs(float(times[-1] - times[0])), "derivatives")
         check_regular(problem, start, free[0], times[0], "derivatives")
     given: Any = problem, start, free, times, tolerance, whole_number(max_steps, "max_steps")
-    if not mh and order == k:
-        result = _integrate(*given)
-    elif jax.default_backend() == "cpu" and outside() and not is_traced(*given[:-1]):
-        result = native_first(_natively, _integrate_derivatives, *given)
+    if jax.default_backend() == "cpu" and outside() and not is_traced(*given[:-1]):
+        result = native_first(_natively, _integrate, *given)
     else:
-        result = _integrate_derivatives(*given)
+        result = _integrate(*given)
     if throw and not is_traced(result) and not bool(result.succeeded):
         reached = int(jnp.sum(jnp.all(jnp.isfinite(result.q), axis=1)))
         raise RuntimeError(
@@ -202,27 +197,7 @@ def ostrogradsky(
 
 @Jitted
 def _integrate(problem, derivatives, multipliers, times, tolerance, max_steps: int) -> Ostrogradsky:
-    """With constraints of order k alone."""
-    k, n = problem.derivatives, derivatives.shape[1]
-    guess = jnp.concatenate([derivatives[k], multipliers[0]])
-
-    def field(s, y, args: VariationalProblem):
-        z, _ = highest_derivative(args, y, s, guess)
-        jet = (*y[:k], z[:n])
-        slopes = jax.grad(lambda x: augmented(args, x, z[n:], s))(jet)
-        return jnp.stack([*jet[1:], slopes[0], *(slopes[j] - y[k + j - 1] for j in range(1, k))])
-
-    start = jnp.concatenate([derivatives[:k], ostrogradsky_momenta(problem, derivatives, multipliers, times[0])])
-    found = integrate(field, problem, (times[0], times[-1]), start, tolerance, at=times, max_steps=max_steps)
-    z, info = jax.vmap(lambda y, s: highest_derivative(problem, y, s, guess))(found.y, times)
-    jets, momenta = jnp.concatenate([found.y[:, :k], z[:, None, :n]], axis=1), found.y[:, k:]
-    solved = jnp.all(~(info.singular | info.not_finite | info.not_converged))
-    return _assemble(problem, times, jets, momenta, z[:, n:], jnp.zeros((len(times), 0)), found.reached & solved)
-
-
-@Jitted
-def _integrate_derivatives(problem, derivatives, multipliers, times, tolerance, max_steps: int) -> Ostrogradsky:
-    """With holonomic constraints, or differential ones of an order r < k."""
+    """The integration by diffrax."""
     k, (r, _) = problem.derivatives, multipliers.shape
 
     def field(s, y, args: VariationalProblem):
@@ -239,7 +214,7 @@ def _integrate_derivatives(problem, derivatives, multipliers, times, tolerance, 
 
 
 def _natively(problem, derivatives, multipliers, times, tolerance, max_steps: int) -> Ostrogradsky:
-    """The integration of derivatives in machine code; Unsupported where a function cannot be translated."""
+    """The integration in machine code; Unsupported where a function cannot be translated."""
     (rows, n), (r, m), k = derivatives.shape, multipliers.shape, problem.derivatives
     mh, known = constraint_numbers(problem, n)[1], np.asarray(times)
     flow = derivatives_flow(problem, n, r, m, mh)
