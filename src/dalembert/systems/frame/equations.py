@@ -1,4 +1,9 @@
-"""x"""
+"""Directions of D and the equation in orthonormal velocities along them, as nodes of a graph.
+
+    v = Σ_a w_a ψ_a(q, t) + v_b(q, t),   L = ½ u·C u - U(q, t),   u(ψ_a)·C u(ψ_b) = δ_ab
+
+with pieces u, linear in v, such as the velocities of points and angles.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,6 @@ import numpy as np
 from dalembert.native import Unsupported
 from dalembert.native.graph.dependence import Dependence, reached
 from dalembert.native.graph.derivative import along, jacobian
-from dalembert.native.graph.elimination import GROWTH, choose_order, eliminate
 from dalembert.native.graph.graph import Graph, operands
 from dalembert.native.graph.simplify import gather_factors, replaced, with_angles
 
@@ -180,16 +184,10 @@ class Along(NamedTuple):
 
 
 class OrthonormalEquations:
-    """q, w, t, v: inputs. free: where reactions do no work, None where that is D; then scale is s_a of each direction, whose
-    velocity is in units in which it has u·C u = 1/s_a, and else the unit itself. holds: a truth value."""
+    """q, w, t, v: inputs. scale: s_a of each direction, whose velocity is in units in which it has u·C u = 1/s_a."""
 
-    def __init__(
-        self, d: AllowedDirections, energy: PiecewiseEnergy, q: Nodes, t: int, force: Sequence[int],
-        free: AllowedDirections | None = None,
-    ):  # fmt: skip
+    def __init__(self, d: AllowedDirections, energy: PiecewiseEnergy, q: Nodes, t: int, force: Sequence[int]):
         self.g, self.d, self.energy, self.q, self.t, self.force_given = d.g, d, energy, q, t, list(force)
-        self.free, self.holds = free, d.g.true
-        self.pivots = d.pivots if free is None else list(dict.fromkeys([*d.pivots, *free.pivots]))
         self.fixed = self._pieces_at(d.offset)
         self.directions = self._orthogonal()
 
@@ -230,8 +228,7 @@ class OrthonormalEquations:
         """Everything at velocities w."""
         g = self.g
         root = lambda a, s: g.apply("sqrt", g.apply("mul", s, a.square))  # noqa: E731
-        orthonormal = [g.apply("div", g.one, root(*x)) for x in zip(self.directions, scale, strict=True)]
-        self.scale, self.unit = scale, orthonormal if self.free is None else scale
+        self.scale, self.unit = scale, [g.apply("div", g.one, root(*x)) for x in zip(self.directions, scale, strict=True)]
         self.speeds = [g.apply("mul", x, h) for x, h in zip(w, self.unit, strict=True)]
         self.v = self._combine([a.v for a in self.directions], self.d.offset)
         self.u = self._combine([a.pieces for a in self.directions], self.fixed)
@@ -243,7 +240,7 @@ class OrthonormalEquations:
         turned = np.array(jacobian(g, metric.ravel().tolist(), self.q)).reshape(*metric.shape, -1)
         self._turned = {j: turned[..., j] for j in range(turned.shape[-1]) if np.any(turned[..., j] != g.zero)}
         self._metric_rate = np.array(self.rate(metric.ravel().tolist())).reshape(metric.shape)
-        self.slopes = self._solve_slopes(self.free) if self.free else [self._slope(i) for i in range(len(self.directions))]
+        self.slopes = [self._slope(i) for i in range(len(self.directions))]
 
     def _combine(self, columns: list[Nodes], start: Nodes) -> Nodes:
         g = self.g
@@ -269,24 +266,6 @@ class OrthonormalEquations:
             terms.append(g.apply("mul", change, self.speeds[b]))
         whole = g.total([x for x in terms if x != g.zero])
         return g.apply("neg", g.apply("mul", g.apply("mul", self.scale[a], self.unit[a]), whole))
-
-    def _solve_slopes(self, free: AllowedDirections) -> Nodes:
-        """ẇ from Σ_b u(θ_a)·C u(ψ_b) ẇ_b = …; where the pivots of the sample do not serve, it does not hold."""
-        g, k = self.g, len(self.directions)
-        rates = [self.rate(one.metric) for one in self.directions]
-        fixed, f, matrix = self.rate(self._metric(self.fixed)), [], np.full((k, k), g.zero)
-        for a, v in enumerate(free.free):
-            u = self._pieces_along(v)
-            matrix[a] = [self._dot(u, one.metric) for one in self.directions]
-            moved = [g.apply("mul", self._dot(u, rate), w) for rate, w in zip(rates, self.speeds, strict=True)]
-            f.append(g.total([*moved, self._dot(u, fixed), self._rest(v, u)]))
-        samples = self.d.sampled(matrix.ravel().tolist()).reshape(-1, k, k)
-        order = choose_order(matrix != g.zero, np.ones((k, k), int), samples)
-        if order is None:
-            raise Unsupported("reactions", "there are no pivots that serve the sample")
-        found = eliminate(g, f, matrix, order, lambda _: 1, GROWTH["linear"])
-        self.holds = g.apply("le", found.check, g.constant(GROWTH["linear"]))
-        return [g.apply("neg", g.apply("div", found.update[b], self.unit[b])) for b in range(k)]
 
     def _rest(self, v: Nodes, u: Nodes) -> int:
         """π·B - ½ u·∂C u - ∂U - f along a direction v with pieces u."""
@@ -321,13 +300,13 @@ class OrthonormalEquations:
 
     def multipliers(self, w: Nodes) -> Nodes:
         """λ with Rᵀλ = d/dt L_v - L_q - f: along the directions in which reactions work, the last first."""
-        g, rates, forces = self.g, self.rate(self.momenta, w, self.slopes), self.free or self.d
+        g, rates, held = self.g, self.rate(self.momenta, w, self.slopes), self.d.held
         found: dict[int, int] = {}
-        for at, one in reversed(list(enumerate(forces.held))):
+        for at, one in reversed(list(enumerate(held))):
             pieces = self._pieces_along(one.direction)
             whole = g.apply("add", self._dot(pieces, rates), self._rest(one.direction, pieces))
-            for later in forces.held[at + 1 :]:
-                entry = forces.entry(later.row, one.direction)
+            for later in held[at + 1 :]:
+                entry = self.d.entry(later.row, one.direction)
                 whole = g.apply("sub", whole, g.apply("mul", entry, found[later.row]))
             found[one.row] = g.apply("div", whole, one.pivot)
         return [found[i] for i in range(len(found))]
@@ -341,8 +320,7 @@ class OrthonormalEquations:
         for one in self.directions:
             size, over = self._largest([g.apply("abs", x) for x in one.v]), g.apply("div", g.one, one.square)
             w.append(g.apply("mul", g.apply("mul", size, over), self._dot(one.metric, apart)))
-            orthonormal = g.apply("mul", g.apply("mul", size, size), over)
-            scales.append(orthonormal if self.free is None else g.apply("div", g.one, size))
+            scales.append(g.apply("mul", g.apply("mul", size, size), over))
             least = g.apply("min", least, g.apply("div", one.square, one.whole))
         return w, scales, least
 
@@ -350,7 +328,7 @@ class OrthonormalEquations:
         """The largest Σ_j |∂p/∂q_j| (1 + |q_j|) / |p| of a pivot p, with the time: one over how far p = 0 is."""
         g, found = self.g, [self.g.zero]
         sizes = [g.apply("add", g.one, g.apply("abs", x)) for x in self.q] + [g.one]
-        for pivot in self.pivots:
+        for pivot in self.d.pivots:
             slopes = jacobian(g, [pivot], [*self.q, self.t])[0].tolist()
             moved = self._dot([g.apply("abs", x) for x in slopes], sizes)
             found.append(g.apply("div", moved, g.apply("abs", pivot)))
