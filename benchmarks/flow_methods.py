@@ -83,7 +83,7 @@ def measured(problem: Problem) -> dict[str, list[tuple[float, float]]]:
     n, times = len(problem.q0), problem.times if problem.samples > 1 else np.array([0.0, problem.time])
     start = proven_start(problem.system, problem.q0, problem.v0, times[0])
     assert start is not None
-    integrated = lambda tolerance: along_constraints(start, times, Accuracy(tolerance, 10**7))[0]  # noqa: E731
+    integrated = lambda tolerance: along_constraints(problem.system, start, times, Accuracy(tolerance, 10**7))[0]  # noqa: E731
     compared = lambda rows: rows[1:, :n] if problem.constraint is None else rows[-1:]  # noqa: E731
     truth = problem.exact(problem.times)[1:] if problem.exact else None
     if truth is None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dalembert.algebra import Newton, newton
-from dalembert.algebra.roots import newton_by_values, root
+from dalembert.algebra.roots import root
 
 
 def one(z):
@@ -23,14 +23,6 @@ def flags(report):
     return sum(bool(flag) for flag in (report.singular, report.not_finite, report.not_converged))
 
 
-def by_values(function, start, tolerance=1e-11):
-    def at(z):
-        return np.asarray(function(z)), np.asarray(jax.jacfwd(function)(z))
-
-    start = np.asarray(start, float)
-    return newton_by_values(at, start, Newton(tolerance, 50), lambda j: np.ones(len(j)), at(start))
-
-
 def test_it_ends_at_the_root_with_the_square_of_its_tolerance():
     z, report = newton(kepler(0.6, 2.0 - 0.6 * np.sin(2.0)), jnp.array([1.0, 0.0]), one, Newton(1e-5))
     np.testing.assert_allclose(z, [2.0, np.cos(2.0)], rtol=0, atol=1e-9)
@@ -39,15 +31,6 @@ def test_it_ends_at_the_root_with_the_square_of_its_tolerance():
     np.testing.assert_allclose(report.determinant_sign * report.determinant, determinant, rtol=1e-4)
 
 
-def test_both_forms_of_it_find_the_same_root():
-    function = kepler(0.6, 1.0)
-    z, _ = newton(function, jnp.array([1.0, 0.0]), one, Newton(1e-11, 50))
-    values, report = by_values(function, [1.0, 0.0])
-    assert report.solved
-    np.testing.assert_allclose(values, z, rtol=0, atol=1e-11)
-
-
-@pytest.mark.parametrize("form", ["traced", "values"])
 @pytest.mark.parametrize(
     ("function", "start"),
     [
@@ -58,36 +41,25 @@ def test_both_forms_of_it_find_the_same_root():
     ],
     ids=["no root", "diverging", "singular", "not finite"],
 )
-def test_no_root_is_no_success(form, function, start):
-    if form == "values":
-        assert not by_values(function, start)[1].solved
-    else:
-        _, report = newton(function, jnp.array(start), one, Newton())
-        assert flags(report) == 1
+def test_no_root_is_no_success(function, start):
+    _, report = newton(function, jnp.array(start), one, Newton())
+    assert flags(report) == 1
 
 
 def test_a_zero_residual_is_a_root_where_the_matrix_is_singular():
     _, report = newton(lambda z: z**2, jnp.array([0.0]), one, Newton())
     assert flags(report) == 0
-    assert by_values(lambda z: z**2, [0.0])[1].solved
 
 
-@pytest.mark.parametrize("form", ["traced", "values"])
-def test_a_root_within_reach_of_a_jump_is_one_where_the_residual_is_small(form):
+def test_a_root_within_reach_of_a_jump_is_one_where_the_residual_is_small():
     """F = z - 1 above 1 and z - 3 below: from just above 1 the update ends on the far side of the jump, where |F| = 2."""
 
     def function(z):
         return jnp.where(z > 1.0, z - 1.0, z - 3.0)
 
     start = [1.0 + 1e-13]
-    z, failed = jnp.array(start), None
-    if form == "values":
-        z, report = by_values(function, start)
-        failed = not report.solved
-    else:
-        z, report = newton(function, z, one, Newton())
-        failed = report.not_converged
-    assert failed or np.max(np.abs(function(z))) < 1e-9
+    z, report = newton(function, jnp.array(start), one, Newton())
+    assert report.not_converged or np.max(np.abs(function(z))) < 1e-9
 
 
 def test_columns_in_units_of_their_own_lose_no_digits():

@@ -93,4 +93,4 @@ def flow_only(problem: Problem, tolerance: float):
         rows = found[0].rows[1:]
         return rows[:, :n] if problem.constraint is None else rows[-1:]
 
-    return partial(along_constraints, start, times, accuracy), positions
+    return partial(along_constraints, problem.system, start, times, accuracy), positions

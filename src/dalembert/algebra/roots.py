@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jax.extend.core import Literal, Primitive
 from jax.interpreters import batching, mlir
@@ -319,52 +318,6 @@ def newton(
     empty = Solve(jnp.asarray(0), zero, zero, jnp.asarray(1.0), zero, no, no, no)
     z, info, done = lax.while_loop(unfinished, iterate, (start, empty, no))
     return z, info._replace(not_converged=info.not_converged | ~done)
-
-
-class ByValues(NamedTuple):
-    """solved: whether it converged. residual: largest row-scaled |F_i|, and last: (F, F'), both at the point returned."""
-
-    solved: bool
-    residual: float
-    last: tuple[np.ndarray, np.ndarray]
-
-
-def newton_by_values(
-    evaluate: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
-    start: Float[np.ndarray, "z"],
-    options: Newton,
-    units: Callable[[np.ndarray], np.ndarray],
-    first: tuple[np.ndarray, np.ndarray],
-) -> tuple[Float[np.ndarray, "z"], ByValues]:
-    """Newton's iteration as in `newton` with scale 1 + |z|, in NumPy, where a compiled function gives (F, F')(z);
-    first: those at the start.
-
-    It ends at a point where F has been evaluated, and leaves the update that passes the test: beyond it F may jump.
-    A program for one evaluation is traced and compiled in a fraction of the time of one for the whole iteration.
-    """
-    from scipy.linalg import get_lapack_funcs  # slow to load
-
-    factor, solve = get_lapack_funcs(("getrf", "getrs"), dtype=float)
-    z, known, report = start, first, ByValues(False, float("nan"), first)
-    for _ in range(options.max_iterations):
-        f, jacobian = known
-        unit = units(jacobian)
-        matrix = jacobian * unit
-        row = np.max(np.abs(matrix), axis=1)
-        row = np.where(row > 0, row, 1.0)
-        report = ByValues(bool(np.all(f == 0)), float(np.max(np.abs(f / row))), known)
-        if report.solved or not (np.all(np.isfinite(f)) and np.all(np.isfinite(matrix))):
-            break
-        lu, swaps, _ = factor(matrix / row[:, None])
-        pivots = np.abs(np.diagonal(lu))
-        if np.min(pivots) <= SINGULAR_PIVOT * np.max(pivots):
-            break
-        update = solve(lu, swaps, f / row)[0] * unit
-        if np.max(np.abs(update) / (1.0 + np.abs(z - update))) <= options.tolerance:
-            return z, report._replace(solved=True)
-        z = z - update
-        known = evaluate(z)
-    return z, report
 
 
 def root(

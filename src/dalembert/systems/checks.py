@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,97 +10,73 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
-from dalembert.algebra import numerical_rank
-from dalembert.algebra.roots import newton_by_values
+from dalembert.algebra import newton, numerical_rank
+from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.numbers import as_number, as_state, check_x64, is_traced
-from dalembert.systems.compiled.function import LARGEST, SystemFunction
 from dalembert.systems.consistency import InconsistentDataError, RankDeficientError, Runs, check_parameters, violation_of
-from dalembert.systems.equations import EXACT, first_guess, motion_at
-from dalembert.systems.proof import InitialValues, evaluate_start, proven_start
+from dalembert.systems.equations import EXACT, first_guess, kkt_residual, motion_at
+from dalembert.systems.proof import InitialValues, Start, evaluate_start, proven_start
 from dalembert.systems.sizes import units_of
-from dalembert.systems.system import System, check_shapes, check_system
-from dalembert.tracing import seldom
-
-
-def _at_rest(system: System, q, v, t, z) -> InitialValues:
-    return evaluate_start(system, q, v, t, z, jnp.zeros_like(q))
-
-
-_values, _native_values = seldom(_at_rest), SystemFunction(_at_rest)
+from dalembert.systems.system import System, check_shapes, check_system, equation_names, label
+from dalembert.tracing import seldom, traced_once
 
 
 class InitialTerms(NamedTuple):
     """Values at the solution z = (a, λ), or at z = 0 where none was found.
 
-    linear: whether the constraints are, in a. equations, matrix: F and F' there. rows: R, (m, n). reduced, jacobian: the
-    constraints other than Lyapunov's as equations for a, and their derivative by a. given: what does not depend on z.
+    informative: whether the ranks at z are those at a solution: it was found, or the constraints are linear in a. units: of
+    the unknowns, in which ranks are looked at. names: of the equations of constraints; plain: which are not Lyapunov's.
+    given: F, F' and the user's functions at z.
     """
 
     z: np.ndarray
     solved: bool
-    linear: bool
+    informative: bool
     residual: float
-    equations: np.ndarray
-    matrix: np.ndarray
-    rows: np.ndarray
-    reduced: np.ndarray
-    jacobian: np.ndarray
+    units: np.ndarray
+    names: list[str]
+    plain: np.ndarray
     given: InitialValues
 
-    def reactions(self, i: int) -> np.ndarray:
-        """The rows of the i-th constraint."""
-        sizes = [len(x) for x in self.given.values]
-        return self.rows[sum(sizes[:i]) : sum(sizes[: i + 1])]
+    @property
+    def n(self) -> int:
+        return self.given.forces.shape[0]
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """F', in units."""
+        return np.asarray(self.given.matrix) * self.units
+
+    @property
+    def rows(self) -> np.ndarray:
+        """R, (m, n), in units: the equations of motion contain -Rᵀλ."""
+        return -np.asarray(self.given.matrix)[: self.n, self.n :].T * self.units[: self.n]
 
 
-def initial_terms(system: System, q, v, t, m: int) -> InitialTerms | None:
-    """Newton's iteration for (a, λ) on one compiled call; None where a function of the system closes over a traced value."""
+@seldom
+def _solve_terms(system: System, q, v, t, m: int):
+    """z, whether it was found, whether the constraints are linear in a, the residual, and the values at z."""
     n = q.shape[0]
-    start = first_guess(n, m)
-    native = _native_values.bound(system, q, v, t, start) if n + m <= LARGEST else None
-    given: Any = None if native is None else native(q, v, t, start)
-    if native is not None and all(np.all(np.isfinite(x)) for x in jax.tree.leaves(given)):
-        at = lambda z: native(q, v, t, z)[:2]  # noqa: E731
-    else:  # XLA has to look: something is not finite, or cannot be translated
-        again, found = _values.bound(system, q, v, t, start)  # one program, even where every call is traced anew
-        if is_traced(found):
-            return None
-        given = jax.tree.map(np.asarray, found)
-        at = lambda z: jax.tree.map(np.asarray, again(system, q, v, t, z)[:2])  # noqa: E731
-    z, report = newton_by_values(at, start, EXACT, lambda x: units_of(x, n), given[:2])
-    linear, (residual, matrix) = True, report.last
-    if not report.solved:
-        z = np.zeros(n + m)
-        (residual, matrix), (_, beside) = at(z), at(np.where(np.arange(n + m) < n, 1.0, 0.0))
-        with np.errstate(invalid="ignore"):  # numbers that are not finite are named later
-            linear = bool(np.all(np.abs(beside[n:, :n] - matrix[n:, :n]) <= 1e-9 * (1.0 + np.abs(matrix[n:, :n]))))
-    controls = [c.is_control for c in system.constraints]
-    plain = n + np.flatnonzero(~np.repeat(np.array(controls, bool), [len(x) for x in given.values]))
-    rows = -matrix[:n, n:].T  # the equations of motion contain -Rᵀλ
-    parts = residual, matrix, rows, residual[plain], matrix[plain, :n]
-    return InitialTerms(z, report.solved, linear, report.residual, *parts, given)
+    equations = traced_once(lambda x: kkt_residual(system, q, v, t, x))
+    units = lambda matrix: units_of(matrix, n, jnp)  # noqa: E731
+    z, report = newton(equations, jnp.asarray(first_guess(n, m)), lambda x: 1.0 + jnp.abs(x), EXACT, units)
+    solved = ~(report.singular | report.not_finite | report.not_converged)
+    here, beside = (value_and_jacobian(equations, jnp.zeros_like(z).at[:n].set(x))[1][n:, :n] for x in (0.0, 1.0))
+    linear = jnp.all(jnp.abs(beside - here) <= 1e-9 * (1.0 + jnp.abs(here)))
+    z = jnp.where(solved, z, 0.0)
+    return z, solved, linear, report.residual, evaluate_start(system, q, v, t, z, jnp.zeros_like(q))
 
 
-def in_units(found: InitialTerms) -> InitialTerms:
-    """The matrices whose ranks are looked at, in units of the unknowns that the inertia and the reactions give."""
-    if not np.all(np.isfinite(found.matrix)):
-        return found
-    n = found.rows.shape[1]
-    units = units_of(found.matrix, n)
-    own = units[:n]
-    return found._replace(matrix=found.matrix * units, rows=found.rows * own, jacobian=found.jacobian * own)
-
-
-class Start(NamedTuple):
-    """The beginning of a motion. units: of (a, λ); None where values are traced. sizes: how many equations each constraint
-    has."""
-
-    q: Any  # of NumPy, where they are proven
-    v: Any
-    a: Any  # of NumPy, except where values are traced
-    multipliers: Any
-    units: np.ndarray | None
-    sizes: list[int]
+def initial_terms(system: System, q, v, t, sizes: list[int]) -> InitialTerms | None:
+    """The values that the checks look at; None where a function of the system closes over a traced value."""
+    found = _solve_terms(system, q, v, t, sum(sizes))
+    if is_traced(found):
+        return None
+    z, solved, linear, residual, given = jax.tree.map(np.asarray, found)
+    units = units_of(given.matrix, q.shape[0]) if np.all(np.isfinite(given.matrix)) else np.ones(len(z))
+    controls = np.repeat(np.array([c.is_control for c in system.constraints], bool), sizes)
+    own = equation_names(system, sizes), np.flatnonzero(~controls)
+    return InitialTerms(z, bool(solved), bool(solved or linear), float(residual), units, *own, given)
 
 
 def check_initial_data(system: System, q0, v0, t0: float | Array = 0.0, time: float | Array | None = None):
@@ -141,13 +117,12 @@ def solve_start(system: System, q0, v0, t0: float | Array, time: float | Array |
     """The beginning of a motion from data that are checked: proven in machine code, or looked at by name."""
     proven = proven_start(system, q0, v0, t0)
     if proven is not None:
-        return Start(*proven[:-1])
+        return proven
     given, found = _check_all(system, q0, v0, t0, time)
     q, v, t, sizes = given
     if found is None:
         return Start(q, v, *motion_at(system, q, v, t)[:2], None, sizes)
-    n = q.shape[0]
-    return Start(q, v, found.z[:n], found.z[n:], units_of(found.matrix, n), sizes)
+    return Start(q, v, found.z[: found.n], found.z[found.n :], found.units, sizes)
 
 
 class InitialData(NamedTuple):
@@ -169,7 +144,7 @@ def examine_start(system: System, q0, v0, t0, time) -> tuple[InitialData, Initia
     if is_traced(q, v, t, system.parameters):
         return given, None
     check_parameters(system)
-    found = initial_terms(system, q, v, t, sum(given.sizes))
+    found = initial_terms(system, q, v, t, given.sizes)
     if found is None:  # a function of the system closes over a traced value
         return given, None
     _check_values(system, found, q, v)
@@ -182,13 +157,11 @@ def _check_all(system: System, q0, v0, t0, time) -> tuple[InitialData, InitialTe
     given, found = examine_start(system, q0, v0, t0, time)
     if found is None:
         return given, None
-    scaled = in_units(found)
-    informative = found.solved or found.linear  # else the rank at a = 0 says nothing about that at the solution
-    if informative:
-        _check_constraints(system, scaled)
-    _check_reactions(system, scaled)
-    if informative:
-        _check_regular(system, scaled)
+    if found.informative:
+        _check_constraints(found)
+    _check_reactions(found)
+    if found.informative:
+        _check_regular(found)
     if not found.solved:
         raise InconsistentDataError(
             f"q0, v0: no acceleration that satisfies the constraints was found from a = 0 (Newton's residual is "
@@ -219,11 +192,12 @@ def _check_values(system: System, found: InitialTerms, q, v) -> None:
         raise ValueError(f"lagrangian: is {float(given.lagrangian)} at q0, v0; it must be finite there")
     if not np.all(np.isfinite(given.forces)):
         raise ValueError(f"forces: is {given.forces} at q0 = {np.asarray(q)}, v0 = {np.asarray(v)}; it must be finite there")
+    reactions = np.split(found.rows, np.cumsum([len(x) for x in given.values])[:-1])
     for i, c in enumerate(system.constraints):
-        for what, result in (("phi", given.values[i]), ("reactions", found.reactions(i))):
+        for what, result in (("phi", given.values[i]), ("reactions", reactions[i])):
             if not np.all(np.isfinite(result)):
                 raise ValueError(
-                    f"constraints[{i}] ({type(c).__name__}) {what}: is {result} at q0 = {np.asarray(q)}, "
+                    f"{label(i, c)} {what}: is {result} at q0 = {np.asarray(q)}, "
                     f"v0 = {np.asarray(v)}; it must be finite there (is the system at rest where a speed is divided by?)"
                 )
 
@@ -240,7 +214,7 @@ def _check_consistent(system: System, found: InitialTerms, q, v, t, time) -> Non
         )
 
 
-def _check_reactions(system: System, found: InitialTerms) -> None:
+def _check_reactions(found: InitialTerms) -> None:
     for i, basis in found.given.virtual.items():
         columns = numerical_rank(basis.T)
         if not columns.full:
@@ -252,23 +226,26 @@ def _check_reactions(system: System, found: InitialTerms) -> None:
     if rank.rank < found.rows.shape[0]:
         raise RankDeficientError(
             f"reactions: the {found.rows.shape[0]} rows span {rank.rank} directions at q0, v0; {found.rows.shape[0]} are "
-            f"needed, one for each equation (dependent: {_owners(system, found, rank.dependent_rows)})"
+            f"needed, one for each equation (dependent: {', '.join(found.names[i] for i in rank.dependent_rows)})"
         )
 
 
-def _check_constraints(system: System, found: InitialTerms) -> None:
-    rank = numerical_rank(found.jacobian)
+def _check_constraints(found: InitialTerms) -> None:
+    """Of the constraints other than Lyapunov's, as equations for a."""
+    places = found.n + found.plain
+    residual, jacobian = found.given.residual[places], found.matrix[places, : found.n]
+    rank = numerical_rank(jacobian)
     if rank.full:
         return
     dependent = list(rank.dependent_rows)
-    kept = [i for i in range(found.jacobian.shape[0]) if i not in dependent]
-    weights = np.linalg.lstsq(found.jacobian[kept].T, found.jacobian[dependent].T, rcond=None)[0]
-    gap = np.max(np.abs(found.reduced[dependent] - weights.T @ found.reduced[kept]))
-    contradictory = gap > 1e-8 * (1 + np.max(np.abs(found.reduced)))
+    kept = [i for i in range(len(jacobian)) if i not in dependent]
+    weights = np.linalg.lstsq(jacobian[kept].T, jacobian[dependent].T, rcond=None)[0]
+    gap = np.max(np.abs(residual[dependent] - weights.T @ residual[kept]))
+    contradictory = gap > 1e-8 * (1 + np.max(np.abs(residual)))
     raise RankDeficientError(
-        f"constraints: {found.jacobian.shape[0]} equations have rank {rank.rank} in the accelerations at q0, v0; they are "
+        f"constraints: {len(jacobian)} equations have rank {rank.rank} in the accelerations at q0, v0; they are "
         f"{'contradictory' if contradictory else 'redundant'} (dependent: "
-        f"{_owners(system, found, rank.dependent_rows, skip_controls=True)}). "
+        f"{', '.join(found.names[found.plain[i]] for i in dependent)}). "
         + (
             "No motion satisfies all of them"
             if contradictory
@@ -278,8 +255,8 @@ def _check_constraints(system: System, found: InitialTerms) -> None:
     )
 
 
-def _check_regular(system: System, found: InitialTerms) -> None:
-    if not (np.all(np.isfinite(found.matrix)) and np.all(np.isfinite(found.equations))):
+def _check_regular(found: InitialTerms) -> None:
+    if not (np.all(np.isfinite(found.matrix)) and np.all(np.isfinite(found.given.residual))):
         raise ValueError(
             "lagrangian: its derivatives are not finite at q0, v0, or those of a constraint, a force or a control are not "
             "(a norm or a square root at zero? write v @ v and not jnp.linalg.norm(v) ** 2)"
@@ -287,16 +264,15 @@ def _check_regular(system: System, found: InitialTerms) -> None:
     rank = numerical_rank(found.matrix)
     if rank.full:
         return
-    n = found.matrix.shape[0] - found.rows.shape[0]
-    undetermined = numerical_rank(found.matrix[:, :n].T)
+    accelerations = found.matrix[:, : found.n]
+    undetermined = numerical_rank(accelerations.T)
     if undetermined.full:
         raise RankDeficientError(
             "reactions: the constraint forces cannot enforce the constraints: the matrix of (a, λ) has rank "
             f"{rank.rank} of {found.matrix.shape[0]} at q0, v0, although the mass is regular on the motions that are left. "
             "A force along R must change the value of its constraint"
         )
-    missing = n - undetermined.rank
-    directions = np.linalg.svd(found.matrix[:, :n])[2][-missing:]
+    directions = np.linalg.svd(accelerations)[2][undetermined.rank - found.n :]
     raise RankDeficientError(
         "lagrangian: the mass matrix ∂²L/∂v² is degenerate on the motions that the constraints leave free: the matrix of "
         f"(a, λ) has rank {rank.rank} of {found.matrix.shape[0]} at q0, v0; undetermined acceleration along "
@@ -307,13 +283,3 @@ def _check_regular(system: System, found: InitialTerms) -> None:
 def _with_positive_sign(direction: np.ndarray) -> np.ndarray:
     """The direction with a positive largest entry, so that messages do not depend on the factorization."""
     return direction * np.sign(direction[np.argmax(np.abs(direction).round(9))])
-
-
-def _owners(system: System, found: InitialTerms, rows: tuple[int, ...], skip_controls: bool = False) -> str:
-    """Which constraint each of the stacked rows belongs to."""
-    names = []
-    for i, c in enumerate(system.constraints):
-        if not (skip_controls and c.is_control):
-            m = len(found.given.values[i])
-            names += [f"constraints[{i}] ({type(c).__name__})" + (f" row {j}" if m > 1 else "") for j in range(m)]
-    return ", ".join(names[i] for i in rows)

@@ -24,7 +24,7 @@ from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.numbers import as_number, as_state, check_x64, is_traced
 from dalembert.systems.equations import acceleration, first_derivative, momentum, value
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, with_inertia
-from dalembert.systems.system import System, check_shapes, check_system
+from dalembert.systems.system import System, check_shapes, check_system, label
 from dalembert.tracing import seldom
 
 STEPS = 100  # in which a motion that they resolve has moved by about its own size
@@ -84,7 +84,7 @@ def velocity_residuals(system: System, q, v, t) -> dict[str, Array]:
     """The residuals of (q, v) by themselves: φ(q) and dφ/dt of holonomic, φ(q, v) of nonholonomic constraints."""
     out = {}
     for i, c in enumerate(system.constraints):
-        name = f"constraints[{i}] ({type(c).__name__})"
+        name = label(i, c)
         if c.order == 0:
             out[f"{name} at q0"] = value(system, c, q, v, v, t)
             out[f"d/dt of {name} at (q0, v0)"] = first_derivative(system, c, q, v, t)

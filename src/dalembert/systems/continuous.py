@@ -33,7 +33,7 @@ from dalembert.systems.compiled.function import LARGEST
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.equations import acceleration
 from dalembert.systems.frame.flow import along_constraints
-from dalembert.systems.proof import ProvenStart, proven_runs, proven_start, read_system
+from dalembert.systems.proof import Start, proven_runs, proven_start
 from dalembert.systems.sizes import check_times
 from dalembert.systems.system import System, check_shapes, check_system
 from dalembert.tracing import Jitted, taken_apart, traced_once
@@ -160,7 +160,7 @@ def reference(
 
 def travelled(
     system: System, state: tuple[Any, Any], times, tolerance, *, natively: bool = True, solver=None, max_steps: int = MOST,
-    start: ProvenStart | None = None, projected: bool = False,
+    start: Start | None = None, projected: bool = False,
 ) -> Reference:  # fmt: skip
     """The reference from (q, v) that need not satisfy the constraints: their values are what the flow keeps. start: these
     data, where they are proven. projected: for data that satisfy them, which machine code then keeps there."""
@@ -194,9 +194,7 @@ def small(system: System, q, v, times) -> bool:
     return q.shape[0] + sum(check_shapes(system, q, v, times[0])) <= LARGEST
 
 
-def _native(
-    system: System, q, v, times, tolerance, *, max_steps: int, start: ProvenStart | None, projected: bool
-) -> Reference:
+def _native(system: System, q, v, times, tolerance, *, max_steps: int, start: Start | None, projected: bool) -> Reference:
     """The integration in machine code; Unsupported where a function cannot be translated."""
     n, known, accuracy = q.shape[0], np.asarray(times), Accuracy(float(tolerance), max_steps)
     if start is None:
@@ -204,7 +202,7 @@ def _native(
         found = flow.solve(np.concatenate([np.asarray(q), np.asarray(v)]), known, accuracy)
         outputs = lambda: flow.outputs(found, known)  # noqa: E731
     else:
-        found, outputs = along_constraints(start, known, accuracy)
+        found, outputs = along_constraints(system, start, known, accuracy)
     return Reference.solved(known, found, outputs)
 
 
@@ -352,8 +350,7 @@ class _Many:
 
     def check(self, times: np.ndarray) -> None:
         """The data of every run; those that are not proven to be right are looked at one by one."""
-        read = read_system(self.one(0))
-        proven = np.zeros(len(self.states), bool) if read is None else proven_runs(read, self.states, times[0], self.given)
+        proven = proven_runs(self.one(0), self.states, times[0], self.given)
         for i in np.flatnonzero(~proven).tolist():
             q, v = self.states[i]
             try:

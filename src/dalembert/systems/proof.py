@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, Bool, Float
 
 from dalembert.algebra.jacobian import value_and_jacobian
@@ -20,7 +19,7 @@ from dalembert.systems.consistency import Restriction, restrictions
 from dalembert.systems.equations import EXACT, first_guess, force, kkt_residual, value
 from dalembert.systems.sizes import ROUNDING, units_of
 from dalembert.systems.system import Rebuilt, System, check_shapes
-from dalembert.tracing import Remembered, Walk, Watched, refilled, split, taken_apart, unchanged, watch
+from dalembert.tracing import Content, Pool, Remembered, content, refilled, taken_apart
 
 REMEMBERED = 128  # systems whose equations are found again
 INDEPENDENT = 1e-12  # the least Gram determinant of rows of unit length that leaves no doubt about their rank
@@ -177,62 +176,42 @@ def _apart(units: Float[Array, "z"], n: int) -> Float[Array, ""]:
     return jnp.maximum(jnp.max(own) / jnp.min(own), jnp.max(across, initial=0.0))
 
 
-T = TypeVar("T")
-
 Vector = Float[np.ndarray, "n"]
 
 
-class ProvenStart(NamedTuple):
-    """Data that pass every check. units: of (a, λ). sizes: how many equations each constraint has. read: the system."""
+class Start(NamedTuple):
+    """The beginning of a motion. units: of (a, λ); None where values are traced. sizes: how many equations each constraint
+    has. read: the system, where machine code has proven that the data pass every check."""
 
-    q: Vector
-    v: Vector
-    a: Vector
-    multipliers: Float[np.ndarray, "m"]
-    units: Float[np.ndarray, "n_plus_m"]
+    q: Any  # of NumPy, where they are proven
+    v: Any
+    a: Any  # of NumPy, except where values are traced
+    multipliers: Any
+    units: Float[np.ndarray, "n_plus_m"] | None
     sizes: list[int]
-    read: SystemRead
-
-
-class SystemRead:
-    """A system as it was read, with its numbers, and what was made for it.
-
-    key: for systems that differ in numbers alone. watched: by what it is seen that all this is still so; None where the
-    system must be read again.
-    """
-
-    def __init__(self, system: System, key: Any, leaves: list, watched: tuple[Watched, ...] | None):
-        self.system, self.key, self.leaves, self.watched = system, key, leaves, watched
-        self._made: dict[Hashable, Any] = {}
-
-    def once(self, name: Hashable, make: Callable[[System], T]) -> T:
-        """make(system), made when it is first asked for by this name."""
-        if name not in self._made:
-            self._made[name] = make(self.system)
-        return self._made[name]
-
-    def root(self, n: int) -> _Root | None:
-        """For n coordinates; None where there is no machine code."""
-        return self.once(("root", n), lambda system: self._root(system, n))
-
-    def _root(self, system: System, n: int) -> _Root | None:
-        sizes = check_shapes(system, np.zeros(n), np.zeros(n), 0.0)
-        root = root_of(self.key, system, n, sum(sizes))
-        return None if root is None else _Root(root, sizes, [])
+    read: Content | None = None
 
 
 class _Root(NamedTuple):
-    """free: arrays to solve in that no thread uses."""
+    """The equations of (a, λ), the sizes of the constraints, and arrays to solve in."""
 
     code: InitialRoot
     sizes: list[int]
-    free: list[InitialMotion]
+    motions: Pool[InitialMotion]
 
 
-_READ: Remembered[SystemRead] = Remembered(REMEMBERED)  # by the system, which it holds: no other has its place
+def _root(read: Content, system: System, n: int) -> _Root | None:
+    """For n coordinates; None where there is no machine code."""
+
+    def make() -> tuple[_Root | None]:
+        sizes = check_shapes(system, np.zeros(n), np.zeros(n), 0.0)
+        code = root_of(read.key[0], system, n, sum(sizes))
+        return (None if code is None else _Root(code, sizes, Pool(lambda: code.over(read.arrays))),)
+
+    return read.once(("root", n), make)[0]
 
 
-def proven_start(system: System, q0: Any, v0: Any, t0: Any) -> ProvenStart | None:
+def proven_start(system: System, q0: Any, v0: Any, t0: Any) -> Start | None:
     """The data as numbers of NumPy; None where the checks must look on their own.
 
     That is so under tracing, where the system cannot be compared with what it was, and where the data are not exact to
@@ -240,48 +219,29 @@ def proven_start(system: System, q0: Any, v0: Any, t0: Any) -> ProvenStart | Non
     """
     if not outside() or any(x is None or holds_tracer(x) for x in (q0, v0, t0)):
         return None
-    read = read_system(system)
+    read = content(system)
     if read is None:
         return None
     q, v = as_state(q0, v0, system.coordinates, as_numbers)
-    root = read.root(len(q))
+    root = _root(read, system, len(q))
     if root is None:
         return None
-    try:
-        motion = root.free.pop()
-    except IndexError:  # other threads have them, or there are none yet
-        motion = root.code.over(read.leaves)
-    proven = np.isfinite(motion.solve(q, v, float(t0)))
-    found = motion.a.copy(), motion.multipliers.copy(), motion.units.copy()
-    root.free.append(motion)
-    return ProvenStart(q, v, *found, root.sizes, read) if proven else None
+    with root.motions.one() as motion:
+        proven = np.isfinite(motion.solve(q, v, float(t0)))
+        found = motion.a.copy(), motion.multipliers.copy(), motion.units.copy()
+    return Start(q, v, *found, root.sizes, read) if proven else None
 
 
-def proven_runs(read: SystemRead, states: np.ndarray, t0: float, given: np.ndarray | None) -> Bool[np.ndarray, "B"]:
+def proven_runs(system: System, states: np.ndarray, t0: float, given: np.ndarray | None) -> Bool[np.ndarray, "B"]:
     """Which of many data pass every check beyond doubt. states: (B, 2, n) of (q, v); given: (B, G) the arrays of each run's
     system, flat, if they differ."""
-    root = read.root(states.shape[2])
-    if root is None:
+    read = content(system)
+    root = None if read is None else _root(read, system, states.shape[2])
+    if read is None or root is None:
         return np.zeros(len(states), bool)
-    motion, found = root.code.over(read.leaves), np.empty(len(states))
+    motion, found = root.code.over(read.arrays), np.empty(len(states))
     for i, (q, v) in enumerate(states):
         if given is not None:
             motion.refill(given[i])
         found[i] = motion.solve(q, v, t0)
     return np.isfinite(found)
-
-
-def read_system(system: System) -> SystemRead | None:
-    """A system's parts; None where they cannot be compared, or are traced. They are read again when its functions name
-    something else."""
-    found = _READ.get(id(system))
-    if found is not None and unchanged(found.watched):
-        return found
-    walk, leaves = Walk(), []
-    key = split(walk, system, leaves)
-    if not walk.lasting or any(isinstance(x, Tracer) for x in leaves):
-        return None
-    found = SystemRead(system, key, leaves, watch(walk))
-    if found.watched is not None and all(isinstance(x, jax.Array) for x in leaves):  # NumPy's may change in place
-        _READ.put(id(system), found)
-    return found

@@ -17,7 +17,7 @@ from dalembert.systems.checks import examine_start
 from dalembert.systems.consistency import InconsistentDataError, RankDeficientError, Restriction, restrictions
 from dalembert.systems.equations import reactions
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, allowed, units_of, with_inertia
-from dalembert.systems.system import System, check_shapes, check_system, label
+from dalembert.systems.system import System, check_shapes, check_system, equation_names, label
 from dalembert.tracing import seldom
 
 
@@ -226,7 +226,7 @@ def independent(system: System, q0, v0, t0: float = 0.0) -> Independent:
     orders = np.repeat([c.order for c in system.constraints], sizes).astype(int)
     low, n = np.flatnonzero(orders < 2), given.q.shape[0]
     at = np.concatenate([np.arange(n), n + low])
-    matrix = found.matrix[np.ix_(at, at)]
+    matrix = found.given.matrix[np.ix_(at, at)]
     if not np.all(np.isfinite(matrix)):
         raise ValueError("system: the derivatives of the Lagrangian, of a force or of a constraint are not finite at q0, v0")
     units = units_of(matrix, n)[:n]
@@ -234,7 +234,7 @@ def independent(system: System, q0, v0, t0: float = 0.0) -> Independent:
     _check_forces(-matrix[:n, n:].T * units, chosen)
     dependent = set(low) - set(low[chosen])
     kept = tuple(i for i in range(len(orders)) if i not in dependent)
-    names = _names(system, sizes)
+    names = equation_names(system, sizes)
     return Independent(_restrict(system, sizes, kept), system, kept, tuple(names[i] for i in sorted(dependent)), units)
 
 
@@ -260,12 +260,6 @@ def _check_forces(rows: np.ndarray, chosen: np.ndarray) -> None:
             f"reactions: all rows span {every} directions at q0, v0 and those of the {len(chosen)} independent constraints "
             f"{own}; both must be {len(chosen)}. Reactions of constraints that depend on each other depend in the same way"
         )
-
-
-def _names(system: System, sizes: list[int]) -> list[str]:
-    """Of every equation, in the user's order."""
-    pairs = [(i, c, m) for i, (c, m) in enumerate(zip(system.constraints, sizes, strict=True))]
-    return [f"constraints[{i}] ({type(c).__name__})" + (f" row {j}" if m > 1 else "") for i, c, m in pairs for j in range(m)]
 
 
 def _restrict(system: System, sizes: list[int], kept: tuple[int, ...]) -> System:

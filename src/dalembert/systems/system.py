@@ -311,6 +311,12 @@ def label(i: int, constraint: Constraint) -> str:
     return f"constraints[{i}] ({type(constraint).__name__})"
 
 
+def equation_names(system: System, sizes: Sequence[int]) -> list[str]:
+    """The name of every equation of the constraints, in the user's order."""
+    pairs = enumerate(zip(system.constraints, sizes, strict=True))
+    return [label(i, c) + (f" row {j}" if m > 1 else "") for i, (c, m) in pairs for j in range(m)]
+
+
 Rebuilt = Callable[[Sequence[Any]], Any]  # a problem of the same kind
 
 

@@ -2,7 +2,7 @@
 
 from dalembert.interrupts import hear_in_collections
 from dalembert.tracing.arguments import UNREAD, refilled, split, taken_apart
-from dalembert.tracing.cache import Remembered, Watched, remembered, unchanged, watch
+from dalembert.tracing.cache import Content, Pool, Remembered, content, remembered, unchanged
 from dalembert.tracing.fingerprint import Walk
 from dalembert.tracing.jitted import Jitted, OnShapes, reading, seldom, traced_once
 from dalembert.tracing.sources import source
@@ -11,11 +11,13 @@ hear_in_collections()
 
 __all__ = [
     "UNREAD",
+    "Content",
     "Jitted",
     "OnShapes",
+    "Pool",
     "Remembered",
     "Walk",
-    "Watched",
+    "content",
     "reading",
     "refilled",
     "remembered",
@@ -25,5 +27,4 @@ __all__ = [
     "taken_apart",
     "traced_once",
     "unchanged",
-    "watch",
 ]

@@ -50,7 +50,7 @@ from dalembert.step.start.prepare import DEFAULT, Motion, begin_steps, check_bra
 from dalembert.systems import System
 from dalembert.systems.proof import REMEMBERED, InitialMotion, InitialRoot, root_of
 from dalembert.systems.system import check_shapes
-from dalembert.tracing import Jitted, Remembered, Walk, Watched, split, unchanged, watch
+from dalembert.tracing import Content, Jitted, Remembered, content, unchanged
 
 NEAR = 1e-12  # of the time: what is left is no step whose length the times resolve, and its square is below rounding
 FIELDS = ("q", "v", "multipliers", "force")  # of a row, that a step gives
@@ -300,9 +300,9 @@ class ReadyRun:
     them can tell.
     """
 
-    def __init__(self, code: RunCode, bound: tuple[StepProgram, Words], reading: CacheKey, scheme: Scheme):
+    def __init__(self, code: RunCode, bound: tuple[StepProgram, Words], reading: Content, scheme: Scheme):
         self.code, (self._any_program, self.words), self._scheme = code, bound, scheme
-        self._leaves, self._watched = reading.leaves, reading.watched
+        self._leaves, self._watched = reading.arrays, reading.watched
         self.n, self._lead = code.begin.q.shape[0], self._any_program.starting_nodes
         self._lasting = all(isinstance(x, jax.Array) for x in self._leaves)  # NumPy's may change in place
         self._free: list[RunArrays] = []
@@ -381,23 +381,7 @@ class ReadyRun:
         return eqx.combine(jax.tree.unflatten(jax.tree.structure(arrays), self._leaves), static)
 
 
-class CacheKey(NamedTuple):
-    """Cache key of a system and the options of a run, the objects that can change, and the arrays.
-
-    The arrays of the system come first, then the scheme's. watched: by what it is seen that all this is still so; None where
-    it must be read again. runs: those found for it, by the number of coordinates: the key is long.
-    """
-
-    key: Any  # its first part is that of the system alone
-    objects: tuple
-    leaves: list
-    watched: tuple[Watched, ...] | None
-    runs: dict[int, ReadyRun]
-
-
 _KNOWN: Remembered[tuple[RunCode | None]] = Remembered(REMEMBERED)
-# By the objects, which it holds: none has another's place.
-_READ: Remembered[tuple[tuple, CacheKey]] = Remembered(REMEMBERED)
 
 
 def find_run(system: Any, given: Given, options: RunOptions) -> tuple[ReadyRun, Vector, Vector] | None:
@@ -409,7 +393,7 @@ def find_run(system: Any, given: Given, options: RunOptions) -> tuple[ReadyRun, 
     if reading is None:
         return None
     q, v = as_state(given.q0, given.v0, system.coordinates, as_numbers)
-    run = reading.runs.get(len(q)) or _run_for(system, options, reading, q, v)
+    run = reading.once(("run", len(q)), lambda: _run_for(system, options, reading, q, v))
     return None if run is None else (run, np.array(q), np.array(v))
 
 
@@ -428,28 +412,13 @@ def _scheme(options: RunOptions) -> Scheme:
     return options.scheme if isinstance(options.scheme, Scheme) else DEFAULT
 
 
-def _read(system: System, options: RunOptions) -> CacheKey | None:
-    """None where it cannot be compared, or is traced. The same objects, which do not change, are not read again as long as
-    their functions name the same."""
-    feedback = options.feedback
-    given = (system, options.scheme, options.branch, options.stop, options.domain, feedback)
-    at = tuple(map(id, given))
-    entry = _READ.get(at)
-    if entry is not None and unchanged(entry[1].watched):
-        return entry[1]
-    walk, leaves = Walk(), []
-    parts = split(walk, system, leaves)
-    rules = (options.branch, options.stop, options.domain, feedback and feedback.rule)
-    key = parts, split(walk, _scheme(options), leaves), walk.of(rules)
-    if not walk.lasting or any(isinstance(x, Tracer) for x in leaves):
-        return None
-    found = CacheKey(key, tuple(walk.objects), leaves, watch(walk), {})
-    if found.watched is not None:
-        _READ.put(at, (given, found))
-    return found
+def _read(system: System, options: RunOptions) -> Content | None:
+    """The content of a system and of the options of a run; None where it cannot be compared, or is traced."""
+    held = options.feedback.rule if options.feedback else ()
+    return content(system, _scheme(options), rules=(options.branch, options.stop, options.domain, *held))
 
 
-def _run_for(system: System, options: RunOptions, reading: CacheKey, q: Vector, v: Vector) -> ReadyRun | None:
+def _run_for(system: System, options: RunOptions, reading: Content, q: Vector, v: Vector) -> ReadyRun | None:
     """The run with these arrays; None where there is no machine code, or these data do not show."""
     key = reading.key, len(q)
     entry = _KNOWN.get(key) or _compile_run(system, options, reading, q, v)
@@ -462,12 +431,11 @@ def _run_for(system: System, options: RunOptions, reading: CacheKey, q: Vector, 
     if bound is None:
         program = program_for(system, code.sizes, _scheme(options), options.deflate)
         bound = code.bound.put(reading.objects, (program, options.words(system.texts(), type(system))))
-    run = reading.runs[len(q)] = ReadyRun(code, bound, reading, _scheme(options))
-    return run
+    return ReadyRun(code, bound, reading, _scheme(options))
 
 
 def _compile_run(
-    system: System, options: RunOptions, reading: CacheKey, q: Vector, v: Vector
+    system: System, options: RunOptions, reading: Content, q: Vector, v: Vector
 ) -> tuple[RunCode | None] | None:
     """(the code,), or (None,) where there is no machine code of it; None where these data do not show."""
     grid, n, scheme = options.grid, len(q), _scheme(options)
@@ -477,7 +445,7 @@ def _compile_run(
         return (None,)
     check_maps(scheme, n)
     check_branch(options.branch, system.constraints, n)
-    motion, t0, h = root.over(reading.leaves[: root.leaves]), float(options.t0), float(options.h)
+    motion, t0, h = root.over(reading.arrays[: root.leaves]), float(options.t0), float(options.h)
     if not motion.solve(q, v, t0) <= FAR:
         return None
     program, step_options = program_for(system, sizes, scheme, options.deflate), options.step_options
@@ -489,6 +457,6 @@ def _compile_run(
         native = compile_program(program, step_options, begin, grid.t0, grid.h)
     except Unsupported:
         return (None,)
-    if not native.code.settled or [id(x) for x in native.leaves] != [id(x) for x in reading.leaves]:
+    if not native.code.settled or [id(x) for x in native.leaves] != [id(x) for x in reading.arrays]:
         return (None,)
     return (RunCode(sizes, root, native, begin, Remembered(COPIES)),)

@@ -103,7 +103,7 @@ def prepare_system(system: System, given: Given, grid: Grid, recipe: Recipe) -> 
     (scheme, _, branch), t0, h = recipe, grid.t0, grid.h
     known = not isinstance(h, Tracer)
     found = solve_start(system, given.q0, given.v0, t0, STEPS * abs(float(h)) if known else None)
-    q, v, a, multipliers, own, sizes = found
+    q, v, a, multipliers, own, sizes, _ = found
     check_maps(scheme, q.shape[0])
     check_branch(branch, system.constraints, q.shape[0])
     deflate = branch is None or (isinstance(branch, Avoid) and branch.factor is None)

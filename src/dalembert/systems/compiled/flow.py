@@ -12,7 +12,7 @@ are determined, and a change is at most as large, in that measure, as the error 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +43,7 @@ from dalembert.systems.higher.euler_lagrange import highest_equations, ostrograd
 from dalembert.systems.higher.variational import VariationalProblem
 from dalembert.systems.sizes import units_of
 from dalembert.systems.system import Problem, Rebuilt, System, SystemParts, check_shapes, parts_of, role_of
-from dalembert.tracing import Remembered
+from dalembert.tracing import Pool, Remembered
 
 
 def restricts(system: System, orders: tuple[int, ...] = (0, 1)) -> bool:
@@ -78,18 +78,11 @@ class SystemFlow:
 
     def __init__(self, code: CompiledFlow, leaves: list):
         self.code, self.leaves = code, [np.array(x, float) for x in leaves]  # NumPy's may change in place
-        self._free: dict[float, list[FlowArrays]] = {1.0: [], -1.0: []}
+        self._pools = {clock: Pool(lambda clock=clock: code.over(self.leaves, clock)) for clock in (1.0, -1.0)}
 
-    @contextlib.contextmanager
-    def _arrays(self, times: np.ndarray) -> Iterator[FlowArrays]:
+    def _arrays(self, times: np.ndarray) -> contextlib.AbstractContextManager[FlowArrays]:
         """For one run over these times."""
-        clock = 1.0 if times[-1] > times[0] else -1.0
-        try:
-            arrays = self._free[clock].pop()
-        except IndexError:
-            arrays = self.code.over(self.leaves, clock)
-        yield arrays
-        self._free[clock].append(arrays)
+        return self._pools[1.0 if times[-1] > times[0] else -1.0].one()
 
     def solve(self, y: np.ndarray, times: np.ndarray, accuracy: Accuracy) -> Solved:
         """The rows of `run`, without the outputs."""

@@ -24,11 +24,11 @@ from dalembert.native.trace.place import refusing
 from dalembert.native.trace.proof import ANALYTIC, CONTINUOUS
 from dalembert.native.trace.tracer import Tracer
 from dalembert.systems.compiled.flow import SystemFlow, reduced_flow
-from dalembert.systems.equations import all_reactions, force, value
+from dalembert.systems.equations import force, value
 from dalembert.systems.frame.equations import AllowedDirections, Nodes, OrthonormalEquations, energy
-from dalembert.systems.proof import ProvenStart
+from dalembert.systems.proof import Start
 from dalembert.systems.system import Rebuilt, System, parts_of
-from dalembert.tracing import Remembered
+from dalembert.tracing import Pool, Remembered
 
 REMEMBERED = 128
 SAMPLES = 3
@@ -57,20 +57,14 @@ class FrameFlow:
     """The compiled equation, and the arrays that a system gives it. Safe under threads."""
 
     def __init__(self, code: _Code, leaves: list):
-        self._code, self._leaves = code, leaves
-        self._free: dict[float, list[_Arrays]] = {1.0: [], -1.0: []}
+        self._code = code
+        self._arrays = {clock: Pool(lambda clock=clock: _Arrays(code, leaves, clock)) for clock in (1.0, -1.0)}
 
     def run(self, q: np.ndarray, v: np.ndarray, times: np.ndarray, accuracy: Accuracy) -> Travelled | None:
         """From (q, v) that satisfy the constraints; None where there are no directions there."""
-        clock = 1.0 if times[-1] > times[0] else -1.0
-        try:
-            arrays = self._free[clock].pop()
-        except IndexError:
-            arrays = _Arrays(self._code, self._leaves, clock)
-        y = arrays.enter(q, v, times[0], accuracy.tolerance)
-        found = None if y is None else self._code.flow.run(y, times, arrays.flow, accuracy)
-        self._free[clock].append(arrays)
-        return found
+        with self._arrays[1.0 if times[-1] > times[0] else -1.0].one() as arrays:
+            y = arrays.enter(q, v, times[0], accuracy.tolerance)
+            return None if y is None else self._code.flow.run(y, times, arrays.flow, accuracy)
 
 
 class _Arrays:
@@ -99,7 +93,7 @@ class _Arrays:
 
 def frame_flow(system: System, n: int, m: int) -> FrameFlow | None:
     """Machine code that serves all systems of this structure; None where the equation on D is not written."""
-    if not (all(c.order == 1 for c in system.constraints) and 0 < m < n):
+    if not (all(c.order == 1 and c.chetaev for c in system.constraints) and 0 < m < n):
         return None
     parts = parts_of(system)
     if parts.key is None:
@@ -134,45 +128,35 @@ class _Written:
         self.extra, self.last = f"x{2 + len(leaves)}", f"x{3 + len(leaves)}"
         y, t, v = g.vector("x0", n + self.k), g.variable("x1", 0), g.vector(self.last, n)
         q, w = y[:n].tolist(), y[n:].tolist()
-        lagrangian, phi, forces, reactions = self._trace_functions(rebuilt, y[:n], t, v)
+        lagrangian, phi, forces = self._trace_functions(rebuilt, y[:n], t, v)
         self._depend = Dependence(g)
-        found = lambda rows: AllowedDirections(g, rows, v.tolist(), self.last, self.moves, self._sample)  # noqa: E731
-        d, free = found(phi), found(self._works(reactions, v)) if reactions else None
+        d = AllowedDirections(g, phi, v.tolist(), self.last, self.moves, self._sample)
         kinetic = energy(g, lagrangian, v.tolist(), self.last)
-        self._continuous([*phi, *reactions, *kinetic.pieces, *kinetic.metric.ravel().tolist()])
-        equations = self.equations = OrthonormalEquations(d, kinetic, q, t, forces, free)
+        self._continuous([*phi, *kinetic.pieces, *kinetic.metric.ravel().tolist()])
+        equations = self.equations = OrthonormalEquations(d, kinetic, q, t, forces)
         equations.velocity(w, [g.variable(self.extra, i) for i in range(self.k)])
-        self.pivots = equations.pivots
+        self.pivots = d.pivots
         self.slope = [*equations.v, *equations.slopes]
         self.holds = self._holding()
 
     def moves(self, i: int) -> bool:
         return self._depend.on(i, "x0", "x1")
 
-    def _trace_functions(self, rebuilt: Rebuilt, q: np.ndarray, t: int, v: np.ndarray) -> tuple[int, Nodes, Nodes, Nodes]:
-        """L, φ, f, and where they are not φ_v the reactions."""
+    def _trace_functions(self, rebuilt: Rebuilt, q: np.ndarray, t: int, v: np.ndarray) -> tuple[int, Nodes, Nodes]:
+        """L, φ and f."""
 
         def functions(q, t, v, *given):
             system = rebuilt(given)
             phi = [value(system, c, q, v, v, t) for c in system.constraints]
-            chetaev = all(c.chetaev for c in system.constraints)
-            rows = jax.numpy.zeros((0, 0)) if chetaev else all_reactions(system, q, v, jax.numpy.zeros_like(v), t)
-            return system.call(system.lagrangian, q, v, t=t), jax.numpy.concatenate(phi), force(system, q, v, t), rows
+            return system.call(system.lagrangian, q, v, t=t), jax.numpy.concatenate(phi), force(system, q, v, t)
 
         given = [self.g.vector(f"x{2 + i}", x.size).reshape(x.shape) for i, x in enumerate(self.leaves)]
         inputs = [q, np.asarray(t), v, *given]
         shapes = [jax.ShapeDtypeStruct(x.shape, np.float64) for x in inputs]
-        one, phi, forces, rows = self.tracer.trace(functions, *inputs, shapes=shapes)
+        one, phi, forces = self.tracer.trace(functions, *inputs, shapes=shapes)
         if self.tracer.declared:
             raise Unsupported("custom_jvp_call", "a derivative is declared")
-        return int(one.item()), phi.tolist(), forces.tolist(), rows.ravel().tolist()
-
-    def _works(self, reactions: list[int], v: np.ndarray) -> list[int]:
-        """R v, the power of each multiplier."""
-        g, rows = self.g, np.reshape(reactions, (-1, self.n))
-        if any(self._depend.on(i, self.last) for i in reactions):
-            raise Unsupported("reactions", "they depend on the velocities")
-        return [g.total(g.apply("mul", *x) for x in zip(row.tolist(), v.tolist(), strict=True)) for row in rows]
+        return int(one.item()), phi.tolist(), forces.tolist()
 
     def _continuous(self, nodes: list[int]) -> None:
         """Unsupported where directions or masses jump: there v stays in (q, v), and w here."""
@@ -212,7 +196,7 @@ class _Written:
         return found
 
     def _holding(self) -> int:
-        g, holds = self.g, self.equations.holds
+        g, holds = self.g, self.g.true
         number = lambda i: g.variable(self.extra, i)  # noqa: E731
         for a, one in enumerate(self.equations.directions):
             if self.moves(one.square):
@@ -243,13 +227,17 @@ class _Written:
         return self.function([*w, *scales, *squares, *pivots, self.equations.near(), least], entering=True)
 
 
-def along_constraints(start: ProvenStart, times: np.ndarray, accuracy: Accuracy) -> tuple[Solved, Callable[[], np.ndarray]]:
+def along_constraints(
+    system: System, start: Start, times: np.ndarray, accuracy: Accuracy
+) -> tuple[Solved, Callable[[], np.ndarray]]:
     """Rows (q, v) at the times, which increase or decrease, and the outputs (λ, drift) when they are asked for."""
-    n, y = len(start.q), np.concatenate([start.q, start.v])
-    frame: FrameFlow | None = start.read.once(("frame", n), lambda one: frame_flow(one, n, sum(start.sizes)))
+    assert start.read is not None
+    n, m, y, once = len(start.q), sum(start.sizes), np.concatenate([start.q, start.v]), start.read.once
+    (frame,) = once(("frame", n), lambda: (frame_flow(system, n, m),))
+    reduced = lambda: once(("flow", n), lambda: reduced_flow(system, n, m, projected=True))  # noqa: E731
     found = None if frame is None else frame.run(start.q, start.v, times, accuracy)
     if found is None:
-        flow = _reduced_motion(start)
+        flow: SystemFlow = reduced()
         solved = flow.solve(y, times, accuracy)
         return solved, lambda: flow.outputs(solved, times)
     rows, outputs, end = found.outputs[:, : 2 * n], found.outputs[:, 2 * n :], found.end[2 * n :]
@@ -258,13 +246,8 @@ def along_constraints(start: ProvenStart, times: np.ndarray, accuracy: Accuracy)
     if found.reached or found.steps >= accuracy.steps:
         return _solution_of(done)
     left = np.concatenate([[found.t], times[found.saved :]])
-    rest = _reduced_motion(start).run(found.end[: 2 * n], left, accuracy._replace(steps=accuracy.steps - found.steps))
+    rest = reduced().run(found.end[: 2 * n], left, accuracy._replace(steps=accuracy.steps - found.steps))
     return _solution_of(_join(done, rest))
-
-
-def _reduced_motion(start: ProvenStart) -> SystemFlow:
-    n = len(start.q)
-    return start.read.once(("flow", n), lambda one: reduced_flow(one, n, sum(start.sizes), projected=True))
 
 
 def _solution_of(found: Travelled) -> tuple[Solved, Callable[[], np.ndarray]]:
