@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path as File
+from types import ModuleType
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -103,6 +104,18 @@ def _from_file(reference: str) -> Any:
     file = File(place)
     if not place or not name:
         raise ValueError(f"{reference}: give the file and the name in it, file.py:name")
+    module = _module(file)
+    if not hasattr(module, name):
+        raise ValueError(f"{file}: defines no {name}; give a name that the file defines")
+    return getattr(module, name)
+
+
+def entries_of(file: str) -> dict[str, Entry | BoundaryEntry]:
+    """The systems and boundary problems that a file defines, by the words of a command line that stand for them."""
+    return {f"{file}:{name}": x for name, x in vars(_module(File(file))).items() if isinstance(x, Entry | BoundaryEntry)}
+
+
+def _module(file: File) -> ModuleType:
     if not file.is_file():
         raise FileNotFoundError(f"{file}: no such file")
     spec = importlib.util.spec_from_file_location(file.stem, file)
@@ -116,9 +129,7 @@ def _from_file(reference: str) -> Any:
         raise ValueError(f"{file}: {type(error).__name__}: {error}") from error
     finally:
         sys.path.pop(0)
-    if not hasattr(module, name):
-        raise ValueError(f"{file}: defines no {name}; give a name that the file defines")
-    return getattr(module, name)
+    return module
 
 
 def fixed_and_swept(problem: Any, settings: Sequence[Setting]) -> tuple[list[Setting], dict[str, list[float]]]:

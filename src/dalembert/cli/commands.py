@@ -395,11 +395,17 @@ def page(
 
 
 @command("list", epilog=examples("list", "list --json"))
-def list_gallery(as_json: Json = False) -> None:
-    """List the systems and boundary problems of the gallery with formula, parameters and source."""
-    from dalembert.cli.records import gallery_record
+def list_gallery(
+    files: Annotated[list[str] | None, typer.Argument(help="files of your own, in place of the gallery")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the systems and boundary problems of the gallery, or of files, with formula, parameters and source."""
+    with one_line_errors():
+        from dalembert.cli.arguments import entries_of
+        from dalembert.cli.records import gallery_record
 
-    record = gallery_record()
+        found = [entries_of(file) for file in files or ()]
+        record = gallery_record({name: x for each in found for name, x in each.items()} if files else None)
     if as_json:
         print_json("list", record)
         return

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from dalembert.gallery import ENTRIES, PROBLEMS, BoundaryEntry
+from dalembert.gallery import ENTRIES, PROBLEMS, BoundaryEntry, Entry
 from dalembert.measure import Order
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Study
 from dalembert.solution import ControlSolution, CriticalPoint
 
 
-def gallery_record() -> dict[str, Any]:
-    """Systems and boundary problems with formula, parameters and source."""
-    systems = [_gallery_row(entry, entry.system) for entry in ENTRIES.values()]
-    return {"systems": systems, "problems": [_gallery_row(entry, entry.problem) for entry in PROBLEMS.values()]}
+def gallery_record(entries: Mapping[str, Entry | BoundaryEntry] | None = None) -> dict[str, Any]:
+    """Systems and boundary problems with formula, parameters and source; those of the gallery, if none are given."""
+    known: Mapping[str, Any] = {**ENTRIES, **PROBLEMS} if entries is None else entries
+    systems = [_gallery_row(name, x, x.system) for name, x in known.items() if isinstance(x, Entry)]
+    problems = [_gallery_row(name, x, x.problem) for name, x in known.items() if isinstance(x, BoundaryEntry)]
+    return {"systems": systems, "problems": problems}
 
 
-def _gallery_row(entry: Any, problem: Any) -> dict[str, Any]:
+def _gallery_row(name: str, entry: Any, problem: Any) -> dict[str, Any]:
     return {
-        **{field: getattr(entry, field) for field in ("name", "title", "formula", "source")},
+        "name": name,
+        **{field: getattr(entry, field) for field in ("title", "formula", "source")},
         "coordinates": list(problem.coordinates or ()),
         "parameters": {name: np.asarray(x).tolist() for name, x in sorted((problem.parameters or {}).items())},
     }
