@@ -231,7 +231,7 @@ class Lanes:
     def _begin_all(self, given: dict, axes: dict) -> tuple[Prepared, RunState]:
         grid, options, size = self.options.grid, self.options, batch_size(self._system, given, axes)
         if self._system.from_state:
-            check_many(self._system, given, axes, grid.t0, STEPS * abs(float(grid.h)))
+            check_many(self._system, given, axes, size, float(grid.t0), STEPS * abs(float(grid.h)))
         varying = options.varying and dataclasses.replace(options.varying, first=1.0)  # grid.h is: one program for all
         start = (grid._replace(steps=MANY, every=1), options.recipe, self._units, varying, options.until)
         again, parts = None, []

@@ -1,4 +1,4 @@
-"""The data of many runs: which of them every run has of its own."""
+"""The data of many runs: which of them every run has of its own, and the system of each."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from collections.abc import Iterator
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
-from dalembert.numbers import as_array, described
-from dalembert.systems.system import as_parameter
+from dalembert.numbers import as_array, as_numbers, as_state, described
+from dalembert.systems.proof import proven_runs
+from dalembert.systems.system import System, as_parameter
+from dalembert.tracing import Jitted, taken_apart
 
 PIECE = 512  # runs; XLA divides among threads what has more
 
@@ -80,3 +84,40 @@ def _axis(x, ndim: int, name: str) -> int | None:
     if x.ndim == ndim + 1:
         return 0
     raise ValueError(f"{name}: found shape {x.shape}; {ndim} axes are needed, or {ndim + 1} with one of runs in front")
+
+
+class Runs:
+    """Initial data and systems of many runs, from `check_batch`.
+
+    states: (B, 2, n) of (q, v). arrays: (B, G) those of each run's system, flat, None where they are the same.
+    """
+
+    def __init__(self, system: System, given: dict, axes: dict, number: int):
+        self._system, self._parameters, self._axes = system, given["parameters"], axes["parameters"]
+        q, v = (_run_of(given[name], axes[name], 0) for name in ("q0", "v0"))
+        sizes = map(len, as_state(q, v, system.coordinates, as_numbers))
+        parts = [np.broadcast_to(given[name], (number, n)) for name, n in zip(("q0", "v0"), sizes, strict=True)]
+        self.states = np.stack(parts, axis=1)
+        self.arrays = np.asarray(_arrays(system, self._parameters, self._axes, number)) if self._parameters else None
+
+    def system(self, i: int) -> System:
+        """The system of run i."""
+        own = {name: _run_of(x, self._axes[name], i) for name, x in self._parameters.items()}
+        return self._system.replace(**own) if own else self._system
+
+    def unproven(self, t0: float) -> list[int]:
+        """The runs of whose data machine code has not proven that they pass every check."""
+        return np.flatnonzero(~proven_runs(self.system(0), self.states, t0, self.arrays)).tolist()
+
+
+def _run_of(x: Array, axis: int | None, i: int) -> np.ndarray:
+    return np.asarray(x if axis is None else x[i])
+
+
+@Jitted
+def _arrays(system: System, parameters: dict, axes: dict, number: int) -> Float[Array, "B G"]:
+    def one(own: dict) -> Float[Array, "G"]:
+        leaves = taken_apart(system.replace(**own))[1]
+        return jnp.concatenate([jnp.ravel(x).astype(float) for x in leaves])
+
+    return eqx.filter_vmap(one, in_axes=(axes,), axis_size=number)(parameters)

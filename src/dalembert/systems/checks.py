@@ -13,7 +13,8 @@ from jaxtyping import Array
 from dalembert.algebra import newton, numerical_rank
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.numbers import as_number, as_state, check_x64, is_traced
-from dalembert.systems.consistency import InconsistentDataError, RankDeficientError, Runs, check_parameters, violation_of
+from dalembert.systems.batch import Runs
+from dalembert.systems.consistency import InconsistentDataError, RankDeficientError, as_numpy, check_parameters, violation_of
 from dalembert.systems.equations import EXACT, first_guess, kkt_residual, motion_at
 from dalembert.systems.proof import InitialValues, Start, evaluate_start, proven_start
 from dalembert.systems.sizes import units_of
@@ -70,9 +71,9 @@ def _solve_terms(system: System, q, v, t, m: int):
 def initial_terms(system: System, q, v, t, sizes: list[int]) -> InitialTerms | None:
     """The values that the checks look at; None where a function of the system closes over a traced value."""
     found = _solve_terms(system, q, v, t, sum(sizes))
-    if is_traced(found):
+    if isinstance(found[0], Tracer):
         return None
-    z, solved, linear, residual, given = jax.tree.map(np.asarray, found)
+    z, solved, linear, residual, given = as_numpy(found)
     units = units_of(given.matrix, q.shape[0]) if np.all(np.isfinite(given.matrix)) else np.ones(len(z))
     controls = np.repeat(np.array([c.is_control for c in system.constraints], bool), sizes)
     own = equation_names(system, sizes), np.flatnonzero(~controls)
@@ -170,19 +171,22 @@ def _check_all(system: System, q0, v0, t0, time) -> tuple[InitialData, InitialTe
     return given, found
 
 
-def check_many(system: System, given: dict, axes: dict, t0, time: float) -> None:
+def check_many(system: System, given: dict, axes: dict, number: int, t0: float, time: float) -> None:
     """Initial data of many runs: InconsistentDataError where the constraints do not hold, naming the first such run.
 
     given: q0, v0 and parameters, arrays with an axis of runs where `axes` has 0; time: as for one run.
     """
-    chosen = {name: given[name] for name in ("q0", "v0", "parameters")}
-    found = violation_of(Runs(system, chosen, {name: axes[name] for name in chosen}, t0), time)
-    if found is not None:
-        first = int(np.argmax(found.runs))
+    runs = Runs(system, given, axes, number)
+    violated = []
+    for i in runs.unproven(t0):
+        q, v = runs.states[i]
+        found = violation_of(runs.system(i), q, v, t0, time)
+        violated += [] if found is None else [(i, found)]
+    if violated:
+        first, violation = violated[0]
         raise InconsistentDataError(
-            f"q0, v0: {found.name} is {found.residuals[first]} in run {first} and not 0 "
-            f"({np.count_nonzero(found.runs)} of {len(found.runs)} runs). dalembert.project(system, q0, v0) finds the "
-            "nearest consistent data"
+            f"q0, v0: {violation.name} is {violation.residual} in run {first} and not 0 ({len(violated)} of {number} runs). "
+            "dalembert.project(system, q0, v0) finds the nearest consistent data"
         )
 
 
@@ -203,13 +207,13 @@ def _check_values(system: System, found: InitialTerms, q, v) -> None:
 
 
 def _check_consistent(system: System, found: InitialTerms, q, v, t, time) -> None:
-    known = jax.tree.map(lambda x: x[None], found.given.restrictions)
+    known = found.given.restrictions
     if not all(np.all(np.isfinite(x)) for x in jax.tree.leaves(known)):
         return  # what is not finite is named later
-    violated = violation_of(Runs.one(system, q, v, t), None if time is None else float(time), known)
+    violated = violation_of(system, q, v, t, None if time is None else float(time), known)
     if violated is not None:
         raise InconsistentDataError(
-            f"q0, v0: {violated.name} is {violated.residuals[0]} and not 0. dalembert.project(system, q0, v0) finds the "
+            f"q0, v0: {violated.name} is {violated.residual} and not 0. dalembert.project(system, q0, v0) finds the "
             "nearest consistent data and says how far it moved them"
         )
 

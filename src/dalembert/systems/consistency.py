@@ -9,10 +9,10 @@ not known, it is |q_j|. That of a velocity is s_j/τ, or |v_j| where τ is not k
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,13 +22,14 @@ from dalembert.algebra import numerical_rank
 from dalembert.algebra.dense import least_norm
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.numbers import as_number, as_state, check_x64, is_traced
-from dalembert.systems.equations import acceleration, first_derivative, momentum, value
+from dalembert.systems.equations import first_derivative, motion_at, value
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, with_inertia
 from dalembert.systems.system import System, check_shapes, check_system, label
 from dalembert.tracing import seldom
 
 STEPS = 100  # in which a motion that they resolve has moved by about its own size
 STILL = 1e-9  # of |q|
+as_numpy = functools.partial(jax.tree.map, np.asarray)  # of a tree of arrays
 
 
 class InconsistentDataError(ValueError):
@@ -64,7 +65,7 @@ class RankDeficientError(ValueError):
 
 
 class Restriction(NamedTuple):
-    """r(q, v, t) and its derivatives, (m,), (m, n), (m, n), (m,). In many runs each has an axis in front."""
+    """r(q, v, t) and its derivatives, (m,), (m, n), (m, n), (m,)."""
 
     value: Float[Array, "m"]
     by_q: Float[Array, "m n"]
@@ -73,11 +74,10 @@ class Restriction(NamedTuple):
 
 
 class Violation(NamedTuple):
-    """name: of the restriction; residuals: (B, m), those of all runs; runs: (B,), whether it is violated there."""
+    """name: of the restriction; residual: (m,)."""
 
     name: str
-    residuals: np.ndarray
-    runs: np.ndarray
+    residual: np.ndarray
 
 
 def velocity_residuals(system: System, q, v, t) -> dict[str, Array]:
@@ -102,124 +102,80 @@ def restrictions(system: System, q, v, t) -> dict[str, Restriction]:
             for name, r in values.items()}  # fmt: skip
 
 
-class Runs(NamedTuple):
-    """given: q0, v0 and parameters, arrays with an axis of runs where `axes` has 0. t: when all begin."""
-
-    system: System
-    given: dict
-    axes: dict
-    t: Any
-
-    @classmethod
-    def one(cls, system: System, q, v, t) -> Runs:
-        given = {"q0": np.asarray(q)[None], "v0": np.asarray(v)[None], "parameters": {}}
-        return cls(system, given, {"q0": 0, "v0": 0, "parameters": {}}, t)
-
-    def restrictions(self, **changes) -> dict[str, Restriction]:
-        axes = self.axes | dict.fromkeys(changes, 0)
-        return jax.tree.map(np.asarray, _restrictions(self.system, _arrays(self.given | changes), axes, self.t))
-
-    def motions(self) -> tuple[np.ndarray, np.ndarray]:
-        """Accelerations and |∂²L/∂v_j²|, (B, n) each."""
-        a, inertia = _motions(self.system, _arrays(self.given), self.axes, self.t)
-        return np.asarray(a), np.asarray(inertia)
-
-    def states(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """q and v, (B, n) each."""
-        q, v = (np.asarray(self.given[name], dtype=float) for name in ("q0", "v0"))
-        return np.broadcast_to(q, (number, q.shape[-1])), np.broadcast_to(v, (number, v.shape[-1]))
-
-
-def _arrays(given: dict) -> dict:
-    return jax.tree.map(jnp.asarray, given)
+@seldom
+def _restrictions(system: System, q, v, t) -> dict[str, Restriction]:
+    return restrictions(system, q, v, t)
 
 
 @seldom
-def _restrictions(system: System, given: dict, axes: dict, t):
-    return _every(restrictions, system, given, axes, t)
+def _motion(system: System, q, v, t):
+    """The acceleration, and |∂²L/∂v_j²|."""
+    inertia = jnp.diagonal(jax.hessian(lambda w: system.call(system.lagrangian, q, w, t=t))(v))
+    return motion_at(system, q, v, t)[0], jnp.abs(inertia)
 
 
-@seldom
-def _motions(system: System, given: dict, axes: dict, t):
-    def motion(system: System, q, v, t):
-        inertia = jnp.diagonal(jax.jacfwd(lambda w: momentum(system, q, w, t))(v))
-        return acceleration(system, q, v, t)[0], jnp.abs(inertia)
-
-    return _every(motion, system, given, axes, t)
-
-
-def _every(function, system: System, given: dict, axes: dict, t):
-    def one(given: dict):
-        system_ = system.replace(**given["parameters"]) if given["parameters"] else system
-        return function(system_, given["q0"], given["v0"], t)
-
-    return eqx.filter_vmap(one, in_axes=(axes,))(given)
-
-
-def violation_of(runs: Runs, time: float | None, found: dict[str, Restriction] | None = None) -> Violation | None:
-    """The first restriction that some run violates, None where there is none. time: τ; found: the restrictions, if known."""
-    found = runs.restrictions() if found is None else found
-    if not found:
-        return None
-    q, v = runs.states(len(next(iter(found.values())).value))
-    inexact = {name: ~(np.abs(r.value) <= _rounding(r, q, v, float(runs.t))) for name, r in found.items()}
+def violation_of(
+    system: System, q, v, t, time: float | None, found: dict[str, Restriction] | None = None
+) -> Violation | None:
+    """The first restriction that the data violate, None where there is none. time: τ; found: the restrictions, if known."""
+    q, v, t = np.asarray(q, float), np.asarray(v, float), float(t)
+    at = lambda q, v: as_numpy(_restrictions(system, q, v, t))  # noqa: E731
+    here: dict[str, Restriction] = at(q, v) if found is None else found
+    inexact = {name: ~(np.abs(r.value) <= _rounding(r, q, v, t)) for name, r in here.items()}
     if not any(np.any(off) for off in inexact.values()):  # nearly always: nothing else is looked at
         return None
-    positions, speeds = _sizes(q, v, *runs.motions(), time)
-    for name, slope, x, size in (("q0", "by_q", q, positions), ("v0", "by_v", v, speeds)):
-        chosen = [key for key in found if _reads_velocity(key) == (name == "v0")]
-        if not chosen:
-            continue
-        values, slopes, off = ([part[key] for key in chosen] for part in (
-            {key: r.value for key, r in found.items()}, {key: getattr(r, slope) for key, r in found.items()}, inexact,
-        ))  # fmt: skip
-        rows, wrong = np.concatenate(slopes, axis=1), np.concatenate(values, axis=1)
-        d = _correction(rows, np.where(np.concatenate(off, axis=1), wrong, 0.0), size)
-        there = runs.restrictions(**{name: x + d})
-        turned = np.concatenate([getattr(there[key], slope) for key in chosen], axis=1) - rows
-        bad = ~(np.abs(wrong) <= CONSISTENT * _times(np.abs(rows), size))
-        bad |= ~(np.abs(_times(turned, d)) <= CONSISTENT * _times(np.abs(rows), np.abs(d)))
-        bad &= np.concatenate(off, axis=1)
-        for key, of in zip(chosen, np.split(bad, np.cumsum([r.shape[1] for r in values])[:-1], axis=1), strict=True):
-            if np.any(of):
-                return Violation(key, np.asarray(found[key].value), np.any(of, axis=1))
-    return None
+    a, inertia = as_numpy(_motion(system, q, v, t))
+    positions, speeds = _sizes(q, v, a, inertia, time)
+    return _violation(here, inexact, "by_q", positions, lambda d: at(q + d, v)) or _violation(
+        here, inexact, "by_v", speeds, lambda d: at(q, v + d)
+    )
+
+
+def _violation(
+    here: dict[str, Restriction], inexact: dict[str, np.ndarray], slope: str, size: np.ndarray, moved: Callable
+) -> Violation | None:
+    """Of the restrictions of q alone, or of v. moved: those at the data with a correction."""
+    chosen = [name for name in here if _reads_velocity(name) == (slope == "by_v")]
+    if not chosen:
+        return None
+    rows_of = lambda r: np.concatenate([getattr(r[name], slope) for name in chosen])  # noqa: E731
+    rows, wrong = rows_of(here), np.concatenate([here[name].value for name in chosen])
+    off = np.concatenate([inexact[name] for name in chosen])
+    d = _correction(rows, np.where(off, wrong, 0.0), size)
+    turned = rows_of(moved(d)) - rows
+    bad = ~(np.abs(wrong) <= CONSISTENT * np.abs(rows) @ size)
+    bad |= ~(np.abs(turned @ d) <= CONSISTENT * np.abs(rows) @ np.abs(d))
+    if not np.any(bad & off):
+        return None
+    owners = [name for name in chosen for _ in here[name].value]
+    first = owners[int(np.argmax(bad & off))]
+    return Violation(first, np.asarray(here[first].value))
 
 
 def _reads_velocity(name: str) -> bool:
     return name.endswith("v0)")
 
 
-def _times(rows: np.ndarray, x: np.ndarray) -> np.ndarray:
-    return np.einsum("bmn,bn->bm", rows, x)
-
-
 def _rounding(r: Restriction, q: np.ndarray, v: np.ndarray, t: float) -> np.ndarray:
     """The change of r by the last digits of q, v and t."""
-    return ROUNDING * (_times(np.abs(r.by_q), np.abs(q)) + _times(np.abs(r.by_v), np.abs(v)) + np.abs(r.by_t * t))
+    return ROUNDING * (np.abs(r.by_q) @ np.abs(q) + np.abs(r.by_v) @ np.abs(v) + np.abs(r.by_t * t))
 
 
 def _sizes(q, v, a, inertia, time: float | None) -> tuple[np.ndarray, np.ndarray]:
-    """(B, n) each: the sizes of positions and of velocities."""
+    """(n,) each: the sizes of positions and of velocities."""
     reach = np.zeros_like(q) if time is None else time * np.abs(v) + 0.5 * time**2 * np.abs(np.where(np.isfinite(a), a, 0.0))
-    weight = np.where(inertia.max(axis=1, keepdims=True, initial=0.0) > 0.0, inertia, 1.0)
-    weighted_norm = lambda x: np.sqrt((weight * x**2).sum(axis=1, keepdims=True))  # noqa: E731
-    moves = weighted_norm(reach) > STILL * weighted_norm(q)
-    positions = _fill_sizes(np.where(moves, reach, np.abs(q)), weight)
-    return positions, _fill_sizes(np.abs(v), weight) if time is None else positions / time
-
-
-def _fill_sizes(sizes: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    return np.stack([with_inertia(s, w) for s, w in zip(sizes, weight, strict=True)])
+    weight = np.sqrt(inertia) if np.max(inertia, initial=0.0) > 0.0 else np.ones_like(inertia)
+    moves = np.linalg.norm(weight * reach) > STILL * np.linalg.norm(weight * q)
+    positions = with_inertia(reach if moves else np.abs(q), weight**2)
+    return positions, with_inertia(np.abs(v), weight**2) if time is None else positions / time
 
 
 def _correction(rows: np.ndarray, wrong: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """The least d, each component in units of its size, with rows d = -wrong; (B, n)."""
-    scaled = np.where(np.isfinite(rows), rows, 0.0) * size[:, None, :]
-    length = np.linalg.norm(scaled, axis=2)
+    """The least d, each component in units of its size, with rows d = -wrong; (n,)."""
+    scaled = np.where(np.isfinite(rows), rows, 0.0) * size
+    length = np.linalg.norm(scaled, axis=1)
     length = np.where(length > 0.0, length, 1.0)
-    side = np.where(np.isfinite(wrong), wrong, 0.0) / length
-    return -size * _times(np.linalg.pinv(scaled / length[..., None]), side)
+    return -size * (np.linalg.pinv(scaled / length[:, None]) @ (np.where(np.isfinite(wrong), wrong, 0.0) / length))
 
 
 PARALLEL = 1e3  # condition of the rows, each of length 1, up to which what they leave is rounding

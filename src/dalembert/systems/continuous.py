@@ -19,24 +19,23 @@ from dalembert.numbers import (
     as_choice,
     as_flag,
     as_numbers,
-    as_state,
     check_x64,
     described,
     is_traced,
     outside,
     whole_number,
 )
-from dalembert.systems.batch import check_batch, number_of_runs
+from dalembert.systems.batch import Runs, check_batch, number_of_runs
 from dalembert.systems.checks import check_data
 from dalembert.systems.compiled.flow import drift, in_program, reduced_flow
 from dalembert.systems.compiled.function import LARGEST
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.equations import acceleration
 from dalembert.systems.frame.flow import along_constraints
-from dalembert.systems.proof import Start, proven_runs, proven_start
+from dalembert.systems.proof import Start, proven_start
 from dalembert.systems.sizes import check_times
 from dalembert.systems.system import System, check_shapes, check_system
-from dalembert.tracing import Jitted, taken_apart, traced_once
+from dalembert.tracing import Jitted, traced_once
 
 MOST = 10_000_000  # steps of one integration
 
@@ -323,67 +322,36 @@ def references(
     if is_traced(system, given, times):
         raise TypeError("references: works on numbers and not under jit, vmap or grad; there take jax.vmap of reference")
     times = np.asarray(times)
-    many = _Many(system, given, axes, number_of_runs(given, axes, "q0, v0", "reference"))
-    many.check(times)
-    arguments = (many, times, float(tolerance), steps, workers)
-    if chosen == "native" and in_machine_code(system, *many.states[0], times):
-        return native_first(_many_natively, _many_by_diffrax, *arguments)
-    return _many_by_diffrax(*arguments)
+    runs = Runs(system, given, axes, number_of_runs(given, axes, "q0, v0", "reference"))
+    _check_runs(runs, times)
+
+    def side_by_side() -> Reference:
+        own = given["parameters"], axes["parameters"]
+        return _side_by_side(system, jnp.asarray(runs.states), *own, times, float(tolerance), max_steps=steps)
+
+    if chosen == "native" and in_machine_code(system, *runs.states[0], times):
+        by_threads = lambda: _many_natively(runs, times, float(tolerance), steps, workers)  # noqa: E731
+        return native_first(by_threads, side_by_side)
+    return side_by_side()
 
 
-class _Many:
-    """states: (B, 2, n) of (q, v); given: (B, G) the arrays of each run's system, flat, None where they are the same."""
-
-    def __init__(self, system: System, given: dict, axes: dict, number: int):
-        self.system = system
-        q0, v0 = (_first(given[name], axes[name]) for name in ("q0", "v0"))
-        sizes = as_state(q0, v0, system.coordinates, as_numbers)
-        parts = [np.broadcast_to(given[name], (number, len(x))) for name, x in zip(("q0", "v0"), sizes, strict=True)]
-        self.states = np.stack(parts, axis=1)
-        self.parameters, self.axes = given["parameters"], axes["parameters"]
-        self.given = np.asarray(_arrays(system, self.parameters, self.axes, number)) if self.parameters else None
-
-    def one(self, i: int) -> System:
-        """The system of run i."""
-        own = {name: x if self.axes[name] is None else x[i] for name, x in self.parameters.items()}
-        return self.system.replace(**own) if own else self.system
-
-    def check(self, times: np.ndarray) -> None:
-        """The data of every run; those that are not proven to be right are looked at one by one."""
-        proven = proven_runs(self.one(0), self.states, times[0], self.given)
-        for i in np.flatnonzero(~proven).tolist():
-            q, v = self.states[i]
-            try:
-                check_data(self.one(i), q, v, times[0], time_scale(times))
-            except ValueError as error:
-                raise type(error)(f"{error} (run {i} of {len(proven)})") from None
+def _check_runs(runs: Runs, times: np.ndarray) -> None:
+    """The data of every run; those that are not proven to be right are looked at one by one."""
+    for i in runs.unproven(times[0]):
+        q, v = runs.states[i]
+        try:
+            check_data(runs.system(i), q, v, times[0], time_scale(times))
+        except ValueError as error:
+            raise type(error)(f"{error} (run {i} of {len(runs.states)})") from None
 
 
-def _first(x: Array, axis: int | None) -> np.ndarray:
-    return np.asarray(x if axis is None else x[0])
-
-
-@Jitted
-def _arrays(system: System, parameters: dict, axes: dict, number: int) -> Float[Array, "B G"]:
-    def one(own: dict) -> Float[Array, "G"]:
-        leaves = taken_apart(system.replace(**own))[1]
-        return jnp.concatenate([jnp.ravel(x).astype(float) for x in leaves])
-
-    return eqx.filter_vmap(one, in_axes=(axes,), axis_size=number)(parameters)
-
-
-def _many_natively(many: _Many, times: np.ndarray, tolerance: float, steps: int, threads: int) -> Reference:
+def _many_natively(runs: Runs, times: np.ndarray, tolerance: float, steps: int, threads: int) -> Reference:
     """Unsupported where a function cannot be translated."""
-    q, v = many.states[0]
-    flow = reduced_flow(many.one(0), len(q), sum(check_shapes(many.system, q, v, times[0])), True)
-    runs = flow.runs(many.states.reshape(len(many.states), -1), times, tolerance, many.given)
-    found = travel(flow.code, runs, steps, threads)
-    return Reference.solved(times, found, lambda: outputs_along(flow.code, runs, found, threads))
-
-
-def _many_by_diffrax(many: _Many, times: np.ndarray, tolerance: float, steps: int, threads: int) -> Reference:
-    given = jnp.asarray(many.states), many.parameters, many.axes
-    return _side_by_side(many.system, *given, times, tolerance, max_steps=steps)
+    (q, v), system = runs.states[0], runs.system(0)
+    flow = reduced_flow(system, len(q), sum(check_shapes(system, q, v, times[0])), True)
+    flows = flow.runs(runs.states.reshape(len(runs.states), -1), times, tolerance, runs.arrays)
+    found = travel(flow.code, flows, steps, threads)
+    return Reference.solved(times, found, lambda: outputs_along(flow.code, flows, found, threads))
 
 
 @Jitted

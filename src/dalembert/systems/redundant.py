@@ -14,7 +14,7 @@ from dalembert.algebra import numerical_rank
 from dalembert.numbers import is_traced
 from dalembert.path import Path, check_path
 from dalembert.systems.checks import examine_start
-from dalembert.systems.consistency import InconsistentDataError, RankDeficientError, Restriction, restrictions
+from dalembert.systems.consistency import InconsistentDataError, RankDeficientError, Restriction, as_numpy, restrictions
 from dalembert.systems.equations import reactions
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, allowed, units_of, with_inertia
 from dalembert.systems.system import System, check_shapes, check_system, equation_names, label
@@ -67,7 +67,7 @@ def shortest(rows: np.ndarray, multipliers: np.ndarray, rank: int) -> np.ndarray
 
 def check_nodes(every: AllRows, t: np.ndarray, q: np.ndarray, v: np.ndarray) -> None:
     """All constraints of order 0 and 1 at all nodes, and their rank there."""
-    at = jax.tree.map(np.asarray, _restrictions(every.system, t, q, v))
+    at = as_numpy(_restrictions(every.system, t, q, v))
     inertia = every.units**-2.0
     sizes = with_inertia(np.max(np.abs(q - q[0]), axis=0), inertia), with_inertia(np.max(np.abs(v), axis=0), inertia)
     for name, r in at.items():

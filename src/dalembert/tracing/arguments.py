@@ -1,22 +1,25 @@
-"""Trees of arguments and results: the arrays in them, and all the rest."""
+"""Trees of arguments and results: the arrays in them, and all the rest, which is read once as long as it is the same."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
+from dalembert.tracing.cache import Remembered, unchanged, watch
 from dalembert.tracing.fingerprint import Walk
 from dalembert.tracing.reads import is_library
 
 ARRAYS = (jax.Array, np.ndarray, np.generic)
 UNREAD = {"unread": True}  # metadata of a field
+T = TypeVar("T")
 
 
 def split(walk: Walk, x: Any, arrays: list) -> Any:
@@ -89,3 +92,45 @@ def taken_apart(tree: Any) -> tuple[Tree, list]:
     leaves, structure = jax.tree.flatten(tree)
     arrays = [x for x in leaves if isinstance(x, ARRAYS)]
     return Tree(structure, tuple(PLACE if isinstance(x, ARRAYS) else x for x in leaves)), arrays
+
+
+class Content:
+    """What was read of some objects, and what was made for it.
+
+    key: for objects that differ in numbers alone. objects: what was met that can change. arrays: those numbers.
+    watched: by what it is seen that all this is still so; None where the objects must be read again.
+    """
+
+    def __init__(self, key: Any, walk: Walk, arrays: list):
+        self.key, self.objects, self.arrays = key, tuple(walk.objects), arrays
+        self.watched = watch(walk) if all(isinstance(x, jax.Array) for x in arrays) else None  # NumPy's may change in place
+        self._made: dict[Hashable, Any] = {}
+
+    def once(self, name: Hashable, make: Callable[[], T]) -> T:
+        """make(), made when it is first asked for by this name, and again each time as long as it is None."""
+        found = self._made.get(name)
+        if found is None:
+            found = self._made[name] = make()
+        return found
+
+
+_CONTENTS: Remembered[tuple[tuple, Content]] = Remembered(128)  # by the objects, which it holds: none has another's place
+
+
+def content(*things: Any, rules: tuple = ()) -> Content | None:
+    """The content of trees, whose arrays count by shape and type, and of rules; None where it is traced or not comparable.
+
+    The same objects are read again when their functions name something else.
+    """
+    at = tuple(map(id, (*things, *rules)))
+    entry = _CONTENTS.get(at)
+    if entry is not None and unchanged(entry[1].watched):
+        return entry[1]
+    walk, arrays = Walk(), []
+    key = (*[split(walk, x, arrays) for x in things], walk.of(rules))
+    if not walk.lasting or any(isinstance(x, Tracer) for x in arrays):
+        return None
+    found = Content(key, walk, arrays)
+    if found.watched is not None:
+        _CONTENTS.put(at, ((things, rules), found))
+    return found

@@ -1,5 +1,4 @@
-"""The cache of what was made for a key, and whether what a function reads by its names is still the same: the content of
-objects, read once, with what was made for it."""
+"""The cache of what was made for a key, and whether what a function reads by its names is still the same."""
 
 from __future__ import annotations
 
@@ -11,10 +10,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import jax
-from jax.core import Tracer
-
-from dalembert.tracing.arguments import split
 from dalembert.tracing.fingerprint import Walk
 from dalembert.tracing.reads import is_library, reads
 
@@ -149,45 +144,3 @@ class Pool(Generic[T]):
             found = self._make()
         yield found
         self._free.append(found)
-
-
-class Content:
-    """What was read of some objects, and what was made for it.
-
-    key: for objects that differ in numbers alone. objects: what was met that can change. arrays: those numbers.
-    watched: by what it is seen that all this is still so; None where the objects must be read again.
-    """
-
-    def __init__(self, key: Any, walk: Walk, arrays: list):
-        self.key, self.objects, self.arrays = key, tuple(walk.objects), arrays
-        self.watched = watch(walk) if all(isinstance(x, jax.Array) for x in arrays) else None  # NumPy's may change in place
-        self._made: dict[Hashable, Any] = {}
-
-    def once(self, name: Hashable, make: Callable[[], T]) -> T:
-        """make(), made when it is first asked for by this name, and again each time as long as it is None."""
-        found = self._made.get(name)
-        if found is None:
-            found = self._made[name] = make()
-        return found
-
-
-_CONTENTS: Remembered[tuple[tuple, Content]] = Remembered(128)  # by the objects, which it holds: none has another's place
-
-
-def content(*things: Any, rules: tuple = ()) -> Content | None:
-    """The content of trees, whose arrays count by shape and type, and of rules; None where it is traced or not comparable.
-
-    The same objects are read again when their functions name something else.
-    """
-    at = tuple(map(id, (*things, *rules)))
-    entry = _CONTENTS.get(at)
-    if entry is not None and unchanged(entry[1].watched):
-        return entry[1]
-    walk, arrays = Walk(), []
-    key = (*[split(walk, x, arrays) for x in things], walk.of(rules))
-    if not walk.lasting or any(isinstance(x, Tracer) for x in arrays):
-        return None
-    found = Content(key, walk, arrays)
-    if found.watched is not None:
-        _CONTENTS.put(at, ((things, rules), found))
-    return found

@@ -13,7 +13,7 @@ from jaxtyping import Array
 from dalembert.algebra import numerical_rank
 from dalembert.notebook import Described
 from dalembert.numbers import as_number, as_state, check_x64, is_traced
-from dalembert.systems.consistency import check_parameters, velocity_residuals
+from dalembert.systems.consistency import as_numpy, check_parameters, velocity_residuals
 from dalembert.systems.continuous import motion_along
 from dalembert.systems.distribution.integrability import AFFINE, Frobenius, affinity, forms_and_slopes, judge, leaf_forms
 from dalembert.systems.distribution.reduction import DEGENERATE, coupling_rank, unit_coupling
@@ -362,7 +362,7 @@ def solvability(system: System, q0, v0, t0: float = 0.0) -> Solvability:
     random = np.random.default_rng(0).uniform(-1.0, 1.0, (3, POINTS, q.shape[0]))
     center = (np.asarray(q), np.asarray(v), z[: len(q)])
     near = (jnp.asarray(x + NEARBY * (1 + np.abs(x)) * r) for x, r in zip(center, random, strict=True))
-    terms = jax.tree.map(np.asarray, _look(systems, _At(q, v, jnp.asarray(z), t), *near))
+    terms = as_numpy(_look(systems, _At(q, v, jnp.asarray(z), t), *near))
     return _judge(systems, terms, np.append(q, t), found is not None)
 
 
