@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.numbers import as_array, as_numbers, as_state, described
 from dalembert.systems.proof import proven_runs
 from dalembert.systems.system import System, as_parameter
-from dalembert.tracing import Jitted, taken_apart
+from dalembert.tracing import taken_apart
 
 PIECE = 512  # runs; XLA divides among threads what has more
 
@@ -98,7 +97,15 @@ class Runs:
         sizes = map(len, as_state(q, v, system.coordinates, as_numbers))
         parts = [np.broadcast_to(given[name], (number, n)) for name, n in zip(("q0", "v0"), sizes, strict=True)]
         self.states = np.stack(parts, axis=1)
-        self.arrays = np.asarray(_arrays(system, self._parameters, self._axes, number)) if self._parameters else None
+        self.arrays = self._stack_arrays(number) if self._parameters else None
+
+    def _stack_arrays(self, number: int) -> Float[np.ndarray, "B G"]:
+        first = self.system(0)
+        names, columns = {id(first.parameters[name]): name for name in self._parameters}, []
+        for leaf in taken_apart(first)[1]:
+            own = self._parameters[names[id(leaf)]] if id(leaf) in names else leaf
+            columns.append(np.broadcast_to(np.reshape(np.asarray(own, float), (-1, leaf.size)), (number, leaf.size)))
+        return np.concatenate(columns, axis=1)
 
     def system(self, i: int) -> System:
         """The system of run i."""
@@ -112,12 +119,3 @@ class Runs:
 
 def _run_of(x: Array, axis: int | None, i: int) -> np.ndarray:
     return np.asarray(x if axis is None else x[i])
-
-
-@Jitted
-def _arrays(system: System, parameters: dict, axes: dict, number: int) -> Float[Array, "B G"]:
-    def one(own: dict) -> Float[Array, "G"]:
-        leaves = taken_apart(system.replace(**own))[1]
-        return jnp.concatenate([jnp.ravel(x).astype(float) for x in leaves])
-
-    return eqx.filter_vmap(one, in_axes=(axes,), axis_size=number)(parameters)
