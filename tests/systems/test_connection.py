@@ -11,7 +11,7 @@ import scipy.optimize
 
 import dalembert as da
 from dalembert.gallery import nonholonomic_particle
-from dalembert.systems.distribution.charts import cutoff, guaranteed, largest_volume
+from dalembert.systems.distribution.charts import cutoff, largest_volume, quality_bound
 from dalembert.systems.distribution.reduction import velocity_constraints
 
 # n = 4, m = 2, a mass that depends on q: A by hand for the dependent coordinates (2, 3).
@@ -76,7 +76,7 @@ def test_the_choice_has_the_guaranteed_quality():
             assert np.abs(a).max() <= 1 + 1e-8
             volumes = {c: abs(np.linalg.det(rows[:, c])) for c in itertools.combinations(range(n), m)}
             assert volumes[chosen] >= max(volumes.values()) / (m ** (m / 2)) * (1 - 1e-8)  # Hadamard, as |A_ij| ≤ 1
-            assert 1 / np.sqrt(1 + np.sum(a**2)) >= guaranteed(m, n) - 1e-8
+            assert 1 / np.sqrt(1 + np.sum(a**2)) >= quality_bound(m, n) - 1e-8
 
 
 def test_a_bad_choice_is_refused_and_a_right_one_named():

@@ -8,7 +8,7 @@ from scipy.integrate import solve_ivp
 import dalembert as da
 from dalembert.gallery import ENTRIES, chain
 from dalembert.native import Accuracy, FlowFunctions, compile_flow, compile_projection
-from dalembert.systems.continuous import travelled
+from dalembert.systems.continuous import integrate_motion
 
 SPHERE = ENTRIES["spherical_pendulum"]
 ROUNDING = 1e-14  # of terms of up to ten
@@ -103,7 +103,7 @@ def test_a_wire_that_turns_forwards_and_backwards():
 def test_data_off_the_constraints_keep_their_values():
     """φ = φ₀ + φ̇₀ t of the flow that measurements follow; and what `reference` starts from is not moved."""
     t = np.linspace(0.0, 1.0, 5)
-    off = travelled(SPHERE.system, (jnp.array([1.1, 0.0, -0.4]), jnp.array([0.1, 0.3, 0.0])), t, 1e-12)
+    off = integrate_motion(SPHERE.system, (jnp.array([1.1, 0.0, -0.4]), jnp.array([0.1, 0.3, 0.0])), t, 1e-12)
     np.testing.assert_allclose(np.sum(np.asarray(off.q) ** 2, axis=1), 1.37 + 0.22 * t, rtol=0, atol=1e-10)
     near = np.array(SPHERE.q0) * (1 + 1e-10)
     found = da.reference(SPHERE.system, near, SPHERE.v0, t)

@@ -36,7 +36,7 @@ from dalembert.solution import ControlSolution
 from dalembert.systems import InconsistentDataError, check_initial_data
 from dalembert.systems.distribution.integrability import Forms, leaf_forms, solved_for
 from dalembert.systems.equations import first_derivative, value
-from dalembert.systems.sizes import allowed
+from dalembert.systems.sizes import residual_limit
 from dalembert.tracing import seldom
 
 LEVELS = ("q", "v")
@@ -175,7 +175,7 @@ def settled_rows(problem: OptimalControl, at: EndState) -> Bool[np.ndarray, "2 m
     settled = (moved * at.free).max(axis=(0, 3, 4)) <= STILL * moved.max(axis=(0, 3, 4))
     rows = slopes[0].reshape(*slopes.shape[1:3], -1)
     near = np.maximum(at.sizes, np.abs(at.jet) * (np.arange(2) == 1)[:, None])
-    wrong = settled & ~(np.abs(values[0]) <= allowed(rows, near.ravel(), at.jet.ravel())) & at.free.any()
+    wrong = settled & ~(np.abs(values[0]) <= residual_limit(rows, near.ravel(), at.jet.ravel())) & at.free.any()
     if wrong.any():
         level, row = np.argwhere(wrong)[0]
         what = "φ(q)" if level == 0 else "dφ/dt, or φ(q, v),"
@@ -221,8 +221,8 @@ class SharedLeaf(NamedTuple):
         for name, k, given, shift, dependent in self.nodes:
             apart = np.append(path[k] - np.where(given, self.wanted[k], path[0] + shift), 0.0)
             apart[np.setdiff1d(np.arange(len(apart)), dependent)] = 0.0
-            allowed = ON_LEAF * np.max(1.0 + np.abs(path[k]) / self.scale[:-1]) + LEEWAY * steps
-            if np.linalg.norm(self._off(x[[k]], apart[None])) > allowed:
+            limit = ON_LEAF * np.max(1.0 + np.abs(path[k]) / self.scale[:-1]) + LEEWAY * steps
+            if np.linalg.norm(self._off(x[[k]], apart[None])) > limit:
                 what, y = ", ".join(self.names[i] for i in dependent), path[k][dependent]
                 values = (", ".join(f"{number:.9g}" for number in x) for x in (y, y - apart[dependent]))
                 return (

@@ -18,7 +18,7 @@ from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
 from dalembert.systems import System
 from dalembert.systems.pickling import reduced
-from dalembert.systems.shapes import check_scalar, output_shape, traced
+from dalembert.systems.shapes import check_scalar, output_shape, run_on_shapes
 from dalembert.systems.system import check_shapes, check_system, texts_of
 
 
@@ -173,7 +173,7 @@ def count_equations(problem: OptimalControl, n: int) -> tuple[int, list[int]]:
     """The number r of controls, and that of the equations of every constraint; errors name the function that is wrong."""
     q = np.zeros(n)
     equations = check_shapes(problem.system, q, q, np.zeros(()))
-    return traced(_check_functions, problem, q), equations
+    return run_on_shapes(_check_functions, problem, q), equations
 
 
 def check_optimal_control(problem: Any, right: str = "an OptimalControl") -> None:

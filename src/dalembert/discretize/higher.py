@@ -35,7 +35,7 @@ from dalembert.systems.higher.variational import (
     constraints_of_order,
     holonomic_constraints,
 )
-from dalembert.tracing import remembered
+from dalembert.tracing import remember
 
 
 def holonomic_derivatives(problem: VariationalProblem, jet: Float[Array, "k n"], t) -> Float[Array, "k mh"]:
@@ -303,7 +303,7 @@ def _scale_window(unit: Window, h, t, differenced: bool) -> Window:
     )
 
 
-@remembered(256)
+@remember(256)
 def _unit_window(scheme: WindowMap, k: int, knots: tuple[int, ...]) -> Window:
     """By exact arithmetic: zeros of the matrix are zeros, so that no large number is multiplied by a small one."""
     t = [Fraction(x) for x in knots]

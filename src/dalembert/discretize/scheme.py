@@ -20,8 +20,8 @@ from dalembert.algebra import numerical_rank
 from dalembert.numbers import as_choice, as_flag, as_number, described, is_traced, outside, whole_number
 from dalembert.systems import System
 from dalembert.systems.constraints import Constraint
-from dalembert.systems.shapes import output_shape, traced
-from dalembert.tracing import remembered, seldom
+from dalembert.systems.shapes import output_shape, run_on_shapes
+from dalembert.tracing import remember, seldom
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,7 +189,7 @@ def composition(order: int) -> tuple[float, ...]:
     return (*half, 1.0 - 2.0 * sum(half), *half[::-1])
 
 
-@remembered(64)
+@remember(64)
 def not_self_adjoint(
     action: Sequence[PairMap] | None, kinematic: TripleMap, variational: TripleMap, distribution: PairMap, state: PairMap
 ) -> str | None:
@@ -428,7 +428,7 @@ def check_maps(scheme: Scheme, n: int) -> None:
 
 def check_map(one: PairMap | TripleMap, name: str, n: int) -> None:
     """A map returns (q, v), or (q, v, a), of shape (n,) each; equal points are rest, near them it is invertible."""
-    shape = traced(_shape_of, one, name, np.zeros(n))
+    shape = run_on_shapes(_shape_of, one, name, np.zeros(n))
     wanted = (2 if isinstance(one, PairMap) else 3, n)
     if shape != wanted:
         raise ValueError(f"{name}: returns shapes {shape}; {wanted[0]} arrays ({n},) are needed")

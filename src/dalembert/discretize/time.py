@@ -28,7 +28,7 @@ from dalembert.systems.higher.variational import (
     with_fields,
     with_parameters,
 )
-from dalembert.tracing import remembered, seldom
+from dalembert.tracing import remember, seldom
 
 
 def with_time(
@@ -192,7 +192,7 @@ def _hermite(x: tuple, k: int, rule: tuple[np.ndarray, np.ndarray]) -> WindowPoi
     return WindowPoints(tuple(y / h**j for j, y in enumerate(jets)), t0 + h * places, h * weights)
 
 
-@remembered(64)
+@remember(64)
 def _derivatives(k: int, places: tuple[float, ...]) -> Float[np.ndarray, "P k+1 2k"]:
     """Derivatives 0 … k of Newton's polynomials on the knots 0, …, 0, 1, …, 1 at the places."""
     knots, found = [0.0] * k + [1.0] * k, np.zeros((len(places), k + 1, 2 * k))

@@ -28,7 +28,7 @@ from jaxtyping import Array, Float, Int
 
 from dalembert.numbers import described, first_line
 from dalembert.systems.higher.variational import VariationalProblem, constraints_of_order, density
-from dalembert.tracing import remembered
+from dalembert.tracing import remember
 
 
 class WindowMap(eqx.Module):
@@ -341,7 +341,7 @@ def window_action(problem: VariationalProblem, jets: Float[Array, "S k+1 n"], ti
     return sum(p[0] for p in parts), jnp.stack([p[1] for p in parts])
 
 
-@remembered(256)
+@remember(256)
 def _window(scheme: WindowMap, k: int, knots: tuple, orders: tuple[int, ...]):
     """(rows, times, weights) of one window, knots counted from its first: whole numbers, then exact, or floats."""
     try:

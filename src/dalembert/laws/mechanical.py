@@ -15,7 +15,7 @@ from dalembert.algebra.dense import least_norm
 from dalembert.control.problem import OptimalControl, actuation, count_equations
 from dalembert.numbers import as_function, as_numbers, as_vector, whole_number
 from dalembert.systems.equations import euler_lagrange
-from dalembert.systems.shapes import check_scalar, traced
+from dalembert.systems.shapes import check_scalar, run_on_shapes
 from dalembert.systems.system import System, check_system
 from dalembert.tracing import seldom
 
@@ -188,7 +188,7 @@ def matching(
     as_function(V, "V", "V(q, v)")
     as_function(F, "F", "F(q, v)")
     problem = actuators(system, actuated, n)
-    traced(_check_scalars, system, V, F, centre)
+    run_on_shapes(_check_scalars, system, V, F, centre)
     random = np.random.default_rng(whole_number(seed, "seed", 0))
     x = random.uniform(-1.0, 1.0, (whole_number(samples, "samples"), 2, n))
     starts = centre + widths * x[:, 0], fast * x[:, 1]

@@ -21,7 +21,7 @@ from dalembert.algebra.roots import depends
 from dalembert.laws.law import Law, Value, force_of
 from dalembert.numbers import EPSILON
 from dalembert.systems.constraints import Constraint
-from dalembert.systems.equations import acceleration, euler_lagrange, reactions, reduced
+from dalembert.systems.equations import acceleration, acceleration_equation, euler_lagrange, reactions
 from dalembert.systems.system import System, check_shapes, check_system
 from dalembert.tracing import traced_once
 
@@ -53,9 +53,9 @@ def affine(system: System, q: Float[Array, "n"], v: Float[Array, "n"], t) -> Aff
     n, rest = q.shape[0], jnp.zeros_like(v)
     own, others = split(system)
     free = lambda a: jnp.concatenate(  # noqa: E731
-        [euler_lagrange(system, q, v, a, t), *(reduced(system, c, q, v, a, t) for c in others)]
+        [euler_lagrange(system, q, v, a, t), *(acceleration_equation(system, c, q, v, a, t) for c in others)]
     )
-    wanted = lambda a: jnp.concatenate([reduced(system, c, q, v, a, t) for c in own])  # noqa: E731
+    wanted = lambda a: jnp.concatenate([acceleration_equation(system, c, q, v, a, t) for c in own])  # noqa: E731
     rows = jnp.concatenate([reactions(system, c, q, v, rest, t) for c in own])
     bound = jnp.concatenate([jnp.zeros((0, n)), *(reactions(system, c, q, v, rest, t) for c in others)])
     k, m = bound.shape[0], rows.shape[0]
@@ -74,7 +74,7 @@ def is_affine(system: System, q: Float[Array, "n"], v: Float[Array, "n"], t) -> 
     own, others = split(system)
 
     def slopes(a):
-        by_a = [jax.jacfwd(lambda x, c=c: reduced(system, c, q, v, x, t))(a).ravel() for c in own]
+        by_a = [jax.jacfwd(lambda x, c=c: acceleration_equation(system, c, q, v, x, t))(a).ravel() for c in own]
         return jnp.concatenate(by_a + [reactions(system, c, q, v, a, t).ravel() for c in (*own, *others)])
 
     return not depends(slopes, jnp.zeros_like(v))

@@ -32,7 +32,7 @@ from dalembert.step import Branch, simulate
 from dalembert.step.run.state import Starter
 from dalembert.step.simulation import check_interrupted
 from dalembert.systems import System, reference
-from dalembert.systems.continuous import multipliers_along, travelled
+from dalembert.systems.continuous import integrate_motion, multipliers_along
 from dalembert.systems.system import check_system
 
 SAFETY = 1e3  # rounding errors of all steps added up, times this, are the floor: a fit above it sees truncation only
@@ -235,7 +235,7 @@ def _true_motion(system: System, q0, v0, times: np.ndarray, exact: Exact | None,
     fine = reference(system, q0, v0, known, tolerance=tolerance)
     values = {name: np.asarray(getattr(fine, name)) for name in doubt}
     for half in (slice(len(times) // 2 + 1), slice(len(times) // 2, None)):
-        again = travelled(system, (fine.q[half][0], fine.v[half][0]), known[half], LOOSER * tolerance)
+        again = integrate_motion(system, (fine.q[half][0], fine.v[half][0]), known[half], LOOSER * tolerance)
         for name, x in values.items():
             doubt[name] = max(doubt[name], _largest(x[half] - np.asarray(getattr(again, name))))
     return TrueMotion(times, values, doubt)

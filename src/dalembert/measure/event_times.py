@@ -19,7 +19,7 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step import simulate
 from dalembert.systems import System, VariationalProblem
-from dalembert.systems.shapes import check_scalar, traced
+from dalembert.systems.shapes import check_scalar, run_on_shapes
 from dalembert.tracing import Jitted
 
 PARTS = 4  # of a step, between which g is looked at
@@ -94,7 +94,7 @@ def events(
         raise TypeError("path: found traced values; events are found on numbers and not under jit, vmap or grad")
     check_neighbours(path)
     point = np.zeros(path.q.shape[1])
-    traced(lambda s, x, t: check_scalar(lambda: s.call(g, x, x, t=t), "g", "q, v" + s.trailing), system, point, 0.0)
+    run_on_shapes(lambda s, x, t: check_scalar(lambda: s.call(g, x, x, t=t), "g", "q, v" + s.trailing), system, point, 0.0)
     curve = _Curve(system, path, g, chosen if _has_steps(path) else None)
     found = [event for k, a, b, rises in _brackets(curve) if wanted in (0, rises) for event in [curve.event(k, a, b, rises)]]
     n = path.q.shape[1]

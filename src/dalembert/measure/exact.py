@@ -20,7 +20,7 @@ from dalembert.step.run.state import STARTERS, Starter
 from dalembert.step.start.prepare import second_node
 from dalembert.systems import System, check_initial_data, check_x64, momentum, reference
 from dalembert.systems.consistency import velocity_residuals
-from dalembert.systems.continuous import chosen_backend, motion_along, travelled
+from dalembert.systems.continuous import chosen_backend, integrate_motion, motion_along
 from dalembert.systems.equations import all_reactions
 from dalembert.systems.sizes import as_step
 from dalembert.systems.system import check_shapes, check_system
@@ -103,7 +103,7 @@ def exact_discrete(system: System, q0, q1, *, h: float, t0: float = 0.0, toleran
 
 def _curve(system: System, q, v, times, tolerance) -> tuple[np.ndarray, np.ndarray]:
     natively = chosen_backend(None) == "native"
-    found = travelled(system, (jnp.asarray(q), jnp.asarray(v)), times, tolerance, natively=natively)
+    found = integrate_motion(system, (jnp.asarray(q), jnp.asarray(v)), times, tolerance, natively=natively)
     return np.asarray(found.q), np.asarray(found.v)
 
 

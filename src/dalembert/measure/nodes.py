@@ -28,7 +28,7 @@ from dalembert.step.programs.node import DiscreteProgram, NodeProgram
 from dalembert.step.start.prepare import check_discrete
 from dalembert.systems import System, is_traced
 from dalembert.systems.equations import value
-from dalembert.systems.shapes import output_shape, traced
+from dalembert.systems.shapes import output_shape, run_on_shapes
 from dalembert.systems.sizes import as_step
 from dalembert.systems.system import check_shapes, check_system
 from dalembert.tracing import traced_once
@@ -255,7 +255,7 @@ def _form_of_nodes(system: DiscreteSystem, path: Path, scheme: Any) -> tuple[Sch
 def check_direction(system: Any, generator: Callable, n: int, name: str = "generator:") -> None:
     """ValueError where a generator, so named in the message, returns anything but a direction (n,)."""
     call = lambda s, q: output_shape(lambda: s.call(generator, q, t=0.0), name.rstrip(":"), "q" + s.trailing)  # noqa: E731
-    shape = traced(call, system, np.zeros(n))
+    shape = run_on_shapes(call, system, np.zeros(n))
     if shape != (n,):
         raise ValueError(f"{name} returns shape {shape}; a direction of shape ({n},) is needed")
 

@@ -20,7 +20,7 @@ from dalembert.path import Path
 from dalembert.step import simulate
 from dalembert.systems import Connection, System, connection, cutoff, reduction
 from dalembert.systems.distribution.adapted import flow
-from dalembert.systems.distribution.charts import as_points, chart_argument, compiled
+from dalembert.systems.distribution.charts import as_points, chart_argument, compile_method
 from dalembert.systems.distribution.reduction import check_first_order, explicit_terms, velocity_constraints
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import check_indices
@@ -82,29 +82,29 @@ class Perturbation(eqx.Module):
 
     __reduce__ = reduced
 
-    @compiled
+    @compile_method
     def map(self, h, xi: Adapted) -> Adapted:
         """Φ in the coordinates ξ; a component of Φ that leaves D is not visible here."""
         q, v = self.step(h, *self.chart.point(xi, self.t0))
         return self.chart.coordinates(q, v)
 
-    @compiled
+    @compile_method
     def flow(self, xi: Adapted, t, duration) -> Adapted:
         """F from time t0 + t, over a duration of either sign."""
         return flow(self.chart, xi, self.t0 + t, duration, self.tolerance)
 
-    @compiled
+    @compile_method
     def from_start(self, h, tau, xi: Adapted, mapped: Adapted | None = None) -> Piece:
         """z = G(τε, ε, y) and ε^p g(ε, τ, z) for the starting point y = xi; mapped: Φ(ε, y) where it is known."""
         return self._piece(h, tau, *self._sides(h, tau, xi, self.map(h, xi) if mapped is None else mapped))
 
-    @compiled
+    @compile_method
     def __call__(self, h, tau, xi: Adapted) -> Adapted:
         """ε^p g(ε, τ, ξ) at any point, eq. (42); of period 1 in τ."""
         phase = tau - jnp.floor(tau)
         return self._piece(h, phase, *self._invert(h, phase, xi)[1]).perturbation
 
-    @compiled
+    @compile_method
     def start(self, h, tau, xi: Adapted) -> Adapted:
         """The y with G(τε, ε, y) = ξ, eq. (43), by y ← F(-τε, ξ - (G - F)(τε, y)), which contracts by O(ε^(p+1))."""
         return self._invert(h, tau, xi)[0]

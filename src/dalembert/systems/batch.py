@@ -112,7 +112,7 @@ class Runs:
         own = {name: _run_of(x, self._axes[name], i) for name, x in self._parameters.items()}
         return self._system.replace(**own) if own else self._system
 
-    def unproven(self, t0: float) -> list[int]:
+    def unproven_runs(self, t0: float) -> list[int]:
         """The runs of whose data machine code has not proven that they pass every check."""
         return np.flatnonzero(~proven_runs(self.system(0), self.states, t0, self.arrays)).tolist()
 

@@ -178,7 +178,7 @@ def check_many(system: System, given: dict, axes: dict, number: int, t0: float, 
     """
     runs = Runs(system, given, axes, number)
     violated = []
-    for i in runs.unproven(t0):
+    for i in runs.unproven_runs(t0):
         q, v = runs.states[i]
         found = violation_of(runs.system(i), q, v, t0, time)
         violated += [] if found is None else [(i, found)]

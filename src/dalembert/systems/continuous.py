@@ -69,7 +69,7 @@ class Reference(Lazy):
     method: str = eqx.field(static=True)
 
     @classmethod
-    def solved(cls, times: np.ndarray, found: Solved, outputs: Callable[[], np.ndarray]) -> Reference:
+    def of_solution(cls, times: np.ndarray, found: Solved, outputs: Callable[[], np.ndarray]) -> Reference:
         """One, or many with a leading axis. outputs: (λ, drift) at the rows, for which few ask."""
 
         def fields() -> dict[str, Any]:
@@ -146,7 +146,7 @@ def reference(
     if traced and is_traced(system, q, v, times, tolerance) and small(system, q, v, times):
         return native_first(_in_program, _integrate, system, q, v, times, tolerance, solver=None, max_steps=steps)
     options = {"natively": natively, "solver": solver, "max_steps": steps, "start": start, "projected": True}
-    result = travelled(system, (q, v), times, tolerance, **options)
+    result = integrate_motion(system, (q, v), times, tolerance, **options)
     known = start is not None or not is_traced(result)
     if throw and known and not bool(as_left(result, "succeeded")):
         reached = int(jnp.sum(jnp.all(jnp.isfinite(result.q), axis=1)))
@@ -157,7 +157,7 @@ def reference(
     return result
 
 
-def travelled(
+def integrate_motion(
     system: System, state: tuple[Any, Any], times, tolerance, *, natively: bool = True, solver=None, max_steps: int = MOST,
     start: Start | None = None, projected: bool = False,
 ) -> Reference:  # fmt: skip
@@ -202,7 +202,7 @@ def _native(system: System, q, v, times, tolerance, *, max_steps: int, start: St
         outputs = lambda: flow.outputs(found, known)  # noqa: E731
     else:
         found, outputs = along_constraints(system, start, known, accuracy)
-    return Reference.solved(known, found, outputs)
+    return Reference.of_solution(known, found, outputs)
 
 
 @Jitted
@@ -337,7 +337,7 @@ def references(
 
 def _check_runs(runs: Runs, times: np.ndarray) -> None:
     """The data of every run; those that are not proven to be right are looked at one by one."""
-    for i in runs.unproven(times[0]):
+    for i in runs.unproven_runs(times[0]):
         q, v = runs.states[i]
         try:
             check_data(runs.system(i), q, v, times[0], time_scale(times))
@@ -351,7 +351,7 @@ def _many_natively(runs: Runs, times: np.ndarray, tolerance: float, steps: int, 
     flow = reduced_flow(system, len(q), sum(check_shapes(system, q, v, times[0])), True)
     flows = flow.runs(runs.states.reshape(len(runs.states), -1), times, tolerance, runs.arrays)
     found = travel(flow.code, flows, steps, threads)
-    return Reference.solved(times, found, lambda: outputs_along(flow.code, flows, found, threads))
+    return Reference.of_solution(times, found, lambda: outputs_along(flow.code, flows, found, threads))
 
 
 @Jitted

@@ -96,7 +96,7 @@ def first_derivative(system: System, constraint: Constraint, q: Vector, v: Vecto
     return jax.jvp(lambda x, s: value(system, constraint, x, v, v, s), (q, now), (v, jnp.ones_like(now)))[1]
 
 
-def reduced(system: System, constraint: Constraint, q: Vector, v: Vector, a: Vector, t) -> Rows:
+def acceleration_equation(system: System, constraint: Constraint, q: Vector, v: Vector, a: Vector, t) -> Rows:
     """The constraint as an equation for a: differentiated twice (order 0), once (order 1), or as it is (order 2)."""
     now = jnp.asarray(t, dtype=float)
     direction = (v, a, jnp.ones_like(now))
@@ -126,7 +126,7 @@ def kkt_residual(system: System, q: Vector, v: Vector, t, z: Float[Array, "n_plu
     rows, at = [motion], 0
     for c in system.constraints:
         law = c.law(system)
-        rows.append(reduced(system, c, q, v, a, t) if law is None else multipliers[at : at + 1] - law(q, v, t))
+        rows.append(acceleration_equation(system, c, q, v, a, t) if law is None else multipliers[at : at + 1] - law(q, v, t))
         at += rows[-1].shape[0]
     return jnp.concatenate(rows)
 

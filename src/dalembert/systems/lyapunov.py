@@ -19,7 +19,7 @@ from dalembert.algebra import agree
 from dalembert.algebra.ode import GAUSS_NODES, GAUSS_WEIGHTS
 from dalembert.numbers import EPSILON, as_function, as_numbers
 from dalembert.systems.constraints import Constraint, Law, Matrix, Rows, Vector
-from dalembert.systems.equations import Time, euler_lagrange, reactions, reduced
+from dalembert.systems.equations import Time, acceleration_equation, euler_lagrange, reactions
 from dalembert.systems.shapes import check_scalar, output_shape
 from dalembert.systems.system import System
 from dalembert.tracing import Jitted
@@ -130,7 +130,7 @@ def _affine_in_control(system: System, q: Vector, v: Vector, t) -> _Affine:
     others = [c for c in system.constraints if c is not lyapunov]
     rest = jnp.zeros_like(v)
     free = lambda a: jnp.concatenate(  # noqa: E731
-        [euler_lagrange(system, q, v, a, t), *(reduced(system, c, q, v, a, t) for c in others)]
+        [euler_lagrange(system, q, v, a, t), *(acceleration_equation(system, c, q, v, a, t) for c in others)]
     )
     row = lyapunov.force_rows(system, q, v, rest, t)[0]
     bound = jnp.concatenate([jnp.zeros((0, n)), *(reactions(system, c, q, v, rest, t) for c in others)])

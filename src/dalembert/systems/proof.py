@@ -19,7 +19,7 @@ from dalembert.systems.consistency import Restriction, restrictions
 from dalembert.systems.equations import EXACT, first_guess, force, kkt_residual, value
 from dalembert.systems.sizes import ROUNDING, units_of
 from dalembert.systems.system import Rebuilt, System, check_shapes
-from dalembert.tracing import Content, Pool, Remembered, content, refilled, taken_apart
+from dalembert.tracing import Content, Pool, Remembered, content, rebuilder, taken_apart
 
 REMEMBERED = 128  # systems whose equations are found again
 INDEPENDENT = 1e-12  # the least Gram determinant of rows of unit length that leaves no doubt about their rank
@@ -113,7 +113,7 @@ def root_of(key: Any, system: System, n: int, m: int) -> InitialRoot | None:
 
     def make() -> InitialRoot | None:
         tree, leaves = taken_apart(system)
-        return initial_root(refilled(tree, leaves), leaves, n, m)
+        return initial_root(rebuilder(tree, leaves), leaves, n, m)
 
     return _KNOWN.of((key, n), make)
 

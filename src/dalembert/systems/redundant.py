@@ -16,7 +16,7 @@ from dalembert.path import Path, check_path
 from dalembert.systems.checks import examine_start
 from dalembert.systems.consistency import InconsistentDataError, RankDeficientError, Restriction, as_numpy, restrictions
 from dalembert.systems.equations import reactions
-from dalembert.systems.sizes import CONSISTENT, ROUNDING, allowed, units_of, with_inertia
+from dalembert.systems.sizes import CONSISTENT, ROUNDING, residual_limit, units_of, with_inertia
 from dalembert.systems.system import System, check_shapes, check_system, equation_names, label
 from dalembert.tracing import seldom
 
@@ -71,7 +71,11 @@ def check_nodes(every: AllRows, t: np.ndarray, q: np.ndarray, v: np.ndarray) -> 
     inertia = every.units**-2.0
     sizes = with_inertia(np.max(np.abs(q - q[0]), axis=0), inertia), with_inertia(np.max(np.abs(v), axis=0), inertia)
     for name, r in at.items():
-        limit = allowed(r.by_q, sizes[0], q) + allowed(r.by_v, sizes[1], v) + ROUNDING * np.abs(r.by_t * t[:, None])
+        limit = (
+            residual_limit(r.by_q, sizes[0], q)
+            + residual_limit(r.by_v, sizes[1], v)
+            + ROUNDING * np.abs(r.by_t * t[:, None])
+        )
         bad = ~(np.abs(r.value) <= limit)
         if np.any(bad):
             k = int(np.argmax(np.any(bad, axis=1)))

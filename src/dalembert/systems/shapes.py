@@ -17,7 +17,7 @@ import numpy as np
 from jax.core import Tracer
 
 from dalembert.tracing import OnShapes
-from dalembert.tracing.evaluation.rules import RULES, Slices, gathered, scattered
+from dalembert.tracing.evaluation.rules import RULES, Slices, gather_slices, scatter_slices
 
 LARGEST = 4096  # numbers in an array of indices that is worked out
 
@@ -25,7 +25,7 @@ LARGEST = 4096  # numbers in an array of indices that is worked out
 def output_shape(function: Callable[[], object], name: str, arguments: str) -> tuple[int, ...]:
     """Shape of what a user's function returns; TypeError or ValueError that names it where it cannot be used.
 
-    arguments: how it is called, for the message. Call it inside `traced`, so that the arguments are traced values.
+    arguments: how it is called, for the message. Call it inside `run_on_shapes`, so that the arguments are traced values.
     """
     return trace_output(function, name, arguments)[1]
 
@@ -68,7 +68,7 @@ def check_indices(jaxpr, name: str) -> None:
         )
 
 
-def traced(check: Callable, *arguments):
+def run_on_shapes(check: Callable, *arguments):
     """A check on shapes alone, of a function that is made where it is called."""
     return OnShapes(check)(*arguments)
 
@@ -165,14 +165,14 @@ def _gather(equation, values) -> None:
     """x[indices]; not where the user has said by mode= or fill_value= what is to be read outside."""
     mode, fill = str(equation.params["mode"]), equation.params["fill_value"]
     if "CLIP" not in mode and not ("FILL" in mode and fill is not None and not np.isnan(fill)):
-        _check_columns(values[1], gathered(equation), equation.invars[0].aval.shape)
+        _check_columns(values[1], gather_slices(equation), equation.invars[0].aval.shape)
 
 
 def _scatter(equation, values) -> None:
     """x.at[indices].set(…), .add(…), …"""
     shape, updates = equation.invars[0].aval.shape, equation.invars[2].aval.shape
     if "CLIP" not in str(equation.params["mode"]):
-        _check_columns(values[1], scattered(equation, updates, len(shape)), shape)
+        _check_columns(values[1], scatter_slices(equation, updates, len(shape)), shape)
 
 
 def _check_columns(indices, slices: Slices, shape) -> None:

@@ -53,7 +53,7 @@ def power_of_two(x, upwards: bool = False, xp=np):
     return xp.exp2(xp.ceil(exponent) if upwards else xp.round(exponent))
 
 
-def allowed(
+def residual_limit(
     slopes: Float[np.ndarray, "... m n"], sizes, values, tolerance: float = CONSISTENT
 ) -> Float[np.ndarray, "... m"]:
     """The residual of φ that counts as zero: 10⁻⁸ Σ_j|∂φ/∂x_j| s_j, and rounding, 32 ε Σ_j|∂φ/∂x_j||x_j|.

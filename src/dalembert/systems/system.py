@@ -24,7 +24,7 @@ from dalembert.numbers import as_array, as_flag, as_function, described
 from dalembert.systems.constraints import Constraint
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import check_scalar, output_shape
-from dalembert.tracing import UNREAD, OnShapes, Walk, reading, refilled, source, split, taken_apart
+from dalembert.tracing import UNREAD, OnShapes, Walk, reading, rebuilder, source, split, taken_apart
 
 
 class Problem(eqx.Module):
@@ -82,9 +82,9 @@ class Problem(eqx.Module):
 
     def call(self, function: Callable, *arguments, t=None):
         """`function(*arguments[, t][, p])`, as an array."""
-        return jnp.asarray(self.called(function, *arguments, t=t))  # so that tuples and lists of numbers will do
+        return jnp.asarray(self.apply(function, *arguments, t=t))  # so that tuples and lists of numbers will do
 
-    def called(self, function: Callable, *arguments, t=None):
+    def apply(self, function: Callable, *arguments, t=None):
         """The same as it is: the one place that knows which trailing arguments a user's function takes."""
         if self.time_dependent:
             arguments = (*arguments, t)
@@ -332,7 +332,7 @@ def parts_of(system: Problem) -> SystemParts:
     """The parts of a system, or of another problem."""
     (tree, leaves), walk = taken_apart(system), Walk()
     key = split(walk, system, [])
-    return SystemParts(leaves, refilled(tree, leaves), key if walk.lasting else None)
+    return SystemParts(leaves, rebuilder(tree, leaves), key if walk.lasting else None)
 
 
 def role_of(codes: Collection[CodeType], system: Any, others: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
 """Fingerprints of what a user's functions read, and values kept for as long as that stays the same. Begin with `jitted`."""
 
 from dalembert.interrupts import hear_in_collections
-from dalembert.tracing.arguments import UNREAD, Content, content, refilled, split, taken_apart
-from dalembert.tracing.cache import Pool, Remembered, remembered, unchanged
+from dalembert.tracing.arguments import UNREAD, Content, content, rebuilder, split, taken_apart
+from dalembert.tracing.cache import Pool, Remembered, is_unchanged, remember
 from dalembert.tracing.fingerprint import Walk
 from dalembert.tracing.jitted import Jitted, OnShapes, reading, seldom, traced_once
 from dalembert.tracing.sources import source
@@ -18,13 +18,13 @@ __all__ = [
     "Remembered",
     "Walk",
     "content",
+    "is_unchanged",
     "reading",
-    "refilled",
-    "remembered",
+    "rebuilder",
+    "remember",
     "seldom",
     "source",
     "split",
     "taken_apart",
     "traced_once",
-    "unchanged",
 ]

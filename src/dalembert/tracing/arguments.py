@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from dalembert.tracing.cache import Remembered, unchanged, watch
+from dalembert.tracing.cache import Remembered, is_unchanged, watch
 from dalembert.tracing.fingerprint import Walk
 from dalembert.tracing.reads import is_library
 
@@ -67,16 +67,16 @@ class Tree(NamedTuple):
     structure: Any
     leaves: tuple
 
-    def filled(self, arrays: Sequence) -> Any:
+    def fill(self, arrays: Sequence) -> Any:
         """The tree with these arrays."""
         following = iter(arrays)
         return jax.tree.unflatten(self.structure, [next(following) if x is PLACE else x for x in self.leaves])
 
 
-def refilled(tree: Tree, arrays: Sequence) -> Callable[[Sequence], Any]:
+def rebuilder(tree: Tree, arrays: Sequence) -> Callable[[Sequence], Any]:
     """Other arrays → the tree with them, each of the type of the one in `arrays`, for which it stands."""
     types = [x.dtype for x in arrays]
-    return lambda others: tree.filled([jnp.asarray(x, dtype) for x, dtype in zip(others, types, strict=True)])
+    return lambda others: tree.fill([jnp.asarray(x, dtype) for x, dtype in zip(others, types, strict=True)])
 
 
 class _Place:
@@ -124,7 +124,7 @@ def content(*things: Any, rules: tuple = ()) -> Content | None:
     """
     at = tuple(map(id, (*things, *rules)))
     entry = _CONTENTS.get(at)
-    if entry is not None and unchanged(entry[1].watched):
+    if entry is not None and is_unchanged(entry[1].watched):
         return entry[1]
     walk, arrays = Walk(), []
     key = (*[split(walk, x, arrays) for x in things], walk.of(rules))

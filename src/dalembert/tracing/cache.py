@@ -57,7 +57,7 @@ class Remembered(Generic[T]):
         return len(self._values)
 
 
-def remembered(most: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
+def remember(most: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """A decorator: function(*arguments) is computed once for each fingerprint of the arguments, and for the same objects in
     them, because what is returned may call or read these later."""
 
@@ -84,7 +84,7 @@ class Watched(NamedTuple):
     names: tuple[tuple[str, Any], ...]
 
 
-def unchanged(watched: tuple[Watched, ...] | None) -> bool:
+def is_unchanged(watched: tuple[Watched, ...] | None) -> bool:
     """True if all of them still read the same objects by their names. In loops: a generator would take as long again."""
     for f, (code, defaults), cells, names in watched or ():
         if f.__code__ is not code or f.__defaults__ is not defaults:

@@ -76,14 +76,14 @@ class Walk:
             return ("again", len(self._open) - self._open[at])
         self._count += 1
         if len(self._open) > DEEPEST or self._count > MOST:
-            return self.unknown()
+            return self.unknown_key()
         self._open[at] = len(self._open)
         try:
             return key_of(x, self)
         finally:
             del self._open[at]
 
-    def unknown(self) -> object:
+    def unknown_key(self) -> object:
         """A key that is equal to no other."""
         self.lasting = False
         return object()
@@ -116,7 +116,7 @@ def _itself(x: Any, walk: Walk) -> Any:
 
 @key_of.register(types.GeneratorType)
 def _unknown_key(x: Any, walk: Walk) -> Any:
-    return walk.unknown()
+    return walk.unknown_key()
 
 
 @key_of.register(tuple)
@@ -259,7 +259,7 @@ def _instance(x: Any, walk: Walk) -> Any:
     state = getattr(x, "__dict__", None)
     if base is object and kind.__basicsize__ > _plain_size(kind, slots):  # state of C code, which does not show
         shown = callable(x) and is_library(getattr(x, "__module__", None))
-        return Same(x) if shown else walk.unknown()
+        return Same(x) if shown else walk.unknown_key()
     parts += [(name, walk.value(value)) for name, value in (state or {}).items()]
     parts += [(name, walk.value(getattr(x, name))) for name in slots if name not in _HIDDEN and hasattr(x, name)]
     return (walk.of(kind), *parts)
@@ -307,13 +307,13 @@ _WHOLE = ((),)
 def _function(f: types.FunctionType, walk: Walk) -> Any:
     library = is_library(module := f.__globals__.get("__name__"))
     if library and reflects(module, f.__name__):
-        return walk.unknown()
+        return walk.unknown_key()
     if library and not (f.__closure__ or f.__defaults__ or f.__kwdefaults__ or f.__dict__):
         return Same(f)
     walk.objects.append(Same(f))
     known = reads(f.__code__)
     walk.hands_on = walk.hands_on or (known.hands_on and not library)
-    parts: list[Any] = [known.content if library or not known.dynamic else walk.unknown()]
+    parts: list[Any] = [known.content if library or not known.dynamic else walk.unknown_key()]
     for found in (f.__defaults__, f.__kwdefaults__, f.__dict__):
         if found:
             parts.append(walk.value(found))
@@ -342,14 +342,14 @@ def _chains(walk: Walk, value: Any, chains: tuple[tuple[str, ...], ...]) -> Any:
         return walk.value(value)
     if is_library(value.__name__):
         walk.hands_on = walk.hands_on or not is_plain_module(value, chains)
-        return walk.unknown() if reflects(value.__name__) else Same(value)
+        return walk.unknown_key() if reflects(value.__name__) else Same(value)
     walk.fixed = False
     return tuple(_chain(walk, value, chain) for chain in chains)
 
 
 def _chain(walk: Walk, module: types.ModuleType, chain: tuple[str, ...]) -> Any:
     if not chain:  # handed on as an object: which attributes are read cannot be known
-        return walk.unknown()
+        return walk.unknown_key()
     if not hasattr(module, chain[0]):
         return ("missing", chain[0])
     return _chains(walk, getattr(module, chain[0]), (chain[1:],))
@@ -366,7 +366,7 @@ def _builtin(f: types.BuiltinMethodType, walk: Walk) -> Any:
     """math.sin is itself; [].append is a method of a value."""
     owner = f.__self__
     if isinstance(owner, types.ModuleType) and reflects(owner.__name__, f.__name__):
-        return walk.unknown()
+        return walk.unknown_key()
     return Same(f) if owner is None or isinstance(owner, types.ModuleType | type) else (f.__name__, walk.value(owner))
 
 
@@ -377,7 +377,7 @@ def _partial(f: functools.partial, walk: Walk) -> Any:
 
 @key_of.register(types.ModuleType)
 def _module(module: types.ModuleType, walk: Walk) -> Any:
-    return Same(module) if is_library(module.__name__) else walk.unknown()
+    return Same(module) if is_library(module.__name__) else walk.unknown_key()
 
 
 @key_of.register(JITTED)

@@ -99,7 +99,7 @@ class Jitted(Generic[P, R]):
 
         def again(*others: Any) -> Any:
             given = others, {}
-            return entry.out.filled(self._run(entry.run, entry.context, given, taken_apart(given)[1]))
+            return entry.out.fill(self._run(entry.run, entry.context, given, taken_apart(given)[1]))
 
         return again, result
 
@@ -119,7 +119,7 @@ class Jitted(Generic[P, R]):
             if entry.bound and len(key) == 2:
                 PROGRAMS.put((*key, entry.bound), entry)
             return entry, result
-        return entry, entry.out.filled(self._run(entry.run, entry.context, given, arrays))
+        return entry, entry.out.fill(self._run(entry.run, entry.context, given, arrays))
 
     def _run(self, run: Callable, context: int | None, given: Any, arrays: list) -> Any:
         outer = self._call.given  # of the same function, where it calls itself
@@ -155,11 +155,11 @@ class Jitted(Generic[P, R]):
         entry = _Entry(run, context, out, tuple(walk.objects) if changeable else ())
         if text is not None:
             TEXTS.put(text, entry)
-        return entry, out.filled(found)
+        return entry, out.fill(found)
 
     def _jit(self) -> Callable:
         def traced(arrays: list) -> list:
-            arguments, named = taken_apart(self._call.given)[0].filled(arrays)
+            arguments, named = taken_apart(self._call.given)[0].fill(arrays)
             function: Callable[..., Any] = self.function
             result, walk = function(*arguments, **named), Walk()
             split(walk, result, [])

@@ -23,7 +23,7 @@ from dalembert.systems.higher.variational import (
     holonomic_constraints,
     orders_of,
 )
-from dalembert.systems.sizes import allowed
+from dalembert.systems.sizes import residual_limit
 from dalembert.tracing import seldom
 
 SAMPLES = 5
@@ -125,7 +125,7 @@ def check_end_constraints(
             rate = "" if not order else f"derivative {order} of "
             offs, rows = np.asarray(rates[order]), np.asarray(by_jet[order])
             flat = rows.reshape(*rows.shape[:2], -1), near.reshape(len(near), -1), given.reshape(len(given), -1)
-            for off, limit in zip(offs, allowed(*flat), strict=True):
+            for off, limit in zip(offs, residual_limit(*flat), strict=True):
                 if not np.all(np.abs(off) <= limit):
                     raise InconsistentDataError(
                         f"{name}: {rate}{what} is {off} there, and not 0: the given derivatives do not satisfy it"
@@ -277,10 +277,10 @@ def check_points(
         velocities = np.zeros_like(positions) if w.orders[slot] == 0 else values[:, slot]
         (position, rate), slopes = jax.tree.map(np.asarray, _values(problem, positions, velocities, w.t[node]))
         if w.orders[slot] == 0:
-            offs, what, limits = position, "φ(q)", allowed(slopes, sizes.positions, origin + positions)
+            offs, what, limits = position, "φ(q)", residual_limit(slopes, sizes.positions, origin + positions)
         else:
             speeds = np.maximum(np.abs(velocities), sizes.of(1))
-            offs, what, limits = rate, "dφ/dt = ∂φ/∂q v", allowed(slopes, speeds, velocities)
+            offs, what, limits = rate, "dφ/dt = ∂φ/∂q v", residual_limit(slopes, speeds, velocities)
         for off, limit in zip(offs, limits, strict=True):
             if not np.all(np.abs(off) <= limit):
                 raise InconsistentDataError(

@@ -17,7 +17,7 @@ from dalembert.discretize.window_maps import Windows
 from dalembert.numbers import as_function, as_number, as_numbers, described, whole_number
 from dalembert.systems import InconsistentDataError, RankDeficientError
 from dalembert.systems.higher.variational import VariationalProblem, with_parameters
-from dalembert.systems.shapes import output_shape, traced
+from dalembert.systems.shapes import output_shape, run_on_shapes
 from dalembert.systems.system import Problem
 from dalembert.tracing import seldom
 
@@ -167,7 +167,7 @@ def equations_of(end: Any, name: str, problem: Problem, levels: int, n: int) -> 
             raise ValueError(f"{name}: psi returns shape {shape}; give () or (m,)")
         return shape[0] if shape else 1
 
-    return traced(check, problem, np.zeros(n))
+    return run_on_shapes(check, problem, np.zeros(n))
 
 
 class EndState(NamedTuple):

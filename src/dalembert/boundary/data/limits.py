@@ -25,7 +25,7 @@ from dalembert.numbers import as_function, described, real_numbers, whole_number
 from dalembert.solution import ActiveBounds
 from dalembert.systems import InconsistentDataError
 from dalembert.systems.higher.variational import with_parameters
-from dalembert.systems.shapes import output_shape, traced
+from dalembert.systems.shapes import output_shape, run_on_shapes
 from dalembert.systems.system import Problem
 from dalembert.tracing import seldom
 
@@ -296,7 +296,7 @@ def read_inequalities(
     found, bare, controlled = [], with_parameters(asking.problem, None), asking.r is not None
     if given is not None:
         as_function(given, "inequalities", "g(q, v, u)" if controlled else "g(q, v)")
-        count = traced(_count, asking.problem, Wrapped(given), np.zeros(asking.n), np.zeros(asking.r or 0))
+        count = run_on_shapes(_count, asking.problem, Wrapped(given), np.zeros(asking.n), np.zeros(asking.r or 0))
         both = np.stack([np.full((len(asking.t), count), -np.inf), np.zeros((len(asking.t), count))])
         found.append(_placed("inequalities", PathFunction(bare, given, (), controlled), both, asking))
     if velocities is not None:

@@ -25,7 +25,7 @@ from dalembert.native import (
     symbolic_plan,
     vanishing,
 )
-from dalembert.tracing import Jitted, Remembered, remembered
+from dalembert.tracing import Jitted, Remembered, remember
 
 Pattern = tuple[tuple[int, ...], tuple[int, ...]]
 Compiled = Callable[[np.ndarray, np.ndarray], Accumulation]
@@ -174,7 +174,7 @@ def _flat(function: Callable, reads: int, kind) -> Callable:
     return flat
 
 
-@remembered(16)
+@remember(16)
 def _derivatives(term: Term, kind) -> OnceTraced:
     """Derivatives of a term, traced once, from which all its codes are made."""
     read = Places(tuple(range(len(term.offsets))), 0)
@@ -283,7 +283,7 @@ class SumCode:
         return FrontalFactorization(summands, symbolic_plan(every, self.size, pivots, multipliers))
 
 
-_sum_code = remembered(64)(SumCode)
+_sum_code = remember(64)(SumCode)
 
 
 def _between(term: Term, pattern: Pattern, components: np.ndarray | None) -> Pattern:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dalembert.native.graph.graph import Graph, Unsupported, paired
 from dalembert.native.trace.elementwise import Nodes, concrete, constants, converted, elementwise
-from dalembert.tracing.evaluation.rules import RULES, fill_value, gathered, positions, scattered, window
+from dalembert.tracing.evaluation.rules import RULES, fill_value, gather_slices, positions, scatter_slices, window
 
 
 def _moving(g: Graph, name: str, indices: Nodes) -> tuple[np.ndarray, int | None]:
@@ -58,7 +58,7 @@ def _fill(g: Graph, eqn) -> int:
 
 
 def _gather_at(g: Graph, eqn, x: Nodes, indices: np.ndarray) -> Nodes:
-    at, inside = positions(indices, np.indices(eqn.outvars[0].aval.shape), gathered(eqn), x.shape)
+    at, inside = positions(indices, np.indices(eqn.outvars[0].aval.shape), gather_slices(eqn), x.shape)
     result = x[at]
     if "FILL" in str(eqn.params["mode"]) and not inside.all():
         result = np.where(inside, result, _fill(g, eqn))
@@ -75,7 +75,7 @@ def scatter(combine: str | None) -> Callable:
             _scatter_at(g, eqn, combine, result, known, updates)
             return result
         axis, grid = d.scatter_dims_to_operand_dims[column], np.indices(updates.shape)
-        last = x.shape[axis] - scattered(eqn, updates.shape, x.ndim).sizes[axis]
+        last = x.shape[axis] - scatter_slices(eqn, updates.shape, x.ndim).sizes[axis]
         chosen = indices[(*(a for k, a in enumerate(grid) if k not in d.update_window_dims), column)]
         if "CLIP" in str(eqn.params["mode"]):
             chosen = elementwise(g, "min", elementwise(g, "max", chosen, np.asarray(g.constant(0))), constants(g, last))
@@ -92,7 +92,7 @@ def _scatter_at(
     g: Graph, eqn, combine, result: Nodes, indices: np.ndarray, updates: Nodes, *, where: Nodes | None = None
 ) -> None:
     """Write updates into result, or combine them with what is there; with `where`, only where that is true."""
-    slices = scattered(eqn, updates.shape, result.ndim)
+    slices = scatter_slices(eqn, updates.shape, result.ndim)
     at, inside = positions(indices, np.indices(updates.shape), slices, result.shape)
     keep = inside if "CLIP" not in str(eqn.params["mode"]) else np.ones_like(inside)
     columns = [np.broadcast_to(a, updates.shape)[keep].tolist() for a in at]

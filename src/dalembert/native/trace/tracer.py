@@ -25,7 +25,7 @@ from dalembert.native.trace.indexing import STRUCTURE
 from dalembert.native.trace.linear_algebra import LINEAR, Samples, linear_solve
 from dalembert.native.trace.place import place_of, told
 from dalembert.tracing import reading
-from dalembert.tracing.evaluation.program import INNER, is_gaussian, needed, scan_sizes
+from dalembert.tracing.evaluation.program import INNER, is_gaussian, needed_equations, scan_sizes
 
 CUSTOM = frozenset(["stop_gradient", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"])
 SOLVING = frozenset(["custom_linear_solve", "lu", "triangular_solve", "cholesky"])
@@ -93,7 +93,7 @@ class Tracer:
         values.update(zip(jaxpr.invars, args, strict=True))
         if id(jaxpr) not in self._read:
             operands = lambda eqn: [a if k in _used(eqn) else None for k, a in enumerate(eqn.invars)]  # noqa: E731
-            self._read[id(jaxpr)] = jaxpr, [(eqn, operands(eqn)) for eqn in needed(jaxpr, _used)]
+            self._read[id(jaxpr)] = jaxpr, [(eqn, operands(eqn)) for eqn in needed_equations(jaxpr, _used)]
         for eqn, used in self._read[id(jaxpr)][1]:
             outputs = self._translated(eqn, [None if a is None else read_atom(a) for a in used])
             values.update(zip(eqn.outvars, outputs, strict=True))

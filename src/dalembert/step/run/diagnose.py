@@ -21,7 +21,7 @@ from dalembert.step.run.branch import Call, solve_step
 from dalembert.step.run.loop import force_of_law, prediction, solve_stages
 from dalembert.step.run.state import RunState, StepOptions
 from dalembert.systems.compiled.function import LARGEST
-from dalembert.tracing import Remembered, Walk, refilled, seldom, split, taken_apart
+from dalembert.tracing import Remembered, Walk, rebuilder, seldom, split, taken_apart
 
 REMEMBERED = 32  # programs found again without a new trace
 EXACT = 1e-6  # |F|, rows scaled, below which there is a root
@@ -163,7 +163,7 @@ def _step_equations(program: StepProgram, call: Call, z: Unknowns) -> Equations:
         key, others = (split(walk, program, []), z.shape, call.s.shape), [np.asarray(x, float) for x in (*call, *leaves)]
         code = _COMPILED.get(key) if walk.lasting else None
         if code is None:
-            code = _translate(refilled(tree, leaves), z, others)
+            code = _translate(rebuilder(tree, leaves), z, others)
             if walk.lasting:
                 _COMPILED.put(key, code)
         if code is not None:

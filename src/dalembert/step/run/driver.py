@@ -50,7 +50,7 @@ from dalembert.step.start.prepare import DEFAULT, Motion, begin_steps, check_bra
 from dalembert.systems import System
 from dalembert.systems.proof import REMEMBERED, InitialMotion, InitialRoot, root_of
 from dalembert.systems.system import check_shapes
-from dalembert.tracing import Content, Jitted, Remembered, content, unchanged
+from dalembert.tracing import Content, Jitted, Remembered, content, is_unchanged
 
 NEAR = 1e-12  # of the time: what is left is no step whose length the times resolve, and its square is below rounding
 FIELDS = ("q", "v", "multipliers", "force")  # of a row, that a step gives
@@ -310,7 +310,7 @@ class ReadyRun:
     @property
     def lasts(self) -> bool:
         """True if the functions still name the same; False where only a new look at them can tell."""
-        return self._watched is not None and unchanged(self._watched)
+        return self._watched is not None and is_unchanged(self._watched)
 
     def parameters(self, options: RunOptions) -> RunParameters:
         """Those of every run with these options."""

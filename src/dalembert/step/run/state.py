@@ -18,7 +18,7 @@ from dalembert.numbers import as_flag, as_function, is_traced, whole_number
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Branch, call_system
 from dalembert.systems.pickling import reduced
-from dalembert.systems.shapes import traced
+from dalembert.systems.shapes import run_on_shapes
 
 Starter = Literal["second_order", "first_order", "reference"]
 STARTERS: tuple[str, ...] = ("second_order", "first_order", "reference")
@@ -157,7 +157,7 @@ def initial_state(prepared: Prepared, t, h, reduced: Any) -> RunState:
     """The state before the first step. reduced: the value with which a reducer begins."""
     program, _, q, s, expected = prepared
     z = program.guess(q, s, t, h) if expected is None else expected
-    m = traced(_multipliers, program, z, q, s, t, h)
+    m = run_on_shapes(_multipliers, program, z, q, s, t, h)
     # By NumPy where the values are known: putting each number on the device takes longer than a short run.
     xp: Any = jnp if is_traced(program, q, s, t, h, z, reduced) else np
     # With a dtype: a weakly typed first carry would compile the second chunk again.

@@ -40,7 +40,7 @@ from dalembert.systems.higher.variational import (
     holonomic_constraints,
     true_orders,
 )
-from dalembert.systems.sizes import allowed, units_of
+from dalembert.systems.sizes import residual_limit, units_of
 from dalembert.tracing import Jitted, seldom
 
 _PROJECTIONS = 6
@@ -213,7 +213,7 @@ def check_consistent(problem: VariationalProblem, scheme: WindowMap, given, jets
     what = "φ and its time derivatives must vanish" if jets else "φ at the nodes and Φ_d at their windows must vanish"
     values, slopes = (np.asarray(x) for x in _restrictions(problem, scheme, given, jets, h, t0))
     sizes = sizes_of(np.asarray(given), jets, STEPS * abs(float(h)))
-    limits = allowed(slopes.reshape(len(values), given.size), sizes.ravel(), np.asarray(given).ravel())
+    limits = residual_limit(slopes.reshape(len(values), given.size), sizes.ravel(), np.asarray(given).ravel())
     if not np.all(np.abs(values) <= limits):
         raise InconsistentDataError(f"{'jets' if jets else 'nodes'}: {what}; they are {values}")
 

@@ -34,8 +34,8 @@ from dalembert.systems.consistency import STEPS, InconsistentDataError, RankDefi
 from dalembert.systems.constraints import Constraint
 from dalembert.systems.equations import value
 from dalembert.systems.lyapunov import deflatable
-from dalembert.systems.shapes import check_indices, check_scalar, condition_shape, output_shape, traced
-from dalembert.systems.sizes import CONSISTENT, ROUNDING, allowed, units_of, with_inertia
+from dalembert.systems.shapes import check_indices, check_scalar, condition_shape, output_shape, run_on_shapes
+from dalembert.systems.sizes import CONSISTENT, ROUNDING, residual_limit, units_of, with_inertia
 from dalembert.systems.system import Problem, is_flag
 from dalembert.tracing import Jitted, seldom
 
@@ -276,7 +276,7 @@ def prepare_discrete(system: DiscreteSystem, given: Given, grid: Grid, scheme) -
             both = np.asarray(points[:2])
             apart = STEPS * np.abs(both[1] - both[0])
             size = with_inertia(apart if np.any(apart) else np.abs(both[0]), np.ones(len(apart)))
-            if not np.all(np.abs(left) <= allowed(slopes.reshape(len(left), -1), np.tile(size, 2), both.ravel())):
+            if not np.all(np.abs(left) <= residual_limit(slopes.reshape(len(left), -1), np.tile(size, 2), both.ravel())):
                 raise InconsistentDataError(
                     f"nodes: the first two must lie in D_d, where the initial condition is 0; it is {left}"
                 )
@@ -363,7 +363,7 @@ def check_callbacks(prepared: Prepared, grid: Grid, step_options: StepOptions, i
         if rule is not None:
             check_scalar(lambda: call_system(program, rule, q, v, t=t), "branch: its function", "q, v" + names)
 
-    traced(look, program, q, program.velocity(prepared.s), grid.t0)
+    run_on_shapes(look, program, q, program.velocity(prepared.s), grid.t0)
     return initial if step_options.reduce is None else _first_reduced(prepared, grid, step_options.reduce, initial)
 
 
@@ -411,7 +411,7 @@ def as_nodes(nodes):
 
 def check_discrete(system: DiscreteSystem, points) -> int:
     """Shapes of everything the functions of a discrete system return; the number m of its equations."""
-    return traced(_check_discrete, system, points)
+    return run_on_shapes(_check_discrete, system, points)
 
 
 def _check_discrete(system: DiscreteSystem, points) -> int:
@@ -422,7 +422,7 @@ def _check_discrete(system: DiscreteSystem, points) -> int:
         raise ValueError(f"lagrangian: returns shape {shape}; a scalar is needed")
     initial, kinematic, forces = system.initial, system.kinematic, system.forces
     if forces is not None:
-        shape = output_shape(lambda: jnp.stack(system.called(forces, points[0], points[1], t=t)), "forces", "q0, q1" + last)
+        shape = output_shape(lambda: jnp.stack(system.apply(forces, points[0], points[1], t=t)), "forces", "q0, q1" + last)
         if shape != (2, n):
             raise ValueError(f"forces: returns shape {shape}; two impulses (f⁻, f⁺) of shape ({n},) are needed")
     if initial is not None:

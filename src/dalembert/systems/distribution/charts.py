@@ -37,7 +37,7 @@ USABLE = 1e-3  # quality below which a chart is refused: velocities in it then l
 ENUMERATED = 1000  # so many charts are compared one by one; beyond, those that are best at one of the points
 
 
-def guaranteed(m: int, n: int) -> float:
+def quality_bound(m: int, n: int) -> float:
     """1/√(1 + m(n-m)): the quality that the best chart has at least, at any point."""
     return 1.0 / math.sqrt(1.0 + m * (n - m))
 
@@ -123,7 +123,7 @@ Adapted = Float[Array, "two_n_minus_m"]
 CLOSE = Newton(tolerance=1e-11, max_iterations=50)
 
 
-def compiled(method: Callable) -> Callable[..., Any]:
+def compile_method(method: Callable) -> Callable[..., Any]:
     """A method of a chart, or of what has one, under jit; plain numbers become arrays first, so that another value compiles
     nothing again. TypeError, ValueError naming an argument of another type or shape."""
     inside = seldom(method)
@@ -198,14 +198,14 @@ class Connection(eqx.Module):
     @property
     def guaranteed(self) -> float:
         """A lower bound on the quality of the best chart at any point."""
-        return guaranteed(self.m, self.n)
+        return quality_bound(self.m, self.n)
 
     def coordinates(self, q: Vector, v: Vector) -> Adapted:
         """ξ = (q, v^a) of a point of D."""
         q, v = chart_argument(self, "q", q), chart_argument(self, "v", v)
         return jnp.concatenate([q, v[self._free]])
 
-    @compiled
+    @compile_method
     def point(self, xi: Adapted, t: Time = 0.0) -> tuple[Vector, Vector]:
         """ψ(ξ) = (q, v) with φ(q, v, t) = 0, eq. (27)."""
         q, known = xi[: self.n], xi[self.n :]
@@ -217,36 +217,36 @@ class Connection(eqx.Module):
             return q, whole(self.near - jnp.linalg.solve(jax.jacfwd(equations)(self.near), equations(self.near)))
         return q, whole(root(equations, self.near, lambda x: 1.0 + jnp.abs(x), CLOSE)[0])
 
-    @compiled
+    @compile_method
     def rows(self, q: Vector, v: Vector, t: Time = 0.0) -> Float[Array, "m n"]:
         """φ_v; μ(q) for linear constraints."""
         return constraint_rows(self.system, q, v, t)
 
-    @compiled
+    @compile_method
     def coefficients(self, q: Vector, v: Vector, t: Time = 0.0) -> Float[Array, "m n_minus_m"]:
         """A^α_a at (q, v); independent of v for constraints affine in v. Infinite or NaN where the chart is
         singular."""
         rows = self.rows(q, v, t)
         return jnp.linalg.solve(rows[:, self._bound], rows[:, self._free]) if self.m else rows
 
-    @compiled
+    @compile_method
     def quality(self, q: Vector, v: Vector, t: Time = 0.0) -> Float[Array, ""]:
         """1/√(1 + |A|²): 1 is best; 0 is where the chart is singular. Below half of `guaranteed` another chart is twice
         as good."""
         size = jnp.sum(self.coefficients(q, v, t) ** 2)
         return jnp.where(jnp.isfinite(size), 1.0 / jnp.sqrt(1.0 + size), 0.0)
 
-    @compiled
+    @compile_method
     def horizontal(self, q: Vector, v: Vector, w: Vector, t: Time = 0.0) -> Vector:
         """hor w = (w^a, -A w^a) ∈ ker φ_v, for any w ∈ T_qQ."""
         return self._join(w[self._free], -self.coefficients(q, v, t) @ w[self._free])
 
-    @compiled
+    @compile_method
     def vertical(self, q: Vector, v: Vector, w: Vector, t: Time = 0.0) -> Vector:
         """ver w = w - hor w = (0, w^α + A w^a)."""
         return w - self.horizontal(q, v, w, t)
 
-    @compiled
+    @compile_method
     def tangent(self, xi: Adapted, t: Time = 0.0) -> Float[Array, "two_n two_n_minus_m"]:
         """∇ψ(ξ), eq. (28): the rows of v^α are -φ_α⁻¹(φ_q, φ_a). Its columns span the tangent space of D."""
         q, v = self.point(xi, t)
@@ -263,7 +263,7 @@ class Connection(eqx.Module):
         """The constant matrix that takes (δq, δv) to (δq, δv^a), a left inverse of ∇ψ, eq. (29)."""
         return jnp.eye(2 * self.n)[jnp.concatenate([jnp.arange(self.n), self.n + self._free])]
 
-    @compiled
+    @compile_method
     def field(self, xi: Adapted, t: Time = 0.0) -> Adapted:
         """ξ̇ = (v, v̇^a) with v = ψ_v(ξ) and v̇ of the explicit formula: the reduced equation, eqs. (26, 46)."""
         q, v = self.point(xi, t)

@@ -20,7 +20,7 @@ from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.numbers import as_function, as_number, as_vector, check_x64, is_traced
 from dalembert.systems.consistency import RankDeficientError
 from dalembert.systems.constraints import Nonholonomic
-from dalembert.systems.equations import Time, all_reactions, euler_lagrange, first_derivative, reduced, value
+from dalembert.systems.equations import Time, acceleration_equation, all_reactions, euler_lagrange, first_derivative, value
 from dalembert.systems.pickling import made
 from dalembert.systems.system import System, check_shapes, check_system
 from dalembert.tracing import seldom
@@ -99,7 +99,7 @@ def explicit_terms(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Reduc
     rest = jnp.zeros_like(v)
     inertia, mass = value_and_jacobian(lambda a: euler_lagrange(system, q, v, a, t), rest)
     rows = constraint_rows(system, q, v, t)
-    equations = [reduced(system, c, q, v, rest, t) for c in system.constraints]  # φ_q v + φ_t: at a = 0
+    equations = [acceleration_equation(system, c, q, v, rest, t) for c in system.constraints]  # φ_q v + φ_t: at a = 0
     rate = jnp.concatenate(equations) if equations else jnp.zeros(0)
     reactions = all_reactions(system, q, v, rest, t)
     solved = jnp.linalg.solve(mass, jnp.concatenate([-inertia[:, None], reactions.T], axis=1))

@@ -17,7 +17,7 @@ from dalembert.systems.consistency import as_numpy, check_parameters, velocity_r
 from dalembert.systems.continuous import motion_along
 from dalembert.systems.distribution.integrability import AFFINE, Frobenius, affinity, forms_and_slopes, judge, leaf_forms
 from dalembert.systems.distribution.reduction import DEGENERATE, coupling_rank, unit_coupling
-from dalembert.systems.equations import all_reactions, euler_lagrange, first_guess, reduced
+from dalembert.systems.equations import acceleration_equation, all_reactions, euler_lagrange, first_guess
 from dalembert.systems.sizes import CONSISTENT
 from dalembert.systems.system import System, check_shapes, check_system
 from dalembert.tracing import seldom
@@ -286,7 +286,11 @@ class _Terms(NamedTuple):
 
 def _acceleration_rows(system: System, q, v, a, t) -> Array:
     """∂/∂a of the constraints as equations for a: φ_q of order 0, φ_v of order 1, φ_a of order 2."""
-    equations = lambda b: jnp.concatenate([jnp.zeros(0), *(reduced(system, c, q, v, b, t) for c in system.constraints)])  # noqa: E731
+
+    def equations(b):
+        rows = [acceleration_equation(system, c, q, v, b, t) for c in system.constraints]
+        return jnp.concatenate([jnp.zeros(0), *rows])
+
     return jax.jacfwd(equations)(a)
 
 

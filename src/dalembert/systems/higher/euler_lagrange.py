@@ -69,7 +69,7 @@ def ostrogradsky_momenta(
 
     def gradients(s):
         jet = tuple(_curve(derivatives[j:], s) for j in range(k + 1))
-        return jnp.stack(jax.grad(lambda x: augmented(problem, x, _curve(multipliers, s), t + s))(jet))
+        return jnp.stack(jax.grad(lambda x: augmented_lagrangian(problem, x, _curve(multipliers, s), t + s))(jet))
 
     rates = _taylor(gradients, k - 1)
     return jnp.stack([sum((-1.0) ** i * rates[i][j + 1 + i] for i in range(k - j)) for j in range(k)])
@@ -97,7 +97,7 @@ def highest_matrix(problem: VariationalProblem, derivatives: Float[Array, "2k n"
     Regular if and only if q⁽ᵏ⁾, or the derivative of it that follows, and the multipliers are determined, (n + m + mh)².
     """
     k, jet = problem.derivatives, tuple(derivatives[: problem.derivatives + 1])
-    hessian = jax.hessian(lambda x: augmented(problem, (*jet[:k], x), multipliers, t))(jet[k])
+    hessian = jax.hessian(lambda x: augmented_lagrangian(problem, (*jet[:k], x), multipliers, t))(jet[k])
     rows = [jnp.zeros((0, derivatives.shape[1]))]
     for order, f in (*problem.differential, *((0, f) for f in problem.holonomic)):
         value = lambda x, order=order, f=f: jnp.atleast_1d(problem.call(f, *jet[:order], x, t=t))  # noqa: E731
@@ -129,7 +129,7 @@ def highest_equations(
 
     def gradients(s):
         jet = tuple(_curve(own[j:], s) for j in range(k + 1))
-        return jnp.stack(jax.grad(lambda x: augmented(problem, x, _curve(free, s), t + s))(jet))
+        return jnp.stack(jax.grad(lambda x: augmented_lagrangian(problem, x, _curve(free, s), t + s))(jet))
 
     rates, held = _taylor(gradients, k), lambda q: holonomic_constraints(problem, q, t)
     force = sum((-1.0) ** j * rates[j][j] for j in range(k + 1)) + jax.vjp(held, own[0])[1](z[n + m :])[0]
@@ -141,7 +141,7 @@ def constraints_along(problem: VariationalProblem, jet: Float[Array, "k+1 n"], t
     return jnp.concatenate([differential_constraints(problem, tuple(jet), t), holonomic_constraints(problem, jet[0], t)])
 
 
-def augmented(problem: VariationalProblem, jet, multipliers, t) -> Float[Array, ""]:
+def augmented_lagrangian(problem: VariationalProblem, jet, multipliers, t) -> Float[Array, ""]:
     """L + λᵀφ."""
     return density(problem, jet, t) + multipliers @ differential_constraints(problem, jet, t)
 

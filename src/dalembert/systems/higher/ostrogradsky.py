@@ -17,7 +17,7 @@ from dalembert.numbers import as_array, as_flag, is_traced, outside, whole_numbe
 from dalembert.systems.compiled.flow import derivatives_flow
 from dalembert.systems.consistency import STEPS, STILL, InconsistentDataError, RankDeficientError
 from dalembert.systems.higher.euler_lagrange import (
-    augmented,
+    augmented_lagrangian,
     constraint_rates,
     constraints_along,
     highest_matrix,
@@ -31,7 +31,7 @@ from dalembert.systems.higher.variational import (
     constraint_numbers,
     true_orders,
 )
-from dalembert.systems.sizes import allowed, check_times, units_of, with_inertia
+from dalembert.systems.sizes import check_times, residual_limit, units_of, with_inertia
 from dalembert.tracing import Jitted, seldom
 
 
@@ -39,7 +39,7 @@ def check_jets(problem: VariationalProblem, derivatives, t0, time: float, name: 
     """φ and the derivatives of it which (q, …, q⁽²ᵏ⁻¹⁾) determine are zero. time: in which the motion goes its way."""
     values, slopes = (np.asarray(x) for x in _rates(problem, derivatives, t0))
     given = np.asarray(derivatives)
-    limits = allowed(slopes.reshape(len(values), given.size), sizes_of(given, True, time).ravel(), given.ravel())
+    limits = residual_limit(slopes.reshape(len(values), given.size), sizes_of(given, True, time).ravel(), given.ravel())
     if not np.all(np.abs(values) <= limits):
         raise InconsistentDataError(f"{name}: φ and its time derivatives must vanish; they are {values}")
 
@@ -229,7 +229,7 @@ def _natively(problem, derivatives, multipliers, times, tolerance, max_steps: in
 
 def _assemble(problem, times, jets, momenta, multipliers, held, succeeded) -> Ostrogradsky:
     """With the energy and the drift."""
-    lagrangian = jax.vmap(lambda jet, x, s: augmented(problem, tuple(jet), x, s))(jets, multipliers, times)
+    lagrangian = jax.vmap(lambda jet, x, s: augmented_lagrangian(problem, tuple(jet), x, s))(jets, multipliers, times)
     energy = jnp.sum(momenta * jets[:, 1:], axis=(1, 2)) - lagrangian
     off = jax.vmap(lambda jet, s: jnp.max(jnp.abs(constraints_along(problem, jet, s)), initial=0.0))(jets, times)
     return Ostrogradsky(times, jets, momenta, multipliers, held, energy, off, succeeded & jnp.all(jnp.isfinite(jets)))

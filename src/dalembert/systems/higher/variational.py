@@ -17,7 +17,7 @@ from dalembert.native import Places, Unsupported, Windowed, vanishing
 from dalembert.numbers import as_flag, as_function, described, whole_number
 from dalembert.solution import Solution
 from dalembert.systems.constraints import Constraint, Kinematic
-from dalembert.systems.shapes import output_shape, traced
+from dalembert.systems.shapes import output_shape, run_on_shapes
 from dalembert.systems.system import Problem, as_arrays, names_of
 from dalembert.tracing import UNREAD
 
@@ -157,12 +157,12 @@ def holonomic_constraints(problem: VariationalProblem, q: Float[Array, "n"], t) 
 
 def constraint_numbers(problem: VariationalProblem, n: int) -> tuple[int, int]:
     """Numbers of differential and of holonomic constraints; errors that name a function of the wrong shape."""
-    return traced(_check_functions, problem, np.zeros(n))
+    return run_on_shapes(_check_functions, problem, np.zeros(n))
 
 
 def orders_of(problem: VariationalProblem, n: int) -> tuple[int, ...]:
     """The number of derivatives that each differential equation reads, (m,), in the order of `differential_constraints`."""
-    return traced(_orders, problem, np.zeros(n))
+    return run_on_shapes(_orders, problem, np.zeros(n))
 
 
 def common_order(problem: VariationalProblem) -> int:
@@ -250,7 +250,7 @@ def true_orders(problem: VariationalProblem, n: int) -> VariationalProblem:
     if not problem.differential:
         return problem
     found, seen = [], 0
-    for (given, f), orders in zip(problem.differential, traced(_equation_orders, problem, np.zeros(n)), strict=True):
+    for (given, f), orders in zip(problem.differential, run_on_shapes(_equation_orders, problem, np.zeros(n)), strict=True):
         if not orders:  # no equation at all
             continue
         if min(orders) == 0:

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from dalembert.algebra.dense import inverse, least_norm
 from dalembert.numbers import as_array, as_function, as_positive
 from dalembert.systems.pickling import reduced
-from dalembert.systems.shapes import output_shape, traced
+from dalembert.systems.shapes import output_shape, run_on_shapes
 from dalembert.tracing import Jitted
 
 Vector = Float[Array, "n"]
@@ -236,7 +236,7 @@ class Embedded(Manifold):
 
 def check_functions(manifold: Manifold, n: int) -> None:
     """Shapes of what the functions of a manifold return at a point (n,)."""
-    traced(_check_functions, manifold, np.zeros(n))
+    run_on_shapes(_check_functions, manifold, np.zeros(n))
 
 
 def _check_functions(manifold: Manifold, q) -> None:

@@ -29,7 +29,7 @@ class UnevaluableError(Exception):
 
 def program(closed: Any) -> Run:
     """outputs(*arrays) of a traced function; UnevaluableError where there is no rule."""
-    return _Programs().closed(closed)
+    return _Programs().of_jaxpr(closed)
 
 
 class _Programs:
@@ -42,7 +42,7 @@ class _Programs:
         self._known: dict[int, tuple[Any, Run]] = {}
         self._size, self.operations, self.turned = 0, 0, 0
 
-    def closed(self, jaxpr: Any) -> Run:
+    def of_jaxpr(self, jaxpr: Any) -> Run:
         """The program of a jaxpr that may carry its own constants."""
         found = self._known.get(id(jaxpr))
         if found is None:
@@ -68,7 +68,7 @@ class _Programs:
         given = [put(None) for _ in jaxpr.invars]
         places.update(zip(jaxpr.invars, given, strict=True))
         steps = []
-        for eqn in needed(jaxpr):
+        for eqn in needed_equations(jaxpr):
             inputs = [place(a) for a in eqn.invars]
             outputs = [put(None) for _ in eqn.outvars]
             places.update(zip(eqn.outvars, outputs, strict=True))
@@ -100,7 +100,7 @@ class _Programs:
         if is_gaussian(eqn):
             return lambda x: [np.exp(-x * x)]
         if name in INNER:
-            return self.closed(eqn.params[INNER[name]])
+            return self.of_jaxpr(eqn.params[INNER[name]])
         if name in _CONTROL:
             return _CONTROL[name](self, eqn)
         rule = RULES.get(name)
@@ -108,7 +108,7 @@ class _Programs:
         return _by_jax(eqn) if function is None else function
 
 
-def needed(jaxpr: Any, used: Callable[[Any], Any] = lambda eqn: range(len(eqn.invars))) -> list:
+def needed_equations(jaxpr: Any, used: Callable[[Any], Any] = lambda eqn: range(len(eqn.invars))) -> list:
     """The equations the outputs depend on, in order. used: which operands of an equation matter."""
     wanted, kept = {v for v in jaxpr.outvars if not isinstance(v, Literal)}, []
     for eqn in reversed(jaxpr.eqns):
@@ -129,7 +129,7 @@ def _by_jax(eqn: Any) -> Callable:
 def _body(programs: _Programs, jaxpr: Any) -> tuple[Run, int]:
     """The program of one turn of a loop, which is counted, and the number of its operations."""
     before = programs.operations
-    found = programs.closed(jaxpr)
+    found = programs.of_jaxpr(jaxpr)
     each = max(programs.operations - before, 1)
 
     def turn(*x: Any) -> Arrays:
@@ -142,14 +142,14 @@ def _body(programs: _Programs, jaxpr: Any) -> tuple[Run, int]:
 
 
 def _cond(programs: _Programs, eqn: Any) -> Run:
-    branches = [programs.closed(b) for b in eqn.params["branches"]]
+    branches = [programs.of_jaxpr(b) for b in eqn.params["branches"]]
     return lambda which, *x: branches[min(max(int(which), 0), len(branches) - 1)](*x)
 
 
 def _while(programs: _Programs, eqn: Any) -> Run:
     p = eqn.params
     a, b = p["cond_nconsts"], p["cond_nconsts"] + p["body_nconsts"]
-    more, (body, _) = programs.closed(p["cond_jaxpr"]), _body(programs, p["body_jaxpr"])
+    more, (body, _) = programs.of_jaxpr(p["cond_jaxpr"]), _body(programs, p["body_jaxpr"])
 
     def loop(*x: Any) -> Arrays:
         carry = list(x[b:])
@@ -202,7 +202,7 @@ def _scan(programs: _Programs, eqn: Any) -> Run:
 
 
 def _custom_linear_solve(programs: _Programs, eqn: Any) -> Run:
-    lengths, solve = eqn.params["const_lengths"], programs.closed(eqn.params["jaxprs"].solve)
+    lengths, solve = eqn.params["const_lengths"], programs.of_jaxpr(eqn.params["jaxprs"].solve)
     before, total = lengths.matvec + lengths.vecmat, sum(lengths)
     return lambda *x: solve(*x[before : before + lengths.solve], *x[total:])
 

@@ -57,7 +57,7 @@ def _select(eqn: Any) -> Callable:
     return lambda which, *cases: np.choose(np.clip(which, 0, len(cases) - 1), cases)
 
 
-def converted(x, dtype):
+def convert(x, dtype):
     """An array of another type: a number that is none becomes 0, and one out of range the end of the range."""
     if x.dtype.kind == "f" and dtype.kind in "iu":
         ends = np.iinfo(dtype)
@@ -68,7 +68,7 @@ def converted(x, dtype):
 
 def _convert(eqn: Any) -> Callable:
     dtype = np.dtype(eqn.params["new_dtype"])
-    return lambda x: x if x.dtype == dtype else converted(x, dtype)
+    return lambda x: x if x.dtype == dtype else convert(x, dtype)
 
 
 def _precision(eqn: Any) -> Callable | None:
@@ -205,7 +205,7 @@ def _gather(eqn: Any) -> Callable | None:
     mode = str(eqn.params["mode"])
     if "ONE_HOT" in mode:
         return None
-    grid, slices, filled = np.indices(eqn.outvars[0].aval.shape), gathered(eqn), "FILL" in mode
+    grid, slices, filled = np.indices(eqn.outvars[0].aval.shape), gather_slices(eqn), "FILL" in mode
     fill = fill_value(eqn)
 
     def gather(x, indices):
@@ -220,7 +220,7 @@ def _scatter(combine: np.ufunc | None) -> Callable:
         if combine is None and eqn.params["update_jaxpr"] is not None:
             return None
         operand, updated = eqn.invars[0].aval.shape, eqn.invars[2].aval.shape
-        grid, slices = np.indices(updated), scattered(eqn, updated, len(operand))
+        grid, slices = np.indices(updated), scatter_slices(eqn, updated, len(operand))
         clipped = "CLIP" in str(eqn.params["mode"])
 
         def scatter(x, indices, updates):
@@ -267,8 +267,8 @@ def _dot_general(eqn: Any) -> Callable:
     height, width = math.prod(a.shape[d] for d in rows), math.prod(b.shape[d] for d in columns)
 
     def dot(x, y):
-        x = np.transpose(converted(x, out.dtype), first).reshape(*batch, height, inner)
-        y = np.transpose(converted(y, out.dtype), second).reshape(*batch, inner, width)
+        x = np.transpose(convert(x, out.dtype), first).reshape(*batch, height, inner)
+        y = np.transpose(convert(y, out.dtype), second).reshape(*batch, inner, width)
         return np.matmul(x, y).reshape(out.shape)
 
     return dot
@@ -313,7 +313,7 @@ class Slices(NamedTuple):
     sizes: Sequence[int]
 
 
-def gathered(eqn) -> Slices:
+def gather_slices(eqn) -> Slices:
     """Of a gather."""
     d = eqn.params["dimension_numbers"]
     skipped = {*d.collapsed_slice_dims, *d.operand_batching_dims}
@@ -321,7 +321,7 @@ def gathered(eqn) -> Slices:
     return Slices(d.offset_dims, skipped, d.start_index_map, batching, eqn.params["slice_sizes"])
 
 
-def scattered(eqn, updates: tuple[int, ...], ndim: int) -> Slices:
+def scatter_slices(eqn, updates: tuple[int, ...], ndim: int) -> Slices:
     """Of a scatter into an array of ndim axes."""
     d = eqn.params["dimension_numbers"]
     skipped = {*d.inserted_window_dims, *d.operand_batching_dims}
