@@ -366,7 +366,7 @@ def _shape_points(draw: Callable, problem: Any, t: Any, q: Any) -> _Shapes:
     timed = by_name is not None and by_name.kind is inspect.Parameter.KEYWORD_ONLY
 
     def one(s, x) -> tuple:
-        shapes = as_shapes(problem.apply(functools.partial(draw, t=s) if timed else draw, x, t=s))
+        shapes = as_shapes(problem.called(functools.partial(draw, t=s) if timed else draw, x, t=s))
         kinds[:] = [(type(shape).__name__.lower(), shape.face, shape.leaves_trail) for shape in shapes]
         return tuple(shape.points() for shape in shapes)
 

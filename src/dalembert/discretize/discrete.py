@@ -265,7 +265,7 @@ def discrete_impulses(
     """(f_d⁻, f_d⁺) of the interval (q₀, q₁) that begins at t, zero where there are none."""
     if system.forces is None:
         return jnp.zeros_like(q0), jnp.zeros_like(q1)
-    left, right = system.apply(system.forces, q0, q1, t=t)
+    left, right = system.called(system.forces, q0, q1, t=t)
     return jnp.asarray(left), jnp.asarray(right)
 
 

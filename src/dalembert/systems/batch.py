@@ -92,7 +92,8 @@ class Runs:
     """
 
     def __init__(self, system: System, given: dict, axes: dict, number: int):
-        self._system, self._parameters, self._axes = system, given["parameters"], axes["parameters"]
+        self._parameters = {name: np.asarray(x) for name, x in given["parameters"].items()}
+        self._system, self._axes = system, axes["parameters"]
         q, v = (_run_of(given[name], axes[name], 0) for name in ("q0", "v0"))
         sizes = map(len, as_state(q, v, system.coordinates, as_numbers))
         parts = [np.broadcast_to(given[name], (number, n)) for name, n in zip(("q0", "v0"), sizes, strict=True)]
@@ -117,5 +118,5 @@ class Runs:
         return np.flatnonzero(~proven_runs(self.system(0), self.states, t0, self.arrays)).tolist()
 
 
-def _run_of(x: Array, axis: int | None, i: int) -> np.ndarray:
-    return np.asarray(x if axis is None else x[i])
+def _run_of(x: Array | np.ndarray, axis: int | None, i: int) -> np.ndarray:
+    return np.asarray(x) if axis is None else np.asarray(x)[i]  # a slice of an array of JAX is a program for every shape

@@ -69,7 +69,7 @@ class Reference(Lazy):
     method: str = eqx.field(static=True)
 
     @classmethod
-    def of_solution(cls, times: np.ndarray, found: Solved, outputs: Callable[[], np.ndarray]) -> Reference:
+    def solved(cls, times: np.ndarray, found: Solved, outputs: Callable[[], np.ndarray]) -> Reference:
         """One, or many with a leading axis. outputs: (λ, drift) at the rows, for which few ask."""
 
         def fields() -> dict[str, Any]:
@@ -202,7 +202,7 @@ def _native(system: System, q, v, times, tolerance, *, max_steps: int, start: St
         outputs = lambda: flow.outputs(found, known)  # noqa: E731
     else:
         found, outputs = along_constraints(system, start, known, accuracy)
-    return Reference.of_solution(known, found, outputs)
+    return Reference.solved(known, found, outputs)
 
 
 @Jitted
@@ -351,7 +351,7 @@ def _many_natively(runs: Runs, times: np.ndarray, tolerance: float, steps: int, 
     flow = reduced_flow(system, len(q), sum(check_shapes(system, q, v, times[0])), True)
     flows = flow.runs(runs.states.reshape(len(runs.states), -1), times, tolerance, runs.arrays)
     found = travel(flow.code, flows, steps, threads)
-    return Reference.of_solution(times, found, lambda: outputs_along(flow.code, flows, found, threads))
+    return Reference.solved(times, found, lambda: outputs_along(flow.code, flows, found, threads))
 
 
 @Jitted

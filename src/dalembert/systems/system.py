@@ -82,9 +82,9 @@ class Problem(eqx.Module):
 
     def call(self, function: Callable, *arguments, t=None):
         """`function(*arguments[, t][, p])`, as an array."""
-        return jnp.asarray(self.apply(function, *arguments, t=t))  # so that tuples and lists of numbers will do
+        return jnp.asarray(self.called(function, *arguments, t=t))  # so that tuples and lists of numbers will do
 
-    def apply(self, function: Callable, *arguments, t=None):
+    def called(self, function: Callable, *arguments, t=None):
         """The same as it is: the one place that knows which trailing arguments a user's function takes."""
         if self.time_dependent:
             arguments = (*arguments, t)

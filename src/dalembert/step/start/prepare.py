@@ -422,7 +422,7 @@ def _check_discrete(system: DiscreteSystem, points) -> int:
         raise ValueError(f"lagrangian: returns shape {shape}; a scalar is needed")
     initial, kinematic, forces = system.initial, system.kinematic, system.forces
     if forces is not None:
-        shape = output_shape(lambda: jnp.stack(system.apply(forces, points[0], points[1], t=t)), "forces", "q0, q1" + last)
+        shape = output_shape(lambda: jnp.stack(system.called(forces, points[0], points[1], t=t)), "forces", "q0, q1" + last)
         if shape != (2, n):
             raise ValueError(f"forces: returns shape {shape}; two impulses (f⁻, f⁺) of shape ({n},) are needed")
     if initial is not None:
