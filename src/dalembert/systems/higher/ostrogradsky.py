@@ -210,7 +210,7 @@ def _integrate(problem, derivatives, multipliers, times, tolerance, max_steps: i
     jets, free = found.y
     momenta = jax.vmap(lambda *x: ostrogradsky_momenta(problem, *x))(jets, free, times)
     held = jax.vmap(lambda *x: next_derivatives(problem, *x)[2])(jets, free, times)
-    return _assemble(problem, times, jets[:, : k + 1], momenta, free[:, 0], held, found.reached)
+    return _assemble(problem, times, jets[:, : k + 1], momenta, free[:, 0], held, succeeded=found.reached)
 
 
 def _natively(problem, derivatives, multipliers, times, tolerance, max_steps: int) -> Ostrogradsky:
@@ -224,10 +224,10 @@ def _natively(problem, derivatives, multipliers, times, tolerance, max_steps: in
     y, told = np.where(reached, found.rows, np.inf), found.outputs  # by NumPy: XLA would compile every slice
     jets, free = y[:, : rows * n].reshape(-1, rows, n)[:, : k + 1], y[:, rows * n : rows * n + m * bool(r)]
     momenta, held = told[:, : k * n].reshape(-1, k, n), told[:, k * n :]
-    return _assemble_rarely(problem, times, jets, momenta, free, held, jnp.asarray(found.reached))
+    return _assemble_rarely(problem, times, jets, momenta, free, held, succeeded=jnp.asarray(found.reached))
 
 
-def _assemble(problem, times, jets, momenta, multipliers, held, succeeded) -> Ostrogradsky:
+def _assemble(problem, times, jets, momenta, multipliers, held, *, succeeded) -> Ostrogradsky:
     """With the energy and the drift."""
     lagrangian = jax.vmap(lambda jet, x, s: augmented_lagrangian(problem, tuple(jet), x, s))(jets, multipliers, times)
     energy = jnp.sum(momenta * jets[:, 1:], axis=(1, 2)) - lagrangian
