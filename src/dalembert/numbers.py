@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 import reprlib
 from collections import UserList, deque
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path as File
 from typing import Any
 
 import jax
@@ -211,6 +213,30 @@ def as_function(value: Any, name: str, what: str) -> Callable:
             f"{name}: found a {kind}, which has no hash; a dataclass has one with frozen=True, or give a function {what}"
         ) from None
     return value
+
+
+def as_text(value: Any, name: str) -> str | None:
+    """A string, or None."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{name}: found {described(value)}; give a string")
+    return value
+
+
+def as_file(value: Any, name: str) -> File:
+    """The name of a file or a folder."""
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"{name}: found {described(value)}; give the name of a file")
+    return File(value)
+
+
+def as_new_file(value: Any, name: str, endings: Sequence[str], what: str) -> File:
+    """The name of one that can be made: with one of these endings, in a folder that is there. what: it is, in words."""
+    target = as_file(value, name)
+    if target.suffix not in endings:
+        raise ValueError(f"{name}: found '{target}'; {what}, give a name that ends in {', '.join(endings)}")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{name}: the folder {target.parent} does not exist; make it first")
+    return target
 
 
 def called(function: Callable, name: str, how: str, *arguments: Any) -> Any:

@@ -307,7 +307,7 @@ def test_counts_that_would_lead_machine_code_astray_are_refused(half, tmp_path):
     for name, value in (("k", -5), ("k", 10**9), ("known", 99), ("target", -1), ("saved", -(10**6)), ("code", 77)):
         hostile = {key: x.copy() for key, x in state.items()}
         hostile["state.count"][COUNTS.index(name)] = value
-        runs.write_checkpoint(chunked.ChunkedArray.of(store / "checkpoint"), hostile)
+        runs.write_checkpoint(chunked.ChunkedArray(store / "checkpoint"), hostile)
         with pytest.raises(ValueError, match="checkpoint"):
             again(store)
 

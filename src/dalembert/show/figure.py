@@ -8,7 +8,7 @@ picture as all points.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -113,30 +113,22 @@ def _frame(ax: Any, q: np.ndarray, names: list[str]) -> None:
 PER_COLUMN, WIDTHS = 8, (6.2, 9.6, 12.6)  # panels in one column of a figure; width of one, two, three columns, inches
 
 
-class Wanted(NamedTuple):
-    """Contents of the figure of a path. curve: the curve in configuration space, None: if there are two or three
-    coordinates to draw it of; coordinates: their names, None for all."""
-
-    title: str | None = None
-    velocities: bool = False
-    curve: bool | None = None
-    coordinates: tuple[str, ...] | None = None
-
-
-def plot_path(path: Path, wanted: Wanted, theme: Theme) -> Figure:
+def plot_path(
+    path: Path, theme: Theme, *, title: str | None, velocities: bool, curve: bool | None, coordinates: Sequence[str] | None
+) -> Figure:
     """q over its times; the curve in configuration space for n = 2, 3; multipliers λ and constraint forces Rᵀλ over theirs.
 
     As `plot`. For a servo-constraint the forces are the control law.
     """
     _check(path)
-    places = _places(path, wanted.coordinates)
+    places = _places(path, coordinates)
     n = len(places)
-    if wanted.curve and n not in (2, 3):
+    if curve and n not in (2, 3):
         raise ValueError(f"curve: the path has n = {n} coordinates; a curve can be drawn for 2 and 3")
-    curved = n in (2, 3) if wanted.curve is None else wanted.curve
+    curved = n in (2, 3) if curve is None else curve
     beside = (lambda part: draw_curve(part, path, places, theme)) if curved else None
-    heading = [text for text in (wanted.title, _ending(path)) if text]
-    figure, axes = _draw(panels(path, wanted.velocities, places), theme, 1.3, beside, heading, red=not wanted.title)
+    heading = [text for text in (title, _ending(path)) if text]
+    figure, axes = _draw(panels(path, velocities, places), theme, 1.3, beside, heading, red=not title)
     if Outcome(int(path.code)).failed:
         for ax in axes:
             ax.axvline(float(path.statistics.failed_time), color=theme.red, linewidth=0.9, linestyle=(0, (4, 2)))
@@ -193,7 +185,7 @@ def _draw(
     return figure, axes[: len(content)]
 
 
-def _places(path: Path, wanted: tuple[str, ...] | None) -> list[int]:
+def _places(path: Path, wanted: Sequence[str] | None) -> list[int]:
     """Indices of the wanted coordinates in q."""
     names = names_of(path)
     if wanted is None:

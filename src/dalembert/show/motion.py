@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dalembert.drawing import Scene
-from dalembert.numbers import as_flag, as_positive, described, whole_number
+from dalembert.numbers import as_flag, as_positive, as_text, whole_number
 from dalembert.show.html.report import drawing_text
-from dalembert.show.results import Shown, at_times, results_of, scene_for
+from dalembert.show.results import at_times, results_of, scene_for
 from dalembert.show.stage import Scenery
 from dalembert.show.style import check_new, theme_of, write_whole
 
@@ -193,18 +193,13 @@ def animate(
     """
     as_flag(dark, "dark")
     whole_number(fps, "fps", 1, 120)
-    if title is not None and not isinstance(title, str):
-        raise TypeError(f"title: found {described(title)}; give a string")
+    as_text(title, "title")
     if speed is not None:
         as_positive(speed, "speed")
     shown = results_of(path, system)
     scenes = [scene_for(one) for one in shown]
     if len({scene.dimension for scene in scenes}) > 1:
         raise ValueError("path: holds drawings in the plane and drawings in space; animate them one by one")
-    return _animation(shown, scenes, speed, fps, title, dark)
-
-
-def _animation(shown: list[Shown], scenes: list[Scene], speed: float | None, fps: int, title: str | None, dark: bool):
     ends = [(scene.t[0], scene.t[-1]) for scene in scenes]
     first, last = ends[0][0], max((end for _, end in ends), key=lambda end: abs(end - ends[0][0]))
     length = abs(last - first)

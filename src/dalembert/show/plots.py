@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dalembert.numbers import as_flag, as_function, described
+from dalembert.numbers import as_flag, as_function, as_text
 from dalembert.path import Path, Study
-from dalembert.show.figure import Wanted, plot_path, plot_solution
+from dalembert.show.figure import plot_path, plot_solution
 from dalembert.show.study import plot_study
 from dalembert.show.style import theme_of
 from dalembert.solution import CriticalPoint
@@ -71,8 +71,7 @@ def plot(
         as_flag(curve, "curve")
     if exact is not None:
         as_function(exact, "exact", "of times (K,) that returns q (K, n)")
-    if title is not None and not isinstance(title, str):
-        raise TypeError(f"title: found {described(title)}; give a string")
+    as_text(title, "title")
     if isinstance(path, Study):
         if velocities or curve is not None or exact is not None or named is not None:
             raise ValueError("velocities, curve, exact, coordinates: do not belong to the figure of a Study; give value=")
@@ -82,7 +81,7 @@ def plot(
     if not isinstance(path, CriticalPoint):
         if exact is not None:
             raise ValueError("exact: belongs to the figure of a Solution; draw it over that of a Path yourself")
-        return plot_path(path, Wanted(title, velocities, curve, named), theme_of(dark))
+        return plot_path(path, theme_of(dark), title=title, velocities=velocities, curve=curve, coordinates=named)
     if named is not None:
         raise ValueError("coordinates: belong to the figure of a Path; that of a Solution shows all")
     if velocities or curve is not None:

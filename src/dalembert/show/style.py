@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Any
 
-from dalembert.numbers import described
+from dalembert.numbers import as_new_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,13 +52,7 @@ def _has_windows(backend: str) -> bool:
 
 def check_new(file: Any, endings: tuple[str, ...], what: str) -> File:
     """The file, if its ending and its folder are right."""
-    if not isinstance(file, str | os.PathLike):
-        raise TypeError(f"file: found {described(file)}; give the name of a file")
-    target = File(file)
-    if target.suffix not in endings:
-        raise ValueError(f"file: found '{target}'; {what}, give a name that ends in {', '.join(endings)}")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"file: the folder {target.parent} does not exist; make it first")
+    target = as_new_file(file, "file", endings, what)
     if target.is_dir():
         raise IsADirectoryError(f"file: {target} is a folder; give the name of a file")
     return target

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import warnings
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from pathlib import Path as File
 from typing import Any, NamedTuple
 
@@ -55,33 +55,25 @@ def rows_of_chunk(width: int, rows: int) -> int:
 
 
 class ChunkedArray:
-    """One array of a store. place: its folder; rows: of a chunk along the first axis."""
+    """One array of a store, by its metadata; FileError where they are none of ours. place: its folder; rows: of a chunk
+    along the first axis."""
 
-    def __init__(self, place: File, shape: tuple[int, ...], chunk: tuple[int, ...], kind: np.dtype, found: dict[str, Any]):
-        self.place, self.shape, self.chunk, self.kind = place, shape, chunk, kind
-        self.attributes = dict(found.get("attributes", {}))
-        self.fill = found.get("fill_value")
-        self._separator = found["chunk_key_encoding"]["configuration"]["separator"]
-        self.rows = chunk[0] if chunk else 1
-        self._unflushed: list[File] = []
-
-    @classmethod
-    def of(cls, place: File) -> ChunkedArray:
-        """From its metadata; FileError where they are none of ours."""
+    def __init__(self, place: File):
         found = metadata(place)
         try:
-            shape, chunks = (
-                [int(x) for x in part] for part in (found["shape"], found["chunk_grid"]["configuration"]["chunk_shape"])
-            )
-            made = cls(place, tuple(shape), tuple(chunks), KINDS[found["data_type"]], found)
-            keys = found["chunk_key_encoding"]["name"]
+            self.shape = tuple(map(int, found["shape"]))
+            self.chunk = tuple(map(int, found["chunk_grid"]["configuration"]["chunk_shape"]))
+            self.kind, keys = KINDS[found["data_type"]], found["chunk_key_encoding"]
+            self._separator = keys["configuration"]["separator"]
+            whole = keys["name"] == "default" and self._separator in ("/", ".")
+            self.attributes = dict(found.get("attributes", {}))
         except (KeyError, TypeError, ValueError) as error:
             raise FileError(place, f"is not an array of a run ({type(error).__name__}: {error})") from error
-        whole = found.get("node_type") == "array" and found.get("codecs") == CODECS[made.kind.itemsize == 1]
-        whole = whole and made._separator in ("/", ".") and keys == "default"
-        if not whole or min([*shape, 0]) < 0 or min([*chunks, 1]) < 1 or len(chunks) != len(shape):
+        whole = whole and found.get("node_type") == "array" and found.get("codecs") == CODECS[self.kind.itemsize == 1]
+        if not whole or min([*self.shape, 0]) < 0 or min([*self.chunk, 1]) < 1 or len(self.chunk) != len(self.shape):
             raise FileError(place, "is not an array that dalembert writes: shape, chunks or codecs differ")
-        return made
+        self.place, self.fill, self.rows = place, found.get("fill_value"), self.chunk[0] if self.chunk else 1
+        self._unflushed: list[File] = []
 
     def file(self, *at: int) -> File:
         """Of a chunk, by its first numbers; the others are 0."""
@@ -110,15 +102,14 @@ class ChunkedArray:
         width = self.shape[1:]
         if self.shape and not 0 <= first <= last <= self.shape[0]:
             raise FileError(self.place, f"has {self.shape[0]} rows; {last} are said to be written")
-        if 0 in self.shape:
+        if not self.shape:
+            return self._chunk(0, ())
+        if 0 in self.shape or first == last:
             return np.empty((last - first, *width), self.kind)
-        pieces = list(self._pieces(first, last, width)) if self.shape else [self._chunk(0, ())]
-        return np.concatenate(pieces) if self.shape and pieces else pieces[0] if pieces else np.empty((0, *width), self.kind)
-
-    def _pieces(self, first: int, last: int, width: tuple[int, ...]) -> Iterator[np.ndarray]:
-        for i in range(first // self.rows, -(-last // self.rows)):
-            begin = i * self.rows
-            yield self._chunk(i, (self.rows, *width))[max(first - begin, 0) : last - begin]
+        begin, end = first // self.rows, -(-last // self.rows)
+        chunks = [self._chunk(i, (self.rows, *width)) for i in range(begin, end)]
+        rows = np.concatenate(chunks) if len(chunks) != 1 else chunks[0]
+        return rows[first - begin * self.rows : last - begin * self.rows]
 
     def _chunk(self, i: int, shape: tuple[int, ...]) -> np.ndarray:
         file = self.file(i)

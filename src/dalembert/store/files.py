@@ -9,7 +9,7 @@ from pathlib import Path as File
 from typing import TYPE_CHECKING
 
 from dalembert.control import OptimalControl
-from dalembert.numbers import described
+from dalembert.numbers import as_file, as_new_file, described
 from dalembert.path import Path, Study
 from dalembert.solution import CriticalPoint
 from dalembert.store.atomic import write
@@ -109,9 +109,7 @@ def save(path: Path | CriticalPoint | Study, file: str | os.PathLike) -> None:
         >>> bool((da.load("run.nc").q == path.q).all())
         True
     """
-    target = _netcdf_file(file)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"file: the folder {target.parent} does not exist; make it first")
+    target = as_new_file(file, "file", SUFFIXES, "a path is stored as NetCDF")
     content = _netcdf(_check_loadable(to_xarray(path)))
     write(target, content, last_line(content))
 
@@ -141,7 +139,7 @@ def load(file: str | os.PathLike) -> Path | CriticalPoint | Study:
         >>> da.load("beam.nc").kind
         'minimum'
     """
-    source = _as_file(file)
+    source = as_file(file, "file")
     if source.is_dir():
         return _of_store(source)
     try:
@@ -194,19 +192,6 @@ def matches(path: Path | Study | str | os.PathLike, system: Problem | OptimalCon
         why = "is a solution" if isinstance(run, CriticalPoint) else "was computed under jit, vmap or grad"
         raise ValueError(f"path: carries no provenance (it {why}), so nothing to compare")
     return run.provenance.source_hash == system.texts()["source_hash"]
-
-
-def _as_file(file: str | os.PathLike) -> File:
-    if not isinstance(file, str | os.PathLike):
-        raise TypeError(f"file: found {described(file)}; give the name of a file")
-    return File(file)
-
-
-def _netcdf_file(file: str | os.PathLike) -> File:
-    target = _as_file(file)
-    if target.suffix not in SUFFIXES:
-        raise ValueError(f"file: found '{target}'; a path is stored as NetCDF, give a name that ends in {SUFFIXES[0]}")
-    return target
 
 
 def _check_loadable(data: xarray.Dataset) -> xarray.Dataset:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path as File
 from typing import Any
 
-from dalembert.numbers import described
+from dalembert.numbers import as_new_file
 from dalembert.store.atomic import flush
 
 
@@ -41,16 +41,9 @@ def refusal(place: File) -> FileExistsError:
     return FileExistsError(errno.EEXIST, f"store: {how}", os.fspath(place))
 
 
-def check_name(store: Any, what: str) -> File:
-    """TypeError, ValueError or FileNotFoundError for a name under which no store can be made."""
-    if not isinstance(store, str | os.PathLike):
-        raise TypeError(f"store: found {described(store)}; give a name, such as 'study.zarr'")
-    place = File(store)
-    if place.suffix != ".zarr":
-        raise ValueError(f"store: found '{place}'; {what} is stored in Zarr, give a name that ends in .zarr")
-    if not place.parent.is_dir():
-        raise FileNotFoundError(f"store: the folder {place.parent} does not exist; make it first")
-    return place
+def as_new_store(store: Any, what: str) -> File:
+    """The name of a store that can be made. what: is in it, in words."""
+    return as_new_file(store, "store", (".zarr",), f"{what} is stored in Zarr")
 
 
 def drop_partial(place: File) -> None:

@@ -37,7 +37,7 @@ class StudyStore:
 
     def __init__(self, place: File):
         self.place, self.attributes = place, _check_attributes(place)
-        self._arrays = {name: ChunkedArray.of(place / name) for name in self.attributes["written"]}
+        self._arrays = {name: ChunkedArray(place / name) for name in self.attributes["written"]}
         check_sums(place, self.attributes)
 
     @staticmethod
@@ -70,7 +70,7 @@ class StudyStore:
         }  # fmt: skip
         create(folder, specs, {str(name): _plain(x) for name, x in template.attrs.items()} | own)
         for name, values in fixed.items():
-            array = ChunkedArray.of(folder / name)
+            array = ChunkedArray(folder / name)
             array.write((0,) * values.ndim, values, flushed=False)
             flush(*array.pending_files())
 
@@ -81,7 +81,7 @@ class StudyStore:
 
     def committed_blocks(self) -> set[int]:
         """The blocks that are there."""
-        array = ChunkedArray.of(self.place / COMMITTED)
+        array = ChunkedArray(self.place / COMMITTED)
         names = (file.name.removeprefix("c.") for file in array.place.glob("c.*"))
         return {int(name) for name in names if name.isdecimal() and int(name) < array.shape[0]}
 
@@ -94,7 +94,7 @@ class StudyStore:
             values[tuple(map(slice, extent))] = data[name].values.reshape(*extent, *array.shape[len(extent) :])
             array.write(at, values, flushed=False)
         flush(*(file for array in self._arrays.values() for file in array.pending_files()))
-        ChunkedArray.of(self.place / COMMITTED).write(i, np.ones(1, np.uint8), flushed=True)
+        ChunkedArray(self.place / COMMITTED).write(i, np.ones(1, np.uint8), flushed=True)
 
     def values(self, i: int) -> list[np.ndarray]:
         """The values of the i-th block, of a store with one axis, each of whose places is a block."""
@@ -105,7 +105,7 @@ class StudyStore:
         import xarray as xr
 
         for file in self.place.glob("*/zarr.json"):
-            ChunkedArray.of(file.parent)
+            ChunkedArray(file.parent)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

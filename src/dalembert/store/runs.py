@@ -91,7 +91,7 @@ class StoredRun:
         self.attributes = _check_attributes(place)
         self.state = read_checkpoint(place)
         self.lead: dict[str, int] = self.attributes["lead"]
-        self.arrays = {name: ChunkedArray.of(place / name) for name in self.lead}
+        self.arrays = {name: ChunkedArray(place / name) for name in self.lead}
         check_sums(place, self.attributes)
         missing = {"rows", "taken", *SCALARS, *STATISTICS} - self.state.keys()
         if missing or not 0 <= self.number("rows") <= self.number("taken") <= self.attributes["rows"]:
@@ -174,7 +174,7 @@ def write_checkpoint(array: ChunkedArray, arrays: dict[str, np.ndarray]) -> None
 
 def read_checkpoint(place: File) -> dict[str, np.ndarray]:
     """The arrays again; FileError where they are not whole."""
-    array = ChunkedArray.of(place / CHECKPOINT)
+    array = ChunkedArray(place / CHECKPOINT)
     content = array.read(0, math.prod(array.shape)).tobytes()
     found, at = {}, 0
     try:

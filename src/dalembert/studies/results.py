@@ -23,7 +23,7 @@ from dalembert.path import Study, tree_of_values
 from dalembert.step.run.state import Watch
 from dalembert.step.run.steps import Progress, report_progress
 from dalembert.store.checksum import FileError
-from dalembert.store.folder import Lock, check_name, create_folder, drop_partial
+from dalembert.store.folder import Lock, as_new_store, create_folder, drop_partial
 from dalembert.store.regions import COMMITTED, VALUES, StudyStore, record_of
 from dalembert.store.studies import RUN, empty_rows, place_on_axes
 from dalembert.store.variables import flatten
@@ -88,7 +88,7 @@ def gather_study(job: SweepJob, workers: Workers, progress: Progress) -> Study:
 
 def store_study(job: SweepJob, store: Any, workers: Workers, progress: Progress) -> Study:
     """In a store."""
-    place = check_name(store, "a study")
+    place = as_new_store(store, "a study")
     with contextlib.ExitStack() as stack:
         kept = _taken_up(stack, job, place, workers, {})
         if kept is None:
@@ -114,7 +114,7 @@ def _write_block(place: str, job: SweepJob, i: int, watch: Watch = None) -> None
 
 def merge_values(job: SweepJob, pair: OverRuns, store: Any, workers: Workers, progress: Progress) -> Any:
     """The merged value of all runs, and that of each block where there is a store."""
-    place = None if store is None else check_name(store, "a sweep")
+    place = None if store is None else as_new_store(store, "a sweep")
     kept, opening, done, told = None, None, set(), {}
     with contextlib.ExitStack() as stack:
         if place is not None:

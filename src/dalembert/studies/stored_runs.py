@@ -23,7 +23,7 @@ import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
-from dalembert.numbers import as_flag, described
+from dalembert.numbers import as_file, as_flag
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step.options import RunOptions, lengths_of
@@ -37,7 +37,7 @@ from dalembert.step.start.prepare import check_any_system
 from dalembert.store.atomic import flush, flush_one
 from dalembert.store.checksum import FileError
 from dalembert.store.chunked import ChunkedArray, attributes_of_store, create
-from dalembert.store.folder import Lock, check_name, create_folder, drop_partial, refusal
+from dalembert.store.folder import Lock, as_new_store, create_folder, drop_partial, refusal
 from dalembert.store.paths import SCALARS, STATISTICS
 from dalembert.store.runs import (
     CHECKPOINT,
@@ -87,7 +87,7 @@ class RunSink(Sink):
         begun = StoredRun(self.place)
         rows, self._lead = begun.number("rows"), begun.lead
         self._fields = {name: Growing(array, self._lead[name] + rows) for name, array in begun.arrays.items()}
-        self._checkpoint = ChunkedArray.of(self.place / CHECKPOINT)
+        self._checkpoint = ChunkedArray(self.place / CHECKPOINT)
         self._plan(0.0)
         if self._going is None:
             return None
@@ -133,7 +133,7 @@ class RunSink(Sink):
             self._scalar(COMMITTED, np.asarray(self._lead["t"] + taken))
 
     def _scalar(self, name: str, value: np.ndarray) -> None:
-        ChunkedArray.of(self.place / name).write(0, value, flushed=True)
+        ChunkedArray(self.place / name).write(0, value, flushed=True)
 
     def _plan(self, cost: float) -> None:
         self._next = time.monotonic() + max(SECONDS, cost / SHARE)
@@ -146,12 +146,12 @@ class RunSink(Sink):
             create(new, specs_of(path, rows, first), attributes_of(path, rows, fingerprint))
             self._lock = Lock(new / LOCK, self.place)
             for name, values in fields_of(path).items():
-                growing = Growing(ChunkedArray.of(new / name), 0)
+                growing = Growing(ChunkedArray(new / name), 0)
                 growing.put(0, values)
                 growing.flush()
                 flush(*growing.pending_files())
-            write_checkpoint(ChunkedArray.of(new / CHECKPOINT), first)
-            ChunkedArray.of(new / COMMITTED).write(0, np.asarray(len(np.asarray(path.t))), flushed=True)
+            write_checkpoint(ChunkedArray(new / CHECKPOINT), first)
+            ChunkedArray(new / COMMITTED).write(0, np.asarray(len(np.asarray(path.t))), flushed=True)
 
     @contextlib.contextmanager
     def _explain_errors(self) -> Any:
@@ -218,7 +218,7 @@ class Growing:
 
 def sink_for(store: str | os.PathLike) -> RunSink:
     """The sink of a store that is not yet there."""
-    place = check_name(store, "a run")
+    place = as_new_store(store, "a run")
     if place.exists() or place.is_symlink():
         raise refusal(place)
     return RunSink(place)
@@ -324,9 +324,7 @@ def resume(
 
 
 def _place(store: Any) -> File:
-    if not isinstance(store, str | os.PathLike):
-        raise TypeError(f"store: found {described(store)}; give a name, such as 'run.zarr'")
-    place = File(store)
+    place = as_file(store, "store")
     if not place.exists():
         raise FileNotFoundError(errno.ENOENT, "store: does not exist", os.fspath(place))
     # before anything is put into a folder that is none of ours

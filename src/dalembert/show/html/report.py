@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 from dalembert.drawing import Scene
-from dalembert.numbers import described
+from dalembert.numbers import as_text
 from dalembert.path import Path
 from dalembert.show.html.content import as_json, content_of, draw_scene, share_arrays
 from dalembert.show.results import Shown, results_of
@@ -71,8 +71,7 @@ def page(path: Any, file: str | os.PathLike, *, title: str | None = None, system
         True
     """
     target = check_new(file, ENDINGS, "a page is HTML")
-    if title is not None and not isinstance(title, str):
-        raise TypeError(f"title: found {described(title)}; give a string")
+    as_text(title, "title")
     text = page_text(results_of(path, system), title)
     write_whole(target, lambda place: place.write_text(text, encoding="utf-8"))
 
