@@ -335,6 +335,12 @@ class Scene:
         return np.stack([np.min(lows, axis=0), np.max(highs, axis=0)])
 
 
+def common_box(scenes: Sequence[Scene]) -> tuple[np.ndarray, np.ndarray, bool]:
+    """The least and the largest coordinates of several drawings, and whether one unit is as long along all axes."""
+    boxes = np.stack([scene.box for scene in scenes])
+    return boxes[:, 0].min(axis=0), boxes[:, 1].max(axis=0), all(scene.equal for scene in scenes)
+
+
 def scene_of(problem: Any, t: Float[np.ndarray, "frames"], q: Float[np.ndarray, "frames n"]) -> Scene | None:
     """The drawing of a problem at states q; None where it has no `draw=`.
 

@@ -17,8 +17,8 @@ from dalembert.numbers import called, real_numbers
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.show.panels import Panel, envelope, names_of, panels, panels_of_solution
-from dalembert.show.results import results_of, scene_for
-from dalembert.show.stage import Scenery, bare_panes, few_ticks
+from dalembert.show.results import comparable, results_of, scene_for
+from dalembert.show.stage import Scenery, frame_axes
 from dalembert.show.style import Theme, new_figure
 from dalembert.solution import ActiveBounds, CriticalPoint
 from dalembert.systems import is_traced
@@ -66,9 +66,12 @@ def draw_curve(figure: Any, path: Path, places: Sequence[int], theme: Theme) -> 
     colour = theme.red if failed else theme.lines[-1]
     ax.plot(*q[-1:].T, marker="x" if failed else "s", markersize=7 if failed else 4, color=colour,
             markeredgewidth=1.6 if failed else 1.0, linestyle="", label="last solved step" if failed else "end")  # fmt: skip
-    _frame(ax, q, names)
+    good = q[np.all(np.isfinite(q), axis=1)]
+    low, high = good.min(axis=0), good.max(axis=0)
+    # positions: one unit of length is as long up as aside, however long and thin the path is
+    equal = {"x", "y"} <= set(names) or comparable(np.where(high > low, high - low, 1.0))
+    frame_axes(ax, low, high, names, equal, theme)
     if q.shape[1] == 3:
-        bare_panes(ax, theme)
         ax.set_box_aspect(ax._box_aspect, zoom=0.85)  # the layout does not see the names of axes in space
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, handlelength=1.0)
 
@@ -93,21 +96,6 @@ def _cell_changes(q: np.ndarray) -> np.ndarray:
     cell = np.rint(CELLS * np.nan_to_num(q - q[0]) / np.where(extent > 0, extent, 1.0))
     changed = np.any(np.diff(cell, axis=0) != 0, axis=1)
     return np.flatnonzero(np.concatenate([[True], changed[:-1], [True]]))
-
-
-def _frame(ax: Any, q: np.ndarray, names: list[str]) -> None:
-    """Limits, labels, and one unit of length on both axes where the ranges are comparable."""
-    good = q[np.all(np.isfinite(q), axis=1)]
-    low, high = good.min(axis=0), good.max(axis=0)
-    width = np.where(high > low, high - low, 1.0)
-    for i, axis in enumerate("xyz"[: q.shape[1]]):
-        getattr(ax, f"set_{axis}lim")(low[i] - 0.05 * width[i], high[i] + 0.05 * width[i])
-        getattr(ax, f"set_{axis}label")(names[i])
-    positions = {"x", "y"} <= set(names)  # one unit of length is as long up as aside, however long and thin the path is
-    if positions or np.max(width) < 5 * np.min(width):
-        ax.set_aspect("equal", adjustable="box")
-        if len(width) == 3:
-            few_ticks(ax, width)
 
 
 PER_COLUMN, WIDTHS = 8, (6.2, 9.6, 12.6)  # panels in one column of a figure; width of one, two, three columns, inches

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dalembert.drawing import Scene
+from dalembert.drawing import Scene, common_box
 from dalembert.numbers import as_flag, as_positive, as_text, whole_number
 from dalembert.show.html.report import drawing_text
 from dalembert.show.results import at_times, results_of, scene_for
@@ -245,8 +245,7 @@ def _figure_size(scenes: list[Scene]) -> tuple[float, float]:
     """Inches: as wide as always, as high as the drawing."""
     if scenes[0].dimension == 3:
         return 5.4, 5.2
-    boxes = [scene.box for scene in scenes]
-    low, high = np.min([b[0] for b in boxes], axis=0), np.max([b[1] for b in boxes], axis=0)
+    low, high, equal = common_box(scenes)
     width, height = np.maximum(high - low, 1e-12)
-    ratio = height / width if all(scene.equal for scene in scenes) else 0.6
+    ratio = height / width if equal else 0.6
     return 6.0, float(np.clip(5.4 * ratio + 0.9, 2.4, 6.4))

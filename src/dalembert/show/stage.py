@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dalembert.drawing import Outline, Scene
+from dalembert.drawing import Outline, Scene, common_box
 from dalembert.show.style import Theme
 
 TURN = np.linspace(0.0, 2.0 * np.pi, 65)
@@ -43,7 +43,8 @@ class Scenery:
         for scene, ink in zip(scenes, inks(theme, len(scenes)), strict=True):
             for outline in scene.outlines:
                 self._add(outline, ink)
-        _frame(self.axes, scenes, theme)
+        low, high, equal = common_box(scenes)
+        frame_axes(self.axes, low, high, scenes[0].axes, equal, theme)
         if space:
             self.axes.view_init(elev=ELEVATION, azim=AZIMUTH)
             self.axes.set_proj_type("ortho")
@@ -189,35 +190,27 @@ def globe(centre: np.ndarray, radius: float) -> list[np.ndarray]:
     return [centre + radius * rows for rows in found]
 
 
-def _frame(axes: Any, scenes: Sequence[Scene], theme: Theme) -> None:
-    """Limits that nothing leaves, and names."""
-    boxes = [scene.box for scene in scenes]
-    low, high = np.min([b[0] for b in boxes], axis=0), np.max([b[1] for b in boxes], axis=0)
+def frame_axes(axes: Any, low: np.ndarray, high: np.ndarray, names: Sequence[str], equal: bool, theme: Theme) -> None:
+    """Limits that nothing leaves, and names. equal: one unit is as long along all axes."""
     width = np.where(high > low, high - low, 1.0)
-    equal = all(scene.equal for scene in scenes)
     margin = 0.06 * (np.full_like(width, np.max(width)) if equal else width)
     for i, axis in enumerate("xyz"[: len(low)]):
         getattr(axes, f"set_{axis}lim")(low[i] - margin[i], high[i] + margin[i])
-        getattr(axes, f"set_{axis}label")(scenes[0].axes[i])
+        getattr(axes, f"set_{axis}label")(names[i])
     if equal and len(low) == 2:
         axes.set_aspect("equal", adjustable="box")
     if len(low) == 3:
         axes.set_box_aspect(width + 2.0 * margin if equal else None, zoom=1.0)
-        bare_panes(axes, theme)
-        if equal:
-            few_ticks(axes, width)
+        _draw_walls(axes, width if equal else None, theme)
 
 
-def few_ticks(axes: Any, width: np.ndarray) -> None:
-    """On axes of one scale in space: fewer on a shorter axis."""
+def _draw_walls(axes: Any, width: np.ndarray | None, theme: Theme) -> None:
+    """Walls of axes in space that are clear on every page: those of matplotlib are grey. width: of axes of one scale, of
+    which a shorter one has fewer ticks."""
     from matplotlib.ticker import MaxNLocator
 
-    for axis, part in zip((axes.xaxis, axes.yaxis, axes.zaxis), width / np.max(width), strict=True):
-        axis.set_major_locator(MaxNLocator(max(2, round(5 * part))))
-
-
-def bare_panes(axes: Any, theme: Theme) -> None:
-    """Walls of axes in space that are clear on every page: those of matplotlib are grey."""
-    for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
+    for i, axis in enumerate((axes.xaxis, axes.yaxis, axes.zaxis)):
         axis.pane.set(facecolor="none", edgecolor=theme.faint)
         axis._axinfo["grid"].update(color=theme.faint, linewidth=0.3)
+        if width is not None:
+            axis.set_major_locator(MaxNLocator(max(2, round(5 * width[i] / np.max(width)))))

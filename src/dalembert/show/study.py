@@ -52,22 +52,15 @@ def chosen_value(study: Study, value: Any) -> tuple[DataArray, str]:
             f"study.sel({study.swept[axes[-1]].label if axes[-1] in study.swept else axes[-1]}=…)"
         )
     choices = _reducer_values(study)
-    if value is None and len(choices) == 1:
-        return next((found, name) for name, found in choices.items())
-    named = NAMED if study.of_runs else SOLVED
-    known = choices | {name: study.data[name] for name in named if name in study.data}
-    if value is None and not choices and not study.of_runs:
-        name = "cost" if "cost" in known else "action"
-        return known[name], name
-    if value is None and not choices:
-        name = study.coordinates[0]
-        return _last_value(study, name), f"{name} at the end"
+    known = choices | {name: study.data[name] for name in (NAMED if study.of_runs else SOLVED) if name in study.data}
+    if value is None and len(choices) < 2:
+        value = next(iter(choices), study.coordinates[0] if study.of_runs else "cost" if "cost" in known else "action")
     if value is not None and hasattr(value, "dims") and set(map(str, value.dims)) == set(axes):
         return value.transpose(*axes), str(value.name or "")
-    if isinstance(value, str) and value in study.coordinates and value not in known:
-        return _last_value(study, value), f"{value} at the end"
     if isinstance(value, str) and value in known:
         return known[value], value.replace("_", " ")
+    if isinstance(value, str) and value in study.coordinates:
+        return _last_value(study, value), f"{value} at the end"
     found = "nothing, and there are several" if value is None else described(value)
     raise (ValueError if value is None or isinstance(value, str) else TypeError)(
         f"value: found {found}; give one of {', '.join([*known, *study.coordinates])}, or a DataArray over {', '.join(axes)}"

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.drawing import Outline, Scene
+from dalembert.drawing import Outline, Scene, common_box
 from dalembert.measure import constraint_residual
 from dalembert.measure import energy as measured_energy
 from dalembert.notebook import NAMED
@@ -286,11 +286,9 @@ def _drawing(shown: Sequence[Shown]) -> dict[str, Any]:
 
 def draw_scene(scenes: Sequence[Scene]) -> dict[str, Any]:
     """Drawings side by side."""
-    boxes = [scene.box for scene in scenes]
-    first = scenes[0]
-    low, high = np.min([b[0] for b in boxes], axis=0), np.max([b[1] for b in boxes], axis=0)
+    first, (low, high, equal) = scenes[0], common_box(scenes)
     return {
-        "dimension": first.dimension, "equal": all(scene.equal for scene in scenes),
+        "dimension": first.dimension, "equal": equal,
         "axes": list(first.axes[: first.dimension]),
         "box": [low.tolist(), high.tolist()],
         "part": [],
@@ -385,8 +383,6 @@ def _ending(shown: Shown) -> dict[str, Any]:
 
 def _parameters_of(shown: Sequence[Shown]) -> list[tuple[str, str]]:
     """Of several results each value once, with the names of those that have it."""
-    if len(shown) == 1:
-        return _parameters(shown[0])
     found: dict[str, dict[str, list[str]]] = {}
     for one in shown:
         for name, text in _parameters(one):
