@@ -50,15 +50,14 @@ class StudyStore:
     ) -> None:
         """All arrays, without any run. template: of one run, over the axis `run`; labels: coordinates of the axes; blocks:
         lengths of the axes by name, and of a block along each; told: a fingerprint that JSON can write."""
+        import xarray as xr
+
         shape, block = blocks
-        specs = {str(name): _spec(x, str(name), shape, block) for name, x in template.data_vars.items()}
-        written = [name for name, x in template.data_vars.items() if x.dims[:1] == (RUN,)]
-        fixed: dict[str, np.ndarray] = {str(n): x.values for n, x in template.data_vars.items() if n not in written}
-        for name, x in template.coords.items():
-            if name != "coordinate":
-                specs[str(name)], fixed[str(name)] = _whole(x.dims, x.values, x.attrs), x.values
-        for name, (axis, values, *more) in labels.items():
-            specs[name], fixed[name] = _whole((axis,), values, *more), np.asarray(values)
+        written = [str(name) for name, x in template.data_vars.items() if x.dims[:1] == (RUN,)]
+        fixed = {str(name): x for name, x in template.variables.items() if name not in (*written, "coordinate")}
+        fixed |= {name: xr.Variable(*label) for name, label in labels.items()}
+        specs = {name: _spec(x, name, {}, ()) for name, x in fixed.items()}
+        specs |= {name: _spec(template[name], name, shape, block) for name in written}
         number = int(np.prod([-(-n // b) for n, b in zip(shape.values(), block, strict=True)]))
         about = "1 where a block of runs is written, in the order of the runs; what is not yet there is NaN, code 11"
         specs[COMMITTED] = Spec((number,), (1,), "uint8", ("block",), {"long_name": about, "units": "1"}, flat=True)
@@ -69,9 +68,9 @@ class StudyStore:
             "coordinates": " ".join(label for label in labels if label not in shape),
         }  # fmt: skip
         create(folder, specs, {str(name): _plain(x) for name, x in template.attrs.items()} | own)
-        for name, values in fixed.items():
+        for name, x in fixed.items():
             array = ChunkedArray(folder / name)
-            array.write((0,) * values.ndim, values, flushed=False)
+            array.write((0,) * x.ndim, x.values, flushed=False)
             flush(*array.pending_files())
 
     @property
@@ -142,21 +141,11 @@ def load_study(place: File) -> Study | Path | CriticalPoint:
 
 
 def _spec(x: Any, name: str, shape: dict[str, int], block: tuple[int, ...]) -> Spec:
+    """Of a variable over the axes of this shape, in the place of `run`; without any it has one chunk."""
     attributes = {str(key): _plain(value) for key, value in x.attrs.items()}
-    if x.dims[:1] != (RUN,):
-        return _whole(x.dims, x.values, attributes)
-    within = x.shape[1:]
-    names = (*shape, *map(str, x.dims[1:]))
-    return Spec(
-        (*shape.values(), *within), (*block, *within), x.dtype.name, names, attributes, first_value(name, x.dtype), flat=True
-    )
-
-
-def _whole(dims: Any, values: Any, attributes: Mapping[str, Any] | None = None) -> Spec:
-    """Of one chunk."""
-    values = np.asarray(values)
-    plain = {str(key): _plain(x) for key, x in (attributes or {}).items()}
-    return Spec(values.shape, values.shape, values.dtype.name, tuple(map(str, dims)), plain, flat=True)
+    within, names = x.shape[bool(shape) :], (*shape, *map(str, x.dims[bool(shape) :]))
+    fill = first_value(name, x.dtype) if shape else None
+    return Spec((*shape.values(), *within), (*block, *within), x.dtype.name, names, attributes, fill, flat=True)
 
 
 def _plain(value: Any) -> Any:
