@@ -100,7 +100,7 @@ class RunSink(Sink):
                 values = fields[name]
                 assert values is not None
                 growing.put(self._lead[name] + first, values)
-                self._flushing += [self._threads.submit(flush, file) for file in growing.pending_files()]
+                self._flushing += [self._threads.submit(flush, file) for file in growing.array.pending_files()]
 
     def due(self) -> bool:
         return time.monotonic() >= self._next
@@ -149,7 +149,7 @@ class RunSink(Sink):
                 growing = Growing(ChunkedArray(new / name), 0)
                 growing.put(0, values)
                 growing.flush()
-                flush(*growing.pending_files())
+                flush(*growing.array.pending_files())
             write_checkpoint(ChunkedArray(new / CHECKPOINT), first)
             ChunkedArray(new / COMMITTED).write(0, np.asarray(len(np.asarray(path.t))), flushed=True)
 
@@ -184,7 +184,7 @@ class Growing:
     """An array that is written from the front: the rows of its last chunk are held until it is full. rows: that it has."""
 
     def __init__(self, array: ChunkedArray, rows: int):
-        self._array, self._at = array, rows
+        self.array, self._at = array, rows
         self._buffer = np.full((array.rows, *array.shape[1:]), np.nan)
         begin = rows - rows % array.rows
         self._buffer[: rows - begin] = array.read(begin, rows)
@@ -193,26 +193,22 @@ class Growing:
         """Rows from `first` on, which follow those that are there."""
         if first != self._at:
             raise ValueError(f"rows: found those from {first} on, expected {self._at}")
-        size, done = self._array.rows, 0
+        size, done = self.array.rows, 0
         while done < len(values):
             i, at = divmod(self._at, size)
             number = min(size - at, len(values) - done)
             self._buffer[at : at + number] = values[done : done + number]
             done, self._at = done + number, self._at + number
             if at + number == size:
-                self._array.write(i, self._buffer, flushed=False)
+                self.array.write(i, self._buffer, flushed=False)
                 self._buffer[:] = np.nan
 
-    def pending_files(self) -> list[File]:
-        """The files of full chunks that nobody has flushed."""
-        return self._array.pending_files()
-
     def flush(self) -> None:
-        """All rows but those of `pending_files` are safe then."""
-        i, at = divmod(self._at, self._array.rows)
+        """All rows but those of the array's pending files are safe then."""
+        i, at = divmod(self._at, self.array.rows)
         if at:
-            self._array.write(i, self._buffer, flushed=True)
-        if (folder := self._array.place / "c").is_dir():  # a chunk of several axes lies in a folder of its own
+            self.array.write(i, self._buffer, flushed=True)
+        if (folder := self.array.place / "c").is_dir():  # a chunk of several axes lies in a folder of its own
             flush_one(folder)
 
 
