@@ -182,7 +182,9 @@ def plot_path(
 
     As `plot`. For a servo-constraint the forces are the control law.
     """
-    _check(path)
+    if not isinstance(path, Path):
+        raise TypeError(f"path: found {type(path).__name__}; give the Path that simulate returned")
+    _check_values(path, "plot one lane, such as path.lane(0)")
     places = _places(path, coordinates)
     n = len(places)
     if curve and n not in (2, 3):
@@ -203,10 +205,7 @@ def plot_solution(solution: CriticalPoint, theme: Theme, *, title: str | None = 
 
     exact(t) → q (…, n), drawn grey behind q. Returns a matplotlib Figure. ValueError where it is traced or a batch.
     """
-    if is_traced(solution):
-        raise ValueError("path: is traced and has no values yet; return it from the jitted function, then plot it")
-    if np.ndim(solution.code):
-        raise ValueError(f"path: holds a batch of shape {np.shape(solution.code)}; plot its solutions one by one")
+    _check_values(solution, "plot its solutions one by one")
     sphere = _sphere(solution)
     beside = None if sphere is None else lambda part: Scenery(part, 111, [sphere], theme)
     heading = [text for text in (title, "" if solution.outcome.name == "SUCCESS" else solution.outcome.message) if text]
@@ -258,13 +257,12 @@ def _places(path: Path, wanted: Sequence[str] | None) -> list[int]:
     return [names.index(name) for name in wanted]
 
 
-def _check(path: object) -> None:
-    if not isinstance(path, Path):
-        raise TypeError(f"path: found {type(path).__name__}; give the Path that simulate returned")
-    if is_traced(path):
+def _check_values(result: Path | CriticalPoint, remedy: str) -> None:
+    """ValueError for a result that is traced, or a batch, for which there is a remedy."""
+    if is_traced(result):
         raise ValueError("path: is traced and has no values yet; return it from the jitted function, then plot it")
-    if np.ndim(path.code):
-        raise ValueError(f"path: holds a batch of shape {np.shape(path.code)}; plot one lane, such as path.lane(0)")
+    if np.ndim(result.code):
+        raise ValueError(f"path: holds a batch of shape {np.shape(result.code)}; {remedy}")
 
 
 def _draw_panel(ax: Axes, panel: Panel, theme: Theme) -> None:
