@@ -371,12 +371,12 @@ def _shape_points(draw: Callable, problem: Any, t: Any, q: Any) -> _Shapes:
     by_name = inspect.signature(draw).parameters.get("t")
     timed = by_name is not None and by_name.kind is inspect.Parameter.KEYWORD_ONLY
 
-    def one(s, x) -> tuple:
+    def points_at(s, x) -> tuple:
         shapes = as_shapes(problem.called(functools.partial(draw, t=s) if timed else draw, x, t=s))
         kinds[:] = [(type(shape).__name__.lower(), shape.face, shape.leaves_trail) for shape in shapes]
         return tuple(shape.points() for shape in shapes)
 
-    points = jax.vmap(one)(jnp.asarray(t), jnp.asarray(q))
+    points = jax.vmap(points_at)(jnp.asarray(t), jnp.asarray(q))
     return _Shapes(points, tuple(kinds))
 
 

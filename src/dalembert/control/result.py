@@ -177,7 +177,7 @@ def _runs(inside: Bool[np.ndarray, "K"], t: Float[np.ndarray, "K"]) -> Float[np.
 def _curvatures(problem: OptimalControl, q, v, u, t):
     """∂²C/∂u² at the nodes."""
 
-    def one(q, v, u, t):
+    def cost_hessian(q, v, u, t):
         return jax.hessian(lambda x: problem.system.call(problem.cost, q, v, x, t=t))(u)
 
-    return jax.vmap(one)(q, v, u, t)
+    return jax.vmap(cost_hessian)(q, v, u, t)

@@ -121,7 +121,7 @@ def continue_quotient(function: Callable[[Array], Affine], x: Float[Array, "2n"]
         # One loop over all places, so that the constraints are compiled once.
         _, (values, slopes) = jax.lax.scan(look, jnp.asarray(0.0), (jnp.asarray(PLACES), jnp.asarray(SHARES)))
         means, left = jnp.sum(slopes, axis=0), values[-1]
-        zero = jnp.all(jnp.abs(left[1:]) <= VANISHES * _sizes(here)) & steep & (means[0] != 0.0)
+        zero = jnp.all(jnp.abs(left[1:]) <= VANISHES * _numerator_bound(here)) & steep & (means[0] != 0.0)
         limit = means[1:] / jnp.where(means[0] == 0.0, 1.0, means[0])
         known = wrong <= USABLE
         otherwise = jnp.where(known, quotient, jnp.inf)
@@ -151,7 +151,7 @@ def _det(a: Float[Array, "m m"]) -> Float[Array, ""]:
     return jnp.sum(signs * a[0] * jnp.stack(rest))
 
 
-def _sizes(a: Affine) -> Float[Array, ""]:
+def _numerator_bound(a: Affine) -> Float[Array, ""]:
     """A bound of the terms of the numerators."""
     if a.phi.shape[0] == 1:
         return a.size_phi[0]
@@ -219,23 +219,23 @@ class ControlLaw(Law):
         n, system = q.shape[0], self.system
         if is_affine(system, q, v, t):
             found = continue_quotient(lambda x: affine(system, x[:n], x[n:], t), jnp.concatenate([q, v]))
-            rows, u, extended, defined = self._rows(q, v, jnp.zeros_like(v), t), found.u, found.extended, found.defined
+            rows, u, extended, defined = self._own_rows(q, v, jnp.zeros_like(v), t), found.u, found.extended, found.defined
         else:
             a, every, report = acceleration(system, q, v, t)
             failed = report.singular | report.not_finite | report.not_converged
-            u = jnp.where(failed, jnp.inf, every[jnp.asarray(_places(system, q, v, t))])
-            rows, extended, defined = self._rows(q, v, a, t), jnp.asarray(False), ~failed
+            u = jnp.where(failed, jnp.inf, every[jnp.asarray(_multiplier_places(system, q, v, t))])
+            rows, extended, defined = self._own_rows(q, v, a, t), jnp.asarray(False), ~failed
         return Value(u, force_of(rows, u), extended, defined), rows
 
     def rows(self, q: Float[Array, "n"], v: Float[Array, "n"], t) -> Float[Array, "r n"]:
         affine = is_affine(self.system, q, v, t)  # then no row reads the acceleration
-        return self._rows(q, v, jnp.zeros_like(v), t) if affine else self.unbounded(q, v, t)[1]
+        return self._own_rows(q, v, jnp.zeros_like(v), t) if affine else self.unbounded(q, v, t)[1]
 
-    def _rows(self, q: Float[Array, "n"], v: Float[Array, "n"], a: Float[Array, "n"], t) -> Float[Array, "r n"]:
+    def _own_rows(self, q: Float[Array, "n"], v: Float[Array, "n"], a: Float[Array, "n"], t) -> Float[Array, "r n"]:
         return jnp.concatenate([reactions(self.system, c, q, v, a, t) for c in split(self.system)[0]])
 
 
-def _places(system: System, q, v, t) -> list[int]:
+def _multiplier_places(system: System, q, v, t) -> list[int]:
     """The places of the multipliers of the law among those of all constraints."""
     realised, at, found = split(system)[0], 0, []
     for c, m in zip(system.constraints, check_shapes(system, q, v, t), strict=True):

@@ -68,7 +68,7 @@ class Scenery:
     def _line(self, **options: Any) -> Any:
         return self.axes.plot(*[[]] * (3 if self._space else 2), **options)[0]
 
-    def _put(self, line: Any, at: np.ndarray) -> None:
+    def _move_line(self, line: Any, at: np.ndarray) -> None:
         line.set_data(at[:, 0], at[:, 1])
         if self._space:
             line.set_3d_properties(at[:, 2])
@@ -76,7 +76,7 @@ class Scenery:
     def _dots(self, outline: Outline, ink: Ink, still: str | None):
         if outline.trail:
             for way in outline.at.transpose(1, 0, 2):
-                self._put(self._line(color=ink.dots, linewidth=0.8, alpha=0.35 * ink.alpha, zorder=1, gid=STILL), way)
+                self._move_line(self._line(color=ink.dots, linewidth=0.8, alpha=0.35 * ink.alpha, zorder=1, gid=STILL), way)
         tails = [
             self._line(color=ink.dots, linewidth=1.8, alpha=0.8 * ink.alpha, zorder=2)
             for _ in range(outline.at.shape[1] * outline.trail)
@@ -85,16 +85,16 @@ class Scenery:
         line = self._line(color=still or ink.dots, marker="o", markersize=size, linestyle="", zorder=5, alpha=ink.alpha)
 
         def move(frame: int) -> None:
-            self._put(line, outline.at[frame])
+            self._move_line(line, outline.at[frame])
             for i, tail in enumerate(tails):
-                self._put(tail, outline.at[max(0, frame - TAIL) : frame + 1, i])
+                self._move_line(tail, outline.at[max(0, frame - TAIL) : frame + 1, i])
 
         return move
 
     def _rod(self, outline: Outline, ink: Ink, still: str | None):
         line = self._line(color=still or ink.line, linewidth=1.2 if still else 2.6, solid_capstyle="round", alpha=ink.alpha,
                           solid_joinstyle="round", zorder=1 if still else 3)  # fmt: skip
-        return lambda frame: self._put(line, outline.at[frame])
+        return lambda frame: self._move_line(line, outline.at[frame])
 
     def _body(self, outline: Outline, ink: Ink, still: str | None):
         colour = still or ink.line
@@ -116,9 +116,9 @@ class Scenery:
         spoke = self._line(color=still or ink.line, linewidth=1.2, zorder=4, alpha=ink.alpha)
 
         def move(frame: int) -> None:
-            self._put(rim, circle(outline.at[frame]))
+            self._move_line(rim, circle(outline.at[frame]))
             centre, end = outline.at[frame][:2]
-            self._put(spoke, np.stack([end, 2.0 * centre - end]))
+            self._move_line(spoke, np.stack([end, 2.0 * centre - end]))
 
         return move
 
@@ -129,8 +129,8 @@ class Scenery:
         centre, radius = _sphere(outline, 0)
         for rows, alpha in [(np.where(side, x - centre, np.nan) + centre, alpha) for x in globe(centre, radius)
                             for side, alpha in ((front(x - centre), 0.8), (~front(x - centre), 0.22))]:  # fmt: skip
-            self._put(self._line(color=self._theme.faint, linewidth=0.6, alpha=alpha, zorder=0, gid=STILL), rows)
-        self._put(self._line(color=self._theme.faint, linewidth=0.9, zorder=0, gid=STILL), silhouette(centre, radius))
+            self._move_line(self._line(color=self._theme.faint, linewidth=0.6, alpha=alpha, zorder=0, gid=STILL), rows)
+        self._move_line(self._line(color=self._theme.faint, linewidth=0.9, zorder=0, gid=STILL), silhouette(centre, radius))
         self.axes.set_axis_off()
         self._zoom = 1.35  # room that ticks and names have otherwise
         return lambda frame: None
@@ -141,9 +141,9 @@ class Scenery:
 
         def move(frame: int) -> None:
             centre, radius = _sphere(outline, frame)
-            self._put(edge, silhouette(centre, radius))
+            self._move_line(edge, silhouette(centre, radius))
             for ring, x in zip(rings, globe(centre, radius), strict=True):
-                self._put(ring, np.where(front(x - centre), x, np.nan))
+                self._move_line(ring, np.where(front(x - centre), x, np.nan))
 
         return move
 

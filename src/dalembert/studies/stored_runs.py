@@ -92,7 +92,7 @@ class RunSink(Sink):
         if self._going is None:
             return None
         self._scalar(COMMITTED, np.asarray(self._lead["t"] + rows))
-        return rows, _state(begun, opening)
+        return rows, _stored_state(begun, opening)
 
     def take(self, fields: dict[str, np.ndarray | None], first: int) -> None:
         with self._explain_errors():
@@ -108,14 +108,14 @@ class RunSink(Sink):
     def commit(self, path: Path, rows: int, state: State) -> None:
         began = time.monotonic()
         # Whoever reads it before it has ended finds a run that has been broken off.
-        self._write(rows, rows, scalars_of(path) | {"code": np.asarray(int(Outcome.INTERRUPTED))}, state)
+        self._write_rows(rows, rows, scalars_of(path) | {"code": np.asarray(int(Outcome.INTERRUPTED))}, state)
         self._plan(time.monotonic() - began)
 
     def finish(self, path: Path, rows: int, taken: int, state: State) -> None:
         scalars = scalars_of(path)
         for name in scalars.keys() & (SCALARS | STATISTICS).keys():
             self._flushing.append(self._threads.submit(self._scalar, name, scalars[name]))
-        self._write(rows, taken, scalars, state)
+        self._write_rows(rows, taken, scalars, state)
 
     def close(self) -> None:
         self._threads.shutdown(cancel_futures=True)
@@ -123,7 +123,7 @@ class RunSink(Sink):
             self._lock.close()
             self._lock = None
 
-    def _write(self, rows: int, taken: int, scalars: dict[str, np.ndarray], state: State) -> None:
+    def _write_rows(self, rows: int, taken: int, scalars: dict[str, np.ndarray], state: State) -> None:
         """rows: that the state comes after; taken: all that may be read."""
         with self._explain_errors():
             self._flushing += [self._threads.submit(growing.flush) for growing in self._fields.values()]
@@ -171,7 +171,7 @@ def _checkpoint_arrays(rows: int, taken: int, scalars: dict[str, np.ndarray], st
     return numbers | scalars | {f"{STATE}{name}": x for name, x in state.items()}
 
 
-def _state(stored: StoredRun, opening: Opening) -> State:
+def _stored_state(stored: StoredRun, opening: Opening) -> State:
     """Between two steps; FileError where it is none of this run."""
     found = {name.removeprefix(STATE): x for name, x in stored.state.items() if name.startswith(STATE)}
     wanted = {name: (x.dtype, x.shape) for name, x in opening.state.items()}

@@ -241,12 +241,12 @@ def by_diffrax(system: System, q, v, times, tolerance, *, solver=None, max_steps
 
     motion = traced_once(lambda s, y: acceleration(system, y[:n], y[n:], s))  # in all stages of the integrator
 
-    def field(s, y, _):
+    def motion_rates(s, y, _):
         return jnp.concatenate([y[n:], motion(s, y)[0]])
 
     span, start = (times[0], times[-1]), jnp.concatenate([q, v])
-    sizes = jax.lax.stop_gradient(_typical_sizes(n, start, field(times[0], start, None), times[-1] - times[0]))
-    found = integrate(field, None, span, start, tolerance, sizes=sizes, at=times, solver=solver, max_steps=max_steps)
+    sizes = jax.lax.stop_gradient(_typical_sizes(n, start, motion_rates(times[0], start, None), times[-1] - times[0]))
+    found = integrate(motion_rates, None, span, start, tolerance, sizes=sizes, at=times, solver=solver, max_steps=max_steps)
     qs, vs = found.y[:, :n], found.y[:, n:]
     multipliers = jax.vmap(lambda s, y: motion(s, y)[1])(times, found.y)
     return Reference(
@@ -356,11 +356,11 @@ def _many_natively(runs: Runs, times: np.ndarray, tolerance: float, steps: int, 
 
 @Jitted
 def _side_by_side(system, states, parameters, axes, times, tolerance, *, max_steps: int) -> Reference:
-    def one(state, own) -> Reference:
+    def integrate_run(state, own) -> Reference:
         q, v = state
         return by_diffrax(system.replace(**own) if own else system, q, v, times, tolerance, max_steps=max_steps)
 
-    return eqx.filter_vmap(one, in_axes=(0, axes))(states, parameters)
+    return eqx.filter_vmap(integrate_run, in_axes=(0, axes))(states, parameters)
 
 
 def multipliers_along(system: System, q: np.ndarray, v: np.ndarray, t: np.ndarray) -> np.ndarray:
@@ -388,9 +388,9 @@ def _motion_by_xla(system: System, q, v, t) -> tuple[np.ndarray, np.ndarray]:
 
 @Jitted
 def _motion(system: System, q, v, t):
-    def one(x, w, s):
+    def motion_at(x, w, s):
         a, multipliers, info = acceleration(system, x, w, s)
         failed = info.singular | info.not_finite | info.not_converged
         return jax.tree.map(lambda y: jnp.where(failed, jnp.nan, y), (a, multipliers))
 
-    return jax.vmap(one)(q, v, t)
+    return jax.vmap(motion_at)(q, v, t)

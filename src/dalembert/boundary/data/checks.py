@@ -141,7 +141,7 @@ def _end_values(problem: VariationalProblem, jets, t):
 
 @seldom
 def _derivatives(problem: VariationalProblem, jets, times):
-    def one(jet, t):
+    def defects_at(jet, t):
         def phi(x):
             return differential_constraints(problem, tuple(x), t)
 
@@ -152,7 +152,7 @@ def _derivatives(problem: VariationalProblem, jets, times):
             jax.jacfwd(lambda q: holonomic_constraints(problem, q, t))(jet[0]), hessian, density(problem, tuple(jet), t),
         )  # fmt: skip
 
-    return jax.vmap(one)(jets, times)
+    return jax.vmap(defects_at)(jets, times)
 
 
 def _check_rank(values: np.ndarray, slopes: np.ndarray, name: str) -> None:
@@ -217,11 +217,11 @@ def _check_against_holonomic(problem: VariationalProblem, jets, times, values, s
 def _holonomic_rates(problem: VariationalProblem, jets, times):
     """φ, …, dᵏφ/dtᵏ, (samples, (k+1)mh), and their slopes in the jets."""
 
-    def one(jet, t):
+    def rates_with_slopes(jet, t):
         rates = lambda x: holonomic_derivatives(problem, x.reshape(jet.shape), t).ravel()  # noqa: E731
         return rates(jet.ravel()), jax.jacfwd(rates)(jet.ravel())
 
-    return jax.vmap(one)(jets, times)
+    return jax.vmap(rates_with_slopes)(jets, times)
 
 
 @seldom
@@ -275,7 +275,7 @@ def check_points(
     for slot in np.flatnonzero(fixed & (w.orders <= 1)):
         node, positions = int(w.owners[slot]), values[:, w.nodes[w.owners[slot]]]
         velocities = np.zeros_like(positions) if w.orders[slot] == 0 else values[:, slot]
-        (position, rate), slopes = jax.tree.map(np.asarray, _values(problem, positions, velocities, w.t[node]))
+        (position, rate), slopes = jax.tree.map(np.asarray, _constraint_values(problem, positions, velocities, w.t[node]))
         if w.orders[slot] == 0:
             offs, what, limits = position, "φ(q)", residual_limit(slopes, sizes.positions, origin + positions)
         else:
@@ -307,7 +307,7 @@ def onto_constraints(problem: VariationalProblem, w: Windows, fixed: np.ndarray,
 
 
 @seldom
-def _values(problem, q, v, t):
+def _constraint_values(problem, q, v, t):
     """φ and its rate, and ∂φ/∂q, for a batch of positions and velocities."""
     phi = lambda y, s: holonomic_constraints(problem, y, s)  # noqa: E731
     return jax.vmap(lambda x, u: (jax.jvp(phi, (x, t), (u, 1.0)), jax.jacfwd(phi)(x, t)))(q, v)

@@ -83,19 +83,19 @@ def onto_constraints_by_polynomials(
     apart = np.moveaxis(paths - begun[0, ::FINE], 0, 1).reshape(len(t), -1)
     first = np.linalg.lstsq(moves[0, ::FINE], apart, rcond=1e-8)[0]
 
-    def read(y):
+    def evaluate_paths(y):
         jets = np.moveaxis(begun[:, None] + np.einsum("rtf,bfn->rbtn", moves, y), 0, 2)
         values, slopes = linearised(jets.reshape(-1, *jets.shape[2:]), np.tile(fine, len(y)))
         slopes = slopes.reshape(*jets.shape[:2], *slopes.shape[1:])
         return values.reshape(len(y), -1), np.einsum("btmrn,rtf->btmfn", slopes, moves).reshape(len(y), -1, y[0].size)
 
     y = np.moveaxis(first.reshape(moves.shape[2], len(paths), -1), 1, 0)
-    calm = CALM * np.sqrt(np.mean(np.sum(read(y)[1] ** 2, axis=1)))
+    calm = CALM * np.sqrt(np.mean(np.sum(evaluate_paths(y)[1] ** 2, axis=1)))
 
     def calmed(y):
         flat = y.reshape(len(y), -1)
         own = np.tile(calm * np.eye(flat.shape[1]), (len(y), 1, 1))
-        return [np.concatenate(pair, axis=1) for pair in zip(read(y), (calm * flat, own), strict=True)]
+        return [np.concatenate(pair, axis=1) for pair in zip(evaluate_paths(y), (calm * flat, own), strict=True)]
 
     def step(found, damping):
         values, matrix = found
@@ -111,7 +111,7 @@ def _fallen(x: np.ndarray, read: Callable, step: Callable) -> np.ndarray:
     """The x (batch, …) after steps of Levenberg and Marquardt; read: φ and its slopes, step: of one of them."""
     found, damping = read(x), np.full(len(x), LEAST)
     for _ in range(ITERATIONS):
-        total = _total(found)
+        total = _squared_sums(found)
         going = np.flatnonzero((total > NEAR**2) & np.isfinite(total))
         if not len(going):
             break
@@ -119,7 +119,7 @@ def _fallen(x: np.ndarray, read: Callable, step: Callable) -> np.ndarray:
         for i in going:
             moved[i] = x[i] - step([one[i] for one in found], damping[i])
         new = read(moved)
-        better = _total(new) < total
+        better = _squared_sums(new) < total
         x[better] = moved[better]
         found = [np.where(better.reshape(-1, *[1] * (a.ndim - 1)), a, b) for a, b in zip(new, found, strict=True)]
         damping = np.where(better, np.maximum(LEAST, damping / CHANGE), CHANGE * np.maximum(FIRST, damping))
@@ -139,7 +139,7 @@ def _scaled(found: Slopes, units: np.ndarray, lengths: np.ndarray) -> Slopes:
     )
 
 
-def _total(found: Sequence[np.ndarray]) -> np.ndarray:
+def _squared_sums(found: Sequence[np.ndarray]) -> np.ndarray:
     """Sums of squares, infinite where something is not finite: such paths are left as they are."""
     finite = [np.isfinite(x).reshape(len(x), -1).all(axis=1) for x in found]
     return np.where(np.all(finite, axis=0), np.sum(found[0].reshape(len(found[0]), -1) ** 2, axis=1), np.inf)

@@ -260,11 +260,11 @@ def _rows(function: EndFunction, problem: Problem, jet: np.ndarray, t: float) ->
 def _linearised(function: EndFunction, problem: Problem, jet, t):
     """ψ and the constraints of the problem at an end, (m,), and their derivatives (m, levels, n)."""
 
-    def rows(x):
+    def condition_values(x):
         levels = [x[i] for i in range(x.shape[0])]
         return jnp.concatenate([function.call(problem, levels, t), function.implied(problem, levels, t)])
 
-    return rows(jet), jax.jacfwd(rows)(jet)
+    return condition_values(jet), jax.jacfwd(condition_values)(jet)
 
 
 def sizes_of_set(function: EndFunction, problem: Problem, at: EndState, equations: int) -> Float[np.ndarray, "m"]:

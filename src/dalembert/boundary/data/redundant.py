@@ -241,23 +241,23 @@ def linearised(problem: VariationalProblem, size: Float[np.ndarray, "n"]) -> Cal
     """φ and its slopes, for positions in units of their sizes."""
 
     def call(jets, times):
-        values, slopes = _slopes(problem, jnp.asarray(jets * size), jnp.asarray(times))
+        values, slopes = _constraint_slopes(problem, jnp.asarray(jets * size), jnp.asarray(times))
         return np.asarray(values), np.asarray(slopes) * size
 
     return call
 
 
 @seldom
-def _slopes(problem: VariationalProblem, jets, times):
+def _constraint_slopes(problem: VariationalProblem, jets, times):
     """φ of all constraints and its derivatives by the jet."""
 
-    def one(jet, t):
+    def slopes_at(jet, t):
         def phi(x):
             return jnp.concatenate([holonomic_constraints(problem, x[0], t), differential_constraints(problem, tuple(x), t)])
 
         return phi(jet), jax.jacfwd(phi)(jet)
 
-    return jax.vmap(one)(jets, times)
+    return jax.vmap(slopes_at)(jets, times)
 
 
 def _dependent(made: Transcription, z: np.ndarray, count: int) -> list[np.ndarray]:

@@ -36,7 +36,7 @@ def solution(c: Code, numbers: Sequence[str]) -> list[str]:
     for i, x in enumerate(numbers):
         c.store(x, c.at(given, i, c.real))
     if c.width == 1:
-        _solve(c, n, given)
+        _solve_in_place(c, n, given)
     else:
         _one_by_one(c, n, given, c.at(given, count, c.real))
     found = [c.load(c.at(given, n * n + k, c.real)) for k in range(n)]
@@ -48,17 +48,17 @@ def _one_by_one(c: Code, n: int, given: str, alone: str) -> None:
     count = n * n + n
     with c.loop(0, c.width) as lane:
         with c.loop(0, count) as i:
-            c.store(c.load(_place(c, given, i, lane), "double"), c.at(alone, i), "double")
-        _solve(c, n, alone)
+            c.store(c.load(_entry_address(c, given, i, lane), "double"), c.at(alone, i), "double")
+        _solve_in_place(c, n, alone)
         with c.loop(n * n, count) as i:
-            c.store(c.load(c.at(alone, i), "double"), _place(c, given, i, lane), "double")
+            c.store(c.load(c.at(alone, i), "double"), _entry_address(c, given, i, lane), "double")
 
 
-def _place(c: Code, vectors: str, i: str, lane: str) -> str:
+def _entry_address(c: Code, vectors: str, i: str, lane: str) -> str:
     return c.at(vectors, c.let(f"add i64 {c.let(f'mul i64 {i}, {c.width}')}, {lane}"))
 
 
-def _solve(c: Code, n: int, system: str) -> None:
+def _solve_in_place(c: Code, n: int, system: str) -> None:
     """In place; NaN where the matrix is singular."""
     size, one, info = (c.slot(name, "i32") for name in ("size", "one", "info"))
     c.store(str(n), size, "i32")

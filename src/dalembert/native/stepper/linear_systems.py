@@ -141,8 +141,8 @@ def graph_outputs(step: Translated, plan: Plan | None) -> GraphOutputs:
     f = gathered[:n]
     jacobian = np.array(gathered[n:], np.int64).reshape(n, n)
     none = [], [], []
-    update, check, pivots = _solution(step, f, jacobian, plan, plan.nonlinear) if plan else none
-    affine = _solution(step, f, jacobian, plan, plan.affine) if plan and plan.affine.rows else none
+    update, check, pivots = _solve_blocks(step, f, jacobian, plan, plan.nonlinear) if plan else none
+    affine = _solve_blocks(step, f, jacobian, plan, plan.affine) if plan and plan.affine.rows else none
     new_s, new_s_compensation = _increments(step) if plan and plan.once else (step.new_s, step.new_s_compensation)
     new = dict(zip(step.new_s, new_s, strict=True))
     rows = sorted(plan.nonlinear.rows) if plan else range(n)
@@ -168,7 +168,7 @@ def graph_outputs(step: Translated, plan: Plan | None) -> GraphOutputs:
     return GraphOutputs(**{name: [next(flat) for _ in part] for name, part in zip(names, lists, strict=True)})
 
 
-def _solution(
+def _solve_blocks(
     step: Translated, f: list[int], jacobian: np.ndarray, plan: Plan, order: PivotOrder
 ) -> tuple[list[int], list[int], list[int]]:
     """update by unknown, check and pivots of one of the two linear systems.

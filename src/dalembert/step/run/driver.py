@@ -117,7 +117,7 @@ class Run(NamedTuple):
         def path(rows: Rows) -> Path:
             return run.ended(run.latest(steps.carry) if carry is None else carry, rows)
 
-        def take(rows: Rows) -> None:
+        def take_rows(rows: Rows) -> None:
             nonlocal taken, row
             if len(rows["k"]):
                 sink.take(levels.fields(jax.tree.map(np.asarray, rows), t0, h), taken)
@@ -133,14 +133,14 @@ class Run(NamedTuple):
                 rows = steps.advance()
                 if steps.ended and run.until is not None:
                     carry = run.at_end(steps, rows)
-                take(rows)
+                take_rows(rows)
                 if watch is not None:
                     watch(steps.k)
                 if sink.due():
                     sink.commit(path(steps.no_rows()), taken, steps.state)
             rows, state = taken, steps.state
             if not steps.ended:
-                take(steps.interrupt())
+                take_rows(steps.interrupt())
             sink.finish(path(row), rows, taken, state)
         if noted.pressed and steps.code != int(Outcome.INTERRUPTED):  # after the last step
             raise Interrupted(path(row))

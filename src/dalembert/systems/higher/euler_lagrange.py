@@ -82,11 +82,11 @@ def constraint_rates(problem: VariationalProblem, derivatives: Float[Array, "r n
     out = []
     for order, f in (*((0, f) for f in problem.holonomic), *problem.differential):
 
-        def along(s, order=order, f=f):
+        def constraint_along(s, order=order, f=f):
             jet = [_curve(derivatives[j:], s) for j in range(order + 1)]
             return jnp.atleast_1d(problem.call(f, *jet, t=t + s))
 
-        out.append(_taylor(along, len(derivatives) - 1 - order) if order < len(derivatives) else [])
+        out.append(_taylor(constraint_along, len(derivatives) - 1 - order) if order < len(derivatives) else [])
     return out
 
 

@@ -48,10 +48,10 @@ def check_jets(problem: VariationalProblem, derivatives, t0, time: float, name: 
 def _rates(problem: VariationalProblem, derivatives, t0):
     """The values (m,) and their derivatives (m, 2k, n) by what is given."""
 
-    def values(x):
+    def rate_values(x):
         return jnp.concatenate([jnp.zeros(0), *(jnp.ravel(y) for y in jax.tree.leaves(constraint_rates(problem, x, t0)))])
 
-    return values(derivatives), jax.jacfwd(values)(derivatives)
+    return rate_values(derivatives), jax.jacfwd(rate_values)(derivatives)
 
 
 def sizes_of(given: np.ndarray, jets: bool, time: float) -> np.ndarray:
@@ -200,13 +200,13 @@ def _integrate(problem, derivatives, multipliers, times, tolerance, max_steps: i
     """The integration by diffrax."""
     k, (r, _) = problem.derivatives, multipliers.shape
 
-    def field(s, y, args: VariationalProblem):
+    def jet_rates(s, y, args: VariationalProblem):
         jets, free = y
         highest, rate, _ = next_derivatives(args, jets, free, s)
         return jnp.concatenate([jets[1:], highest[None]]), jnp.concatenate([free[1:], rate[None]])[:r]
 
     start = (derivatives, multipliers)
-    found = integrate(field, problem, (times[0], times[-1]), start, tolerance, at=times, max_steps=max_steps)
+    found = integrate(jet_rates, problem, (times[0], times[-1]), start, tolerance, at=times, max_steps=max_steps)
     jets, free = found.y
     momenta = jax.vmap(lambda *x: ostrogradsky_momenta(problem, *x))(jets, free, times)
     held = jax.vmap(lambda *x: next_derivatives(problem, *x)[2])(jets, free, times)

@@ -56,21 +56,21 @@ class _Programs:
         values: list[Any] = []
         places: dict[Any, int] = {}
 
-        def put(value: Any) -> int:
+        def keep_value(value: Any) -> int:
             values.append(value)
             return len(values) - 1
 
         def place(atom: Any) -> int:
             known: Any = atom.aval
-            return put(np.asarray(atom.val, known.dtype)) if isinstance(atom, Literal) else places[atom]
+            return keep_value(np.asarray(atom.val, known.dtype)) if isinstance(atom, Literal) else places[atom]
 
-        places.update((v, put(np.asarray(c))) for v, c in zip(jaxpr.constvars, consts, strict=True))
-        given = [put(None) for _ in jaxpr.invars]
+        places.update((v, keep_value(np.asarray(c))) for v, c in zip(jaxpr.constvars, consts, strict=True))
+        given = [keep_value(None) for _ in jaxpr.invars]
         places.update(zip(jaxpr.invars, given, strict=True))
         steps = []
         for eqn in needed_equations(jaxpr):
             inputs = [place(a) for a in eqn.invars]
-            outputs = [put(None) for _ in eqn.outvars]
+            outputs = [keep_value(None) for _ in eqn.outvars]
             places.update(zip(eqn.outvars, outputs, strict=True))
             steps.append((self._function(eqn), inputs, outputs if eqn.primitive.multiple_results else outputs[0]))
         results = [place(v) for v in jaxpr.outvars]
