@@ -24,7 +24,7 @@ import dalembert as da
 from dalembert.algebra.banded import BandedLU
 from dalembert.boundary.data.ends import TimeGrid
 from dalembert.boundary.kkt.linear import LinearSolver
-from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, first_values, transcribe
+from dalembert.boundary.kkt.transcription import Transcription, first_values, transcribe
 from dalembert.boundary.newton import BoundaryNewton, Settings
 from dalembert.boundary.prepare import Request, prepare_problem
 
@@ -40,8 +40,8 @@ def transcribed(steps: int) -> tuple[Transcription, np.ndarray]:
     inner = {float(t[i]): q for i, q in zip(indices[2:-2], given[2:-2], strict=True)}
     ends = (da.Nodes(given[:2]), da.Nodes(given[-2:]))
     base = prepare_problem(PROBLEM, [Request(*ends, inner, guess)], TimeGrid(sphere.T, steps), None)
-    made = transcribe(PROBLEM, base.windows, FixedSlots(base.fixed), base.values[0], base.sizes(base.extents[0]))
-    return made, first_values(PROBLEM, made, base.values)[0]
+    made = transcribe(base.unknowns, base.values[0], base.sizes(base.extents[0]))
+    return made, first_values(made, base.values)[0]
 
 
 def ours(steps: int, tolerance: float) -> tuple[Callable[[], object], Transcription, np.ndarray]:

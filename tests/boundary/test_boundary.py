@@ -199,7 +199,8 @@ def test_discrete_lagrangian_given_directly():
 def test_portable_sums_agree_with_machine_code():
     from dalembert.boundary.data.ends import TimeGrid
     from dalembert.boundary.kkt.assembly import CompiledAssembly, Elements, JaxAssembly
-    from dalembert.boundary.kkt.transcription import FixedSlots, first_values, transcribe
+    from dalembert.boundary.kkt.terms import TermList
+    from dalembert.boundary.kkt.transcription import first_values, transcribe
     from dalembert.boundary.prepare import Request, prepare_problem
 
     problem = da.VariationalProblem(
@@ -209,12 +210,13 @@ def test_portable_sums_agree_with_machine_code():
     )  # fmt: skip
     start = ([0.6, 0.8],)
     base = prepare_problem(problem, [Request(start)], TimeGrid(1.0, 8), None)
-    made = transcribe(problem, base.windows, FixedSlots(base.fixed), base.values[0], base.sizes(np.array([2.0, 3.0])))
-    z = first_values(problem, made, base.values)[0] + 0.1
+    made = transcribe(base.unknowns, base.values[0], base.sizes(np.array([2.0, 3.0])))
+    z = first_values(made, base.values)[0] + 0.1
     machine = made.kkt.assembly
     assert isinstance(machine, CompiledAssembly)
     random = np.random.default_rng(1).standard_normal((2, *z.shape))
-    portable = JaxAssembly(Elements(machine.terms, made.data, problem.parameters), made.kkt.fixed, made.kkt.units, random)
+    elements = Elements(machine.terms, TermList(made).data, made.problem.parameters)
+    portable = JaxAssembly(elements, made.kkt.fixed, made.kkt.units, random)
     for one, other in zip(machine.evaluate(z), portable.evaluate(z), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
     bands = [np.zeros((z.size, made.kkt.width)) for _ in range(2)]

@@ -33,13 +33,13 @@ def solved(name) -> Any:
 @pytest.mark.parametrize("name", CASES)
 def test_machine_code_takes_the_steps_of_the_iteration(name, monkeypatch):
     """The same number of iterations and factorizations to the same end, and Python is left what is rare alone."""
-    left, portable = [], InteriorPoint._stepped
+    left, portable = [], InteriorPoint._iterate
 
     def counted(self, path):
         left.append(path.newton.iterations)
         return portable(self, path)
 
-    monkeypatch.setattr(InteriorPoint, "_stepped", counted)
+    monkeypatch.setattr(InteriorPoint, "_iterate", counted)
     one = solved(name)
     by_hand = len(left)
     monkeypatch.setattr(InteriorMachine, "run", lambda *_: False)

@@ -7,7 +7,7 @@ import pytest
 import dalembert as da
 from dalembert.boundary.data.ends import TimeGrid
 from dalembert.boundary.kkt.linear import FrontalFactors, LinearSolver, inertia_of
-from dalembert.boundary.kkt.transcription import FixedSlots, first_values, transcribe
+from dalembert.boundary.kkt.transcription import first_values, transcribe
 from dalembert.boundary.newton import BoundaryNewton, Settings, Termination
 from dalembert.boundary.prepare import Request, prepare_problem
 
@@ -41,8 +41,8 @@ def system_of(name):
     problem, given = CASES[name]
     request = Request(*(given.get(key) for key in ("initial", "final", "through", "guess")))
     base = prepare_problem(problem, [request], TimeGrid(1.0, 160), None)
-    made = transcribe(problem, base.windows, FixedSlots(base.fixed), base.values[0], base.sizes(base.extents[0]))
-    return made.kkt, made.layout.part("slots"), first_values(problem, made, base.values)[0]
+    made = transcribe(base.unknowns, base.values[0], base.sizes(base.extents[0]))
+    return made.kkt, made.layout.part("slots"), first_values(made, base.values)[0]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -92,12 +92,12 @@ def test_fixed_steps_as_constraints_leave_the_q_equation_alone():
     x[:, 1] = np.asarray(plain.q[:, 0])
     # The q equations of the problem with time at fixed steps vanish on the plain solution, whatever the multipliers are.
     from dalembert.boundary.data.ends import TimeGrid
-    from dalembert.boundary.kkt.transcription import FixedSlots, first_values, transcribe
+    from dalembert.boundary.kkt.transcription import first_values, transcribe
     from dalembert.boundary.prepare import Request, prepare_problem
 
     base = prepare_problem(fixed, [Request(ends["initial"], ends["final"], None, x)], TimeGrid(1.0, steps), da.Points())
-    made = transcribe(fixed, base.windows, FixedSlots(base.fixed), base.values[0], base.sizes(np.ones(2)))
-    z = first_values(fixed, made, x[None])[0]
+    made = transcribe(base.unknowns, base.values[0], base.sizes(np.ones(2)))
+    z = first_values(made, x[None])[0]
     free = np.random.default_rng(0).standard_normal((len(made.windows.times), 1))
     z[made.carriers, made.layout.part("multipliers")] = free
     gradient = made.kkt.evaluate(z).gradient[2:-2, made.layout.part("slots")]

@@ -86,21 +86,20 @@ def solve_batch(
     check_seek(options, bounds, inequalities)
     as_flag(certify, "certify")
     as_flag(continued, "continued")
-    initial, final = _read_ends(initial, "initial"), _read_ends(final, "final")
-    points, guesses, values = _read_points(through), _read_guesses(guess), _read_parameters(problem, parameters)
-    size = _batch_size(initial, final, points, guesses, values)
-    requests = [
-        Request(
-            _entry(initial, i), _entry(final, i), {t: q[i] for t, q in points.items()} or None,
-            None if guesses is None else guesses[i],
-        )
-        for i in range(size)
-    ]  # fmt: skip
+    given = {
+        "initial": _read_end(initial, "initial"),
+        "final": _read_end(final, "final"),
+        "through": _read_mapping(through, "through", "from times to points (batch, n)"),
+        "guess": _read_guesses(guess),
+        "parameters": _read_parameters(problem, parameters),
+    }
+    entries = [{name: _entry(x, i) for name, x in given.items()} for i in range(_batch_size(given))]
+    requests = [Request(e["initial"], e["final"], e["through"] or None, e["guess"]) for e in entries]
     grid = TimeGrid(T, steps, times)
     asked = Asked(Request(), grid, scheme, scales, options, certify, bounds, inequalities)
     if not requests:
         return []
-    if not values:
+    if not given["parameters"]:
         with one_blas_thread():
             return extremals_of(problem, asked, requests, workers, continued)
     if continued:
@@ -109,52 +108,48 @@ def solve_batch(
         )
 
     def one(i: int) -> S:
-        own = {name: x[i] for name, x in values.items()}
-        return extremal(problem.replace(**own), asked._replace(request=requests[i]))
+        return extremal(problem.replace(**entries[i]["parameters"]), asked._replace(request=requests[i]))
 
-    return on_threads(one, range(size), workers)
+    return on_threads(one, range(len(requests)), workers)
 
 
-def _read_ends(end, name: str):
+def _as_batch(x: Any, place: str, axes: str, number: int) -> np.ndarray:
+    """Numbers with a leading axis, and with no fewer axes than these."""
+    found = as_numbers(x, place)
+    if found.ndim < number:
+        raise ValueError(f"{place}: found shape {found.shape}; {axes} is needed")
+    return found
+
+
+def _read_end(end: Any, name: str) -> Any:
     """Data of an end, its arrays as numbers with a leading axis."""
     if end is None or isinstance(end, Nodes):
         return end
     if not isinstance(end, list | tuple):
         raise TypeError(f"{name}: found {described(end)}; give a tuple of arrays (batch, n), or Nodes(array (batch, k, n))")
-    return tuple(_read_level(x, f"{name}[{i}]") for i, x in enumerate(end))
+    return tuple(
+        _read_mapping(x, f"{name}[{i}]", "") if isinstance(x, Mapping) else None if x is None
+        else _as_batch(x, f"{name}[{i}]", "(batch, n)", 2)
+        for i, x in enumerate(end)
+    )  # fmt: skip
 
 
-def _read_level(given: Any, place: str):
-    """(batch, n), numbers (batch,) of single coordinates, or None."""
-    if given is None:
-        return None
-    if isinstance(given, Mapping):
-        numbers = {key: as_numbers(x, f"{place}[{key!r}]") for key, x in given.items()}
-        if any(x.ndim != 1 for x in numbers.values()):
-            raise ValueError(f"{place}: found shapes {[x.shape for x in numbers.values()]}; every one is (batch,)")
-        return numbers
-    array = as_numbers(given, place)
-    if array.ndim < 2:
-        raise ValueError(f"{place}: found shape {array.shape}; (batch, n) is needed")
-    return array
+def _read_mapping(given: Any, place: str, what: str) -> dict[Any, np.ndarray]:
+    """{key: numbers (batch, …)}."""
+    if not isinstance(given, Mapping | None):
+        raise TypeError(f"{place}: found {described(given)}; give a mapping {what}")
+    return {key: _as_batch(x, f"{place}[{key!r}]", "(batch, …)", 1) for key, x in (given or {}).items()}
 
 
-def _read_guesses(guess):
+def _read_guesses(guess: Any) -> Any:
     """A path, or a Solution, for each entry."""
     if guess is None or (isinstance(guess, list | tuple) and guess and all(isinstance(x, CriticalPoint) for x in guess)):
-        return guess
-    paths = as_numbers(guess, "guess")
-    if paths.ndim != 3:
-        raise ValueError(f"guess: found shape {paths.shape}; give paths (batch, N+1, n), or a list of Solutions")
-    return paths
+        return None if guess is None else list(guess)
+    return _as_batch(guess, "guess", "(batch, N+1, n)", 3)
 
 
 def _read_parameters(problem: Any, parameters: Any) -> dict[str, np.ndarray]:
-    if not isinstance(parameters, Mapping | None):
-        raise TypeError(f"parameters: found {described(parameters)}; give a mapping {{name: values (batch, …)}}")
-    values = {name: as_numbers(x, f"parameters[{name!r}]") for name, x in (parameters or {}).items()}
-    if any(x.ndim < 1 for x in values.values()):
-        raise ValueError(f"parameters: found shapes {[x.shape for x in values.values()]}; every one is (batch, …)")
+    values = _read_mapping(parameters, "parameters", "from names to values (batch, …)")
     known = getattr(problem, "parameters", None)
     known = known if isinstance(known, Mapping) else {}
     for name in values:
@@ -163,42 +158,25 @@ def _read_parameters(problem: Any, parameters: Any) -> dict[str, np.ndarray]:
     return values
 
 
-def _read_points(through) -> dict[Any, np.ndarray]:
-    if not isinstance(through, Mapping | None):
-        raise TypeError(f"through: found {described(through)}; give a mapping {{t: q}} from times to points (batch, n)")
-    points = {t: as_numbers(q, f"through[{t!r}]") for t, q in (through or {}).items()}
-    if any(q.ndim < 1 for q in points.values()):
-        raise ValueError(f"through: found shapes {[q.shape for q in points.values()]}; every point is (batch, n)")
-    return points
+def _entry(x: Any, i: int) -> Any:
+    """One entry of what is given; tuples and mappings hold batches."""
+    if isinstance(x, dict):
+        return {key: _entry(y, i) for key, y in x.items()}
+    if isinstance(x, tuple):
+        return tuple(_entry(y, i) for y in x)
+    return Nodes(x.q[i]) if isinstance(x, Nodes) else None if x is None else x[i]
 
 
-def _entry(end, i: int):
-    if end is None:
-        return None
-    if isinstance(end, Nodes):
-        return Nodes(end.q[i])
-    return tuple(_row(level, i) for level in end)
+def _lengths(x: Any) -> list[int]:
+    """The leading axes of all that is given."""
+    if isinstance(x, dict | tuple):
+        return [size for y in (x.values() if isinstance(x, dict) else x) for size in _lengths(y)]
+    return [] if x is None else [len(x.q if isinstance(x, Nodes) else x)]
 
 
-def _row(level, i: int):
-    if isinstance(level, dict):
-        return {key: x[i] for key, x in level.items()}
-    return None if level is None else level[i]
-
-
-def _batch_size(initial, final, points: dict[Any, np.ndarray], guess, parameters: dict[str, np.ndarray]) -> int:
+def _batch_size(given: dict[str, Any]) -> int:
     """The common leading axis."""
-    sizes = {}
-    for name, end in (("initial", initial), ("final", final)):
-        if end is not None:
-            for level in (end.q,) if isinstance(end, Nodes) else (x for x in end if x is not None):
-                for x in level.values() if isinstance(level, dict) else (level,):
-                    sizes.setdefault(len(x), name)
-    for name, arrays in (("through", points), ("parameters", parameters)):
-        for x in arrays.values():
-            sizes.setdefault(len(x), name)
-    if guess is not None:
-        sizes.setdefault(len(guess), "guess")
+    sizes = {size: name for name, x in reversed(given.items()) for size in _lengths(x)}
     if len(sizes) != 1:
         found = ", ".join(f"{name} {size}" for size, name in sizes.items()) or "none"
         raise ValueError(

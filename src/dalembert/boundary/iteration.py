@@ -77,9 +77,9 @@ class FilteredSearch:
         self._rough, self._exact = (InteriorPoint(kkt, linear, chosen, none) for chosen in (rough, settings))
 
     def __call__(self, path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None) -> tuple[Iterate, Activity]:
-        return _counted(self._tried(path, sizes)), no_activity(self._newton.kkt)
+        return _count_all(self._try_ways(path, sizes)), no_activity(self._newton.kkt)
 
-    def _tried(self, path: np.ndarray, sizes: np.ndarray) -> list[Iterate]:
+    def _try_ways(self, path: np.ndarray, sizes: np.ndarray) -> list[Iterate]:
         newton, tried = self._newton, []
         if self._frontal:
             at = newton.kkt.evaluate(path)
@@ -133,14 +133,14 @@ class FreeTimeSearch:
             if tried[-1].end is Termination.CONVERGED:
                 tried.append(newton.minimise(tried[-1].z, sizes))
                 if tried[-1].end is Termination.CONVERGED:
-                    return _counted(tried), nothing
+                    return _count_all(tried), nothing
         tried.append(newton.minimise(path, sizes))
-        return _counted(tried), nothing
+        return _count_all(tried), nothing
 
     def _held_first(self, path: np.ndarray, sizes: np.ndarray) -> InteriorPath:
         before = self._held.minimise(path, sizes)
         end = self._free.minimise(before.newton.z, sizes)
-        _counted([before.newton, end.newton])
+        _count_all([before.newton, end.newton])
         return end
 
 
@@ -149,7 +149,7 @@ def _over(it: Iterate) -> bool:
     return it.end in (Termination.CONVERGED, Termination.NOT_FINITE, Termination.INTERRUPTED)
 
 
-def _counted(tried: list[Iterate]) -> Iterate:
+def _count_all(tried: list[Iterate]) -> Iterate:
     """The last of them, with the counts of all."""
     last = tried[-1]
     last.iterations = sum(it.iterations for it in tried)

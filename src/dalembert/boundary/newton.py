@@ -178,14 +178,14 @@ class BoundaryNewton:
     def minimise(self, z: np.ndarray, sizes: np.ndarray | None = None) -> Iterate:
         """From the path z (blocks, b); sizes: (n,), typical of its coordinates, the KKT system's if not given."""
         it = self._start(z, sizes, None)
-        self._repeat(it, self._stepped)
+        self._repeat(it, self._iterate)
         it.end = Termination.INTERRUPTED if wanted() and it.end is Termination.NOT_CONVERGED else it.end
         return it
 
     def whole_steps(self, z: np.ndarray, sizes: np.ndarray | None = None, known: Evaluation | None = None) -> Iterate:
         """The same as long as whole steps without a shift are taken. known: z evaluated, where it is."""
         it = self._start(z, sizes, known)
-        self._repeat(it, self._refused)
+        self._repeat(it, self._iterate_whole)
         return it
 
     def _start(self, z: np.ndarray, sizes: np.ndarray | None, known: Evaluation | None) -> Iterate:
@@ -203,7 +203,7 @@ class BoundaryNewton:
                 if step(it):
                     break
 
-    def _stepped(self, it: Iterate) -> bool:
+    def _iterate(self, it: Iterate) -> bool:
         """One iteration; whether it was the last."""
         settings = self.settings
         direction = self._direction(it)
@@ -213,10 +213,10 @@ class BoundaryNewton:
                 it.end = Termination.NOT_CONVERGED
                 return False
             return True
-        moved = self._move(it, direction, self._search if settings.minimum else self._damped)
+        moved = self._move(it, direction, self._search if settings.minimum else self._damp)
         return it.end is Termination.CONVERGED or not (moved or (settings.minimum and self._restore(it)))
 
-    def _refused(self, it: Iterate) -> bool:
+    def _iterate_whole(self, it: Iterate) -> bool:
         """One iteration, where it is a whole step; whether it is none."""
         direction = self._direction(it, 0.0)
         return direction is None or not self._move(it, direction, self._whole)
@@ -286,7 +286,7 @@ class BoundaryNewton:
             it.shift = max(8.0 * it.shift, FIRST_SHIFT)
         return None
 
-    def _tried(self, it: Iterate, direction: Direction) -> tuple[np.ndarray, Evaluation, float]:
+    def _whole_step(self, it: Iterate, direction: Direction) -> tuple[np.ndarray, Evaluation, float]:
         """The point after the whole step, and the slope of Σf along it; the penalty is raised to what these need."""
         kkt, (step, _, _, curvature, noisy, product) = self.kkt, direction
         slope = objective_slope(kkt.product(it.at.gradient, step), curvature, product)
@@ -296,7 +296,7 @@ class BoundaryNewton:
 
     def _whole(self, it: Iterate, direction: Direction) -> Accepted | None:
         """The whole step, where it is accepted."""
-        z, new, slope = self._tried(it, direction)
+        z, new, slope = self._whole_step(it, direction)
         return Accepted(z, new, True) if takes_whole(it.at, new, it.penalty, slope) else None
 
     def _search(self, it: Iterate, direction: Direction) -> Accepted | None:
@@ -305,7 +305,7 @@ class BoundaryNewton:
         Where a full step is refused for its constraints one correction of second order is tried.
         """
         kkt, step, factors = self.kkt, direction.step, direction.factors
-        z, new, slope = self._tried(it, direction)
+        z, new, slope = self._whole_step(it, direction)
         if takes_whole(it.at, new, it.penalty, slope):
             return Accepted(z, new, True)
         if new.finite and new.violation >= it.at.violation:
@@ -323,7 +323,7 @@ class BoundaryNewton:
             length *= 0.5
         return None
 
-    def _damped(self, it: Iterate, direction: Direction) -> Accepted | None:
+    def _damp(self, it: Iterate, direction: Direction) -> Accepted | None:
         """The first point on the halved step at which the next simplified step is shorter: Deuflhard's natural
         monotonicity."""
         kkt, step, factors = self.kkt, direction.step, direction.factors

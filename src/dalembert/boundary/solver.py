@@ -15,12 +15,11 @@ from dalembert.algebra.banded import one_blas_thread
 from dalembert.boundary.data.drawn import onto_constraints_by_polynomials, slopes_of_intervals
 from dalembert.boundary.data.ends import Nodes, TimeGrid, polynomial_pieces
 from dalembert.boundary.data.free_time import Free
-from dalembert.boundary.data.redundant import linearised
+from dalembert.boundary.data.redundant import linearise
 from dalembert.boundary.interior.ipopt import check_ipopt
 from dalembert.boundary.newton import Settings
 from dalembert.boundary.prepare import (
     Asked,
-    PathLimits,
     PreparedProblem,
     ReadyProblem,
     Request,
@@ -183,16 +182,16 @@ def extremals_of(
     the solution of its neighbour."""
     if continued:
         raise ValueError("continued: is for an OptimalControl; a VariationalProblem takes guess=, a list of solutions")
-    return extremals(ready_problem(_prepared(problem, asked, requests), asked.settings), asked.certify, threads)
+    return extremals(ready_problem(_prepare(problem, asked, requests), asked.settings), asked.certify, threads)
 
 
 def _ready(problem: VariationalProblem, asked: Asked) -> ReadyProblem:
-    return ready_problem(_prepared(problem, asked, [asked.request]), asked.settings)
+    return ready_problem(_prepare(problem, asked, [asked.request]), asked.settings)
 
 
-def _prepared(problem: VariationalProblem, asked: Asked, requests: Sequence[Request]) -> PreparedProblem:
-    limits = PathLimits(asked.bounds, asked.inequalities)
-    return prepare_problem(problem, requests, asked.grid, asked.scheme, asked.scales, limits)
+def _prepare(problem: VariationalProblem, asked: Asked, requests: Sequence[Request]) -> PreparedProblem:
+    limits = {"bounds": asked.bounds, "inequalities": asked.inequalities}
+    return prepare_problem(problem, requests, asked.grid, asked.scheme, scales=asked.scales, **limits)
 
 
 class SmoothStart(NamedTuple):
@@ -213,21 +212,22 @@ class SmoothStart(NamedTuple):
 @functools.singledispatch
 def smooth_start(problem: Any, asked: Asked) -> SmoothStart:
     """The smooth path through what is given."""
-    return _smooth(_prepared(problem, asked, [asked.request]))
+    return _smooth(_prepare(problem, asked, [asked.request]))
 
 
 def _smooth(base: PreparedProblem) -> SmoothStart:
-    problem, w, origin = base.problem, base.windows, base.origin
+    own = base.unknowns
+    problem, w, origin = own.problem, own.windows, own.origin
     path, t = base.values[0][w.nodes], w.t
-    sizes = base.positions(with_inertia(base.extents[0], base.found.inertia, 1.0))  # what rests may move as the others do
-    given = np.broadcast_to(base.fixed[w.nodes][:, None], path.shape)
+    sizes = base.positions(with_inertia(base.extents[0], base.densities.inertia, 1.0))  # what rests may move as the others
+    given = own.given_motion[0]
     order = max((order for order, _ in problem.differential), default=0) if w.differenced else -1
     rows = onto = None
     if order == 1 or (order == 0 and problem.holonomic):
         rows = lambda paths: _intervals(problem, paths - origin, t)  # noqa: E731
     elif order > 1:
-        pieces, kept = polynomial_pieces(t, path / sizes), (w.owners[base.fixed], w.orders[base.fixed])
-        read = linearised(problem, sizes)
+        pieces, kept = polynomial_pieces(t, path / sizes), (w.owners[own.fixed], w.orders[own.fixed])
+        read = linearise(problem, sizes)
         onto = lambda paths: (  # noqa: E731
             onto_constraints_by_polynomials(read, (paths - origin) / sizes, pieces, order, t, kept) * sizes + origin
         )

@@ -123,20 +123,20 @@ def multistart(
     given = Request(initial, final, through)
     asked = Asked(given, TimeGrid(T, steps, times), scheme, scales, options, False, bounds, inequalities)
 
-    def certified(s: CriticalPoint) -> CriticalPoint:
+    def certify_again(s: CriticalPoint) -> CriticalPoint:
         near = dataclasses.replace(T, guess=float(s.t[-1])) if isinstance(T, Free) else T
         again = asked._replace(request=given._replace(guess=s), grid=TimeGrid(near, steps, times), certify=True)
         return extremal(problem, again)
 
     base = smooth_start(problem, asked)
-    paths = _drawn(base, guesses, spread, seed) if isinstance(guesses, int) else guesses
+    paths = _draw(base, guesses, spread, seed) if isinstance(guesses, int) else guesses
     requests = [given._replace(guess=g) for g in paths]
     with one_blas_thread():
         found = extremals_of(problem, asked, requests, workers) if requests else []
-        return _distinct(found, base.sizes, certified)
+        return _distinct(found, base.sizes, certify_again)
 
 
-def _drawn(base: SmoothStart, starts: int, spread: float, seed: int) -> np.ndarray:
+def _draw(base: SmoothStart, starts: int, spread: float, seed: int) -> np.ndarray:
     random, (t, path, sizes, given, rows, onto) = np.random.default_rng(seed), base
     extent = np.ptp(path, axis=0)
     scale = spread * np.where(extent > 0, extent, sizes)
@@ -149,7 +149,7 @@ def _drawn(base: SmoothStart, starts: int, spread: float, seed: int) -> np.ndarr
 
 
 def _distinct(
-    found: Sequence[CriticalPoint], sizes: np.ndarray, certified: Callable[[CriticalPoint], CriticalPoint]
+    found: Sequence[CriticalPoint], sizes: np.ndarray, certify_again: Callable[[CriticalPoint], CriticalPoint]
 ) -> Extremals:
     solved = sorted((s for s in found if s.outcome is Outcome.SUCCESS), key=lambda s: s.value[1])
     failed = collections.Counter(s.outcome for s in found if s.outcome is not Outcome.SUCCESS)
@@ -164,4 +164,4 @@ def _distinct(
         else:
             different.append(s)
             hits.append(1)
-    return Extremals([certified(s) for s in different], hits, failed.total(), dict(failed))
+    return Extremals([certify_again(s) for s in different], hits, failed.total(), dict(failed))

@@ -23,15 +23,12 @@ from jaxtyping import Float
 
 from dalembert.algebra.dense import inverse
 from dalembert.boundary.data.drawn import slopes_of_intervals
-from dalembert.boundary.data.end_sets import check_rank
 from dalembert.boundary.data.ends import read_times
-from dalembert.boundary.data.free_time import fitted, horizon_of
+from dalembert.boundary.data.free_time import fit_times, horizon_of
 from dalembert.boundary.data.limits import (
     Asking,
     Bounded,
-    PathPoints,
     check_given,
-    continued_forces,
     read_bounds,
     read_inequalities,
 )
@@ -53,6 +50,7 @@ from dalembert.control.transcription import (
     check_controls,
     control_sizes,
     first_values,
+    path_values,
     sample_path,
     transcribe,
 )
@@ -73,97 +71,26 @@ NEARER = (0.5, 1.0)  # to the smooth path
 FAILED = (Termination.INFEASIBLE, Termination.NOT_CONVERGED)
 
 
-def minimise(data: ControlData, search: Search, starts: Starts, sizes: np.ndarray) -> tuple[Iterate, Activity]:
-    """The end of the iteration; where all have failed, the one that violates least."""
-    best = search(starts.z, sizes, _known_forces(data, starts))
-    used, count = best[0].iterations, best[0].restorations
-    for share in () if starts.guess is None or isinstance(starts.guess, ControlSolution) else NEARER:
-        if best[0].end not in FAILED:
-            break
-        other = search(starts.nearer(data, share), sizes, None)
-        used, count = used + other[0].iterations, count + other[0].restorations + 1
-        if other[0].end is Termination.CONVERGED or _violation(other[0]) < _violation(best[0]):
-            best = other
-    best[0].iterations, best[0].restorations = used, count
-    return best
-
-
-def _violation(it: Iterate) -> float:
-    return violation(it.kkt, it.at)
-
-
-@dataclasses.dataclass(frozen=True)
-class Starts:
-    """First paths. z: (blocks, b), from the guess; guess: that of the user, or None; smooth: (N+1, n), the path and its
-    velocities without it."""
-
-    z: np.ndarray
-    guess: Any
-    smooth: tuple[np.ndarray, np.ndarray]
-
-    def nearer(self, data: ControlData, share: float) -> np.ndarray:
-        """A path that much nearer to the smooth one, with neither controls nor multipliers."""
-        state, z = data.layout.part("state"), np.zeros(self.z.shape)
-        path, v = self.smooth
-        z[1:-1, state] = (1.0 - share) * self.z[1:-1, state] + share * (path - data.origin)
-        z[[0, -1], state] = (1.0 - share) * self.z[[0, -1], state] + share * v[[0, -1]]
-        place_values(data, z)
-        return z
-
-
-def place_values(data: ControlData, z: np.ndarray) -> list[PathPoints]:
-    """The values of path inequalities on a path, put where they belong; and where they are taken."""
-    state, found = data.layout.part("state"), []
-    path = z[1:-1, state] + data.origin
-    v = np.gradient(path, data.t, axis=0, edge_order=2)
-    v[[0, -1]] = z[[0, -1], state]
-    for one, places in zip(data.paths, data.path_places("values"), strict=True):
-        level = one.level
-        u = np.zeros((len(level.times), data.layout.r)) if level.steps else z[1:-1, data.layout.part("controls")]
-        found.append(PathPoints(level.on(path), level.rates(path, v), u, level.times))
-        z.ravel()[places] = one.values(data.problem.parameters, found[-1])
-    return found
-
-
-def _known_forces(data: ControlData, starts: Starts) -> np.ndarray | None:
-    """The gradient of the multipliers of the bounds on a known solution of the same bounds; those of path inequalities go
-    into the path."""
-    guess, z = starts.guess, starts.z
-    names = {*data.bounds, *(one.name for one in data.paths)}
-    if not isinstance(guess, ControlSolution) or not names <= guess.bounds.keys():
-        return None
-    forces = np.zeros(z.shape)
-    for name in data.bounds:
-        forces.ravel()[data.places(name)] = continued_forces(guess.bounds[name], data.nodes)
-    places = data.path_places("values"), data.path_places("inequalities")
-    for one, values, own in zip(data.paths, *places, strict=True):
-        found = one.known_forces(guess.bounds[one.name])
-        forces.ravel()[values] = found
-        z.ravel()[own] = found / one.level.weights[:, None]
-    return forces
-
-
-def bounds_of(data: ControlData) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Places in the flat path, and their bounds."""
-    origins = {"q": data.origin, "u": np.zeros(data.layout.r)}
-    parts = [(data.places(name), both - origins[name]) for name, both in data.bounds.items()]
-    parts += [(at, one.limits) for at, one in zip(data.path_places("values"), data.paths, strict=True)]
-    if data.horizon is not None and data.horizon.bounded:
-        parts.append((np.array([data.time_place]), data.horizon.bounds))
-    return parts
-
-
 UNRESOLVED = 0.25  # of the path, by which an integrated step may end off the next node
 PARTS = 4  # of a step that is integrated
 
 
 class ControlStart(NamedTuple):
-    """A checked problem, its first path (blocks, b), and sizes. smooth: path and velocities (N+1, n) without the guess."""
+    """A checked problem, its first path (blocks, b), and sizes. smooth: the first path without the guess."""
 
     data: ControlData
     z: np.ndarray
     sizes: ControlSizes
-    smooth: tuple[np.ndarray, np.ndarray] | None = None
+    smooth: np.ndarray | None = None
+    guess: Any = None
+
+    def nearer(self, share: float) -> np.ndarray:
+        """A path that much nearer to the smooth one, with neither controls nor multipliers."""
+        assert self.smooth is not None
+        state, z = self.data.layout.part("state"), np.zeros(self.z.shape)
+        z[:, state] = (1.0 - share) * self.z[:, state] + share * self.smooth[:, state]
+        self.data.place_values(z)
+        return z
 
 
 class ControlSearch(NamedTuple):
@@ -174,18 +101,37 @@ class ControlSearch(NamedTuple):
     search: Search
     sizes: np.ndarray
 
+    def minimise(self, sizes: np.ndarray) -> tuple[Iterate, Activity]:
+        """The end of the search from the first path; under bounds, where others have to be tried and all have failed, the
+        one that violates least. sizes: of what convergence is judged by."""
+        (data, z, _, _, guess), search = self.start, self.search
+        if not data.bounded_places():
+            return search(z, sizes, None)
+        z, known = z.copy(), isinstance(guess, ControlSolution)  # known forces are put into the path
+        best = search(z, sizes, data.known_forces(z, guess.bounds) if known else None)
+        used, count = best[0].iterations, best[0].restorations
+        for share in () if guess is None or known else NEARER:
+            if best[0].end not in FAILED:
+                break
+            other = search(self.start.nearer(share), sizes, None)
+            used, count = used + other[0].iterations, count + other[0].restorations + 1
+            if other[0].end is Termination.CONVERGED or _violation(other[0]) < _violation(best[0]):
+                best = other
+        best[0].iterations, best[0].restorations = used, count
+        return best
+
+
+def _violation(it: Iterate) -> float:
+    return violation(it.kkt, it.at)
+
 
 @extremal.register
 def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     ready = prepare_once(control_search, problem, asked)
-    (data, z, _, smooth), kkt, _, sizes = ready
-    assert smooth is not None
+    data, kkt = ready.start.data, ready.kkt
     keep()
-    it, activity = search_from(ready, Starts(z.copy(), asked.request.guess, smooth), sizes)  # known forces are put into z
-    for end, function in zip((0, -1), data.sets.on, strict=True):
-        if function is not None:
-            at = data.at(it.z).end_state(it.z, end, kkt.positions[: data.layout.n])
-            check_rank(function, problem.system, at, "at the end of the iteration")
+    it, activity = ready.minimise(ready.sizes)
+    data.check_ranks(it.z, kkt.positions[: data.layout.n])
     found = control_solution(data, kkt, it, asked.certify, activity)
     if asked.certify and found.outcome is Outcome.SUCCESS:
         _warn_of_resolution(problem, found, kkt.positions[: data.layout.n])
@@ -231,12 +177,6 @@ def _integrate_steps(problem: OptimalControl, q, v, u0, u1, t, h):
     return jax.vmap(integrate_step)(q, v, u0, u1, t, h)
 
 
-def search_from(ready: ControlSearch, starts: Starts, sizes: np.ndarray) -> tuple[Iterate, Activity]:
-    """The end of the search from these paths; sizes: of what convergence is judged by."""
-    data = ready.start.data
-    return minimise(data, ready.search, starts, sizes) if bounds_of(data) else ready.search(starts.z, sizes, None)
-
-
 def control_search(problem: OptimalControl, asked: Asked) -> ControlSearch:
     """The filter's line search, or inside bounds on anything the interior point method."""
     start = prepare_control(problem, asked)
@@ -245,7 +185,7 @@ def control_search(problem: OptimalControl, asked: Asked) -> ControlSearch:
     least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
     sizes = kkt.positions + (least if data.horizon is None else np.append(least, 0.0))
     time = None if data.horizon is None else data.time_place
-    search = search_of(kkt, start.z, asked.settings, bounds_of(data), time, filtered=True)
+    search = search_of(kkt, start.z, asked.settings, data.bounded_places(), time, filtered=True)
     return ControlSearch(start, kkt, search, sizes)
 
 
@@ -263,7 +203,7 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
         velocities = asked.bounds.get("v") if isinstance(asked.bounds, Mapping) else None
         check_parabolas(problem, t, {"bounds['v']": velocities, "inequalities": asked.inequalities})
     horizon = horizon_of(asked.grid.T, t)
-    guess = guess if horizon is None else fitted(guess, t)
+    guess = guess if horizon is None else fit_times(guess, t)
     own = given_path(problem, asked.request._replace(guess=guess), t, n, horizon is not None)
     given, path, v, sets = own.given, own.path, own.v, own.sets
     of_coordinates = Bounded(n, problem.coordinates)
@@ -276,10 +216,10 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     holonomic = np.repeat(np.array([c.order == 0 for c in problem.system.constraints], dtype=bool), equations)
     origin = origin_of(held, path)
     layout = ControlLayout(n, r, len(holonomic), sum(one.size for one in paths), horizon is not None, sets.size)
-    name = scheme_name(scheme, problem.system)
     data = ControlData(
-        problem, scheme, layout, t, given, own.ends, origin, holonomic, bounds, paths, horizon, sets, name, own.settled,
-        own.leaf,
+        problem=problem, scheme=scheme, layout=layout, t=t, given=given, ends=own.ends, origin=origin, holonomic=holonomic,
+        bounds=bounds, paths=paths, horizon=horizon, sets=sets, scheme_name=scheme_name(scheme, problem.system),
+        settled_ends=own.settled, leaf=own.leaf,
     )  # fmt: skip
     found = sample_path(problem, path, v, r, t)
     limits = bounds.get("u", np.full((1, 1, r), np.inf))
@@ -291,12 +231,10 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     extents = extents if scales is None else scales
     sizes = control_sizes(found, extents, known, float(t[-1] - t[0]), horizon is not None)
     z = first_values(data, own, guess)
-    points, rows, of_nodes = place_values(data, z), [], (sizes.positions, sizes.positions / sizes.time, sizes.controls)
-    for one, at, places in zip(paths, points, data.path_places("values"), strict=True):
-        rows.append(one.sizes(problem.parameters, at, of_nodes))
-        one.check_settled(z.ravel()[places], data.settled_places(one), rows[-1])
-    sizes = sizes._replace(values=np.concatenate([np.zeros(0), *rows]))
-    return ControlStart(data, z, sizes, own.smooth)
+    of_nodes = sizes.positions, sizes.positions / sizes.time, sizes.controls
+    sizes = sizes._replace(values=data.value_sizes(data.place_values(z), of_nodes))
+    data.check_values(z, sizes.values)
+    return ControlStart(data, z, sizes, path_values(data, *own.smooth), guess)
 
 
 def dimension_of(problem: OptimalControl, initial, final, guess) -> int:
@@ -324,9 +262,9 @@ def _checked_scheme(scheme: Any, n: int) -> Scheme | Lobatto:
 def _(problem: OptimalControl, asked: Asked) -> SmoothStart:
     start = prepare_control(problem, asked)
     assert start.smooth is not None
-    t, system = start.data.t, problem.system
+    t, system, q = start.data.t, problem.system, start.data.motion(start.smooth)[0]
     rows = (lambda paths: _intervals(system, paths, t)) if system.constraints else None
-    return SmoothStart(t, start.smooth[0], start.sizes.positions, start.data.given, rows)
+    return SmoothStart(t, q, start.sizes.positions, start.data.given, rows)
 
 
 @seldom
@@ -369,7 +307,7 @@ def _(
 def _own_path(data: ControlData, request: Request) -> GivenPath:
     """The first path of a request, checked."""
     problem, t = data.problem, data.t
-    guess = request.guess if data.horizon is None else fitted(request.guess, t)
+    guess = request.guess if data.horizon is None else fit_times(request.guess, t)
     own = given_path(problem, request._replace(guess=guess), t, data.layout.n, data.horizon is not None)
     if not (np.array_equal(own.settled, data.settled_ends) and np.array_equal(own.given, data.given)):
         raise ValueError(
@@ -420,14 +358,14 @@ class _Batch(NamedTuple):
 
     def solve_entry(self, i: int, neighbour: _End | None = None) -> _End:
         """The end of one entry, begun at the solution of a neighbour where there is one."""
-        ready, request = self._place_entry(i)
+        ready = self._place_entry(i)
         z, sizes = ready.start.z, self._sizes(i)
         it = activity = None
         if neighbour is not None and neighbour.it.end is Termination.CONVERGED:
             moved = neighbour.it.z + z - neighbour.first
             it, activity = ready.search(moved, sizes, neighbour.activity.multipliers)
         if it is None or activity is None or it.end is not Termination.CONVERGED:
-            it, activity = search_from(ready, Starts(z, request.guess, self.paths[i].smooth), sizes)
+            it, activity = ready.minimise(sizes)
         return _End(control_solution(ready.start.data, ready.kkt, it, self.certify, activity), it, activity, z)
 
     def _sizes(self, i: int) -> np.ndarray:
@@ -436,14 +374,12 @@ class _Batch(NamedTuple):
         own = np.where(extent > 0.0, np.minimum(extent, positions), positions)
         return np.append(own + all_sizes[: len(own)] - positions, all_sizes[len(own) :])
 
-    def _place_entry(self, i: int) -> tuple[ControlSearch, Request]:
+    def _place_entry(self, i: int) -> ControlSearch:
         """The search with the first path of an entry."""
-        data, own, request = self.ready.start.data, self.paths[i], self.requests[i]
-        request = request if data.horizon is None else request._replace(guess=fitted(request.guess, data.t))
-        data = data._replace(ends=own.ends, leaf=own.leaf)
-        z = first_values(data, own, request.guess)
-        place_values(data, z)
-        sizes = np.split(self.ready.start.sizes.values, np.cumsum([one.size for one in data.paths]))
-        for one, places, size in zip(data.paths, data.path_places("values"), sizes[:-1], strict=True):
-            one.check_settled(z.ravel()[places], data.settled_places(one), size)
-        return self.ready._replace(start=self.ready.start._replace(data=data, z=z)), request
+        start, own, guess = self.ready.start, self.paths[i], self.requests[i].guess
+        data = dataclasses.replace(start.data, ends=own.ends, leaf=own.leaf)
+        guess = guess if data.horizon is None else fit_times(guess, data.t)
+        z = first_values(data, own, guess)
+        data.place_values(z)
+        data.check_values(z, start.sizes.values)
+        return self.ready._replace(start=ControlStart(data, z, start.sizes, path_values(data, *own.smooth), guess))

@@ -24,12 +24,14 @@ from dalembert.boundary.data.end_sets import (
     check_ends_agree,
     check_rank,
     coordinate_at,
-    equations_of,
     onto_set,
+    reach_of,
+    sets_of,
+    state_of,
 )
 from dalembert.boundary.data.ends import EndData, Nodes, Through, grid_nodes, read_through, smooth_path
 from dalembert.boundary.prepare import Request
-from dalembert.control.problem import OptimalControl, count_equations, with_plant_parameters
+from dalembert.control.problem import OptimalControl, count_equations
 from dalembert.control.terms import state_constraints
 from dalembert.numbers import as_array, as_number, as_numbers, described
 from dalembert.solution import ControlSolution
@@ -105,16 +107,10 @@ def read_ends(problem: OptimalControl, initial: Any, final: Any, n: int) -> Ends
     """With Periodic what is given of the first end is given of the last one, and the rest is tied."""
     check_ends_agree(initial, final)
     first, last = (read_partly(end, name, n, problem.coordinates) for name, end in (("initial", initial), ("final", final)))
-    pairs = ("initial", initial), ("final", final)
-    equations = [equations_of(end, name, problem.system, 2, n) for name, end in pairs]
-    bare = with_plant_parameters(problem, None).system
-    on = [EndFunction(bare, end.psi, state_constraints) if isinstance(end, On) else None for end in (initial, final)]
-    tied, shift = np.zeros((2, n), dtype=bool), np.zeros((2, n))
+    sets = sets_of(problem.system, (initial, final), ~first.given, state_constraints)
     if isinstance(final, Periodic):
-        shift[0] = final.of(n, problem.coordinates)
-        tied = ~first.given
-        last = PartlyGiven(first.given.copy(), np.where(first.given, first.values + shift, 0.0))
-    return EndsAsked((first, last), EndSets((on[0], on[1]), (equations[0], equations[1]), tied, shift))
+        last = PartlyGiven(first.given.copy(), np.where(first.given, first.values + sets.shift, 0.0))
+    return EndsAsked((first, last), sets)
 
 
 def begun_on(problem: OptimalControl, asked: EndsAsked, states: list[EndState]) -> Ends:
@@ -392,11 +388,8 @@ def _without(following: list[int], ends: Ends, settled: Callable[[Ends], np.ndar
 
 def _states(t: np.ndarray, path: np.ndarray, v: np.ndarray, ends) -> list[EndState]:
     """The ends of a first path, from where those on a set are sought."""
-    extent = np.ptp(path, axis=0)
-    size = np.where(extent > 0.0, extent, np.maximum(extent.max(), 1.0 * (extent.max() == 0.0)))
-    sizes = np.array([size, size / np.ptp(t)])
-    every = zip(("initial", "final"), (0, -1), ends, strict=True)
-    return [EndState(name, np.array([path[i], v[i]]), ~end.given, sizes, float(t[i])) for name, i, end in every]
+    size = reach_of(path)
+    return [state_of(i, np.array([path[i], v[i]]), ~end.given, t, size) for i, end in zip((0, -1), ends, strict=True)]
 
 
 def _first_path(t, ends, between: Through, guess: Any, shift: np.ndarray) -> np.ndarray:

@@ -34,7 +34,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra.banded import one_blas_thread
 from dalembert.boundary.data.ends import Through, TimeGrid, at_times, read_through, read_times
-from dalembert.boundary.data.free_time import Free, fitted
+from dalembert.boundary.data.free_time import Free, fit_times
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solver import Asked, extremal, settings
 from dalembert.control.extremals import ControlSearch, control_search
@@ -360,7 +360,7 @@ class _Meshes:
         if found.outcome is Outcome.SUCCESS:
             return found
         at = read_times(asked.grid, 1, "")
-        known = fitted(guess, at)
+        known = fit_times(guess, at)
         path = known.interpolate(np.clip(at, *known.t[[0, -1]])), at_times(known.t, known.u, at)
         again = extremal(self.problem, asked._replace(request=asked.request._replace(guess=path)))
         return again if again.outcome is Outcome.SUCCESS else found

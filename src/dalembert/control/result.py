@@ -13,15 +13,15 @@ from jaxtyping import Bool, Float
 
 from dalembert.boundary.interior.activity import Activity
 from dalembert.boundary.interior.path import violation
-from dalembert.boundary.kkt.multipliers import Sequence, continued
+from dalembert.boundary.kkt.multipliers import Sequence, by_parabolas
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton import Iterate, Termination
-from dalembert.boundary.result import FreeTimeAt, judge
+from dalembert.boundary.result import judge
 from dalembert.control.problem import Lobatto, OptimalControl, check_optimal_control
 from dalembert.control.terms import node_velocities
 from dalembert.control.transcription import ControlData
 from dalembert.numbers import described
-from dalembert.solution import ActiveBounds, ControlSolution
+from dalembert.solution import ControlSolution
 from dalembert.systems import System
 from dalembert.systems.equations import all_reactions
 from dalembert.tracing import seldom
@@ -35,14 +35,13 @@ def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bo
     if data.leaf and data.leaf.nodes and it.end is Termination.CONVERGED:
         remark = data.leaf.missed_by(it.z[1:-1, layout.part("state")] + data.origin, data.at(it.z).t)
         it.end = Termination.INFEASIBLE if remark else it.end
-    free = None if data.horizon is None else FreeTimeAt(data.horizon, data.time_place)
-    found = judge(it, activity, partial(_sequences, data), free, certify)
+    found = judge(it, activity, data, partial(_sequences, data), certify)
     data = data.at(it.z)
-    values = _values(data, it.z, kkt.raw_gradient(_without_end_multipliers(data, it.z)))
+    values = _values(data, it.z, kkt.raw_gradient(data.without_end_multipliers(it.z)))
     return ControlSolution(
         **values, **found.numbers(_violated_at(data, kkt, it)), cost=np.asarray(it.at.objective),
         scheme=data.scheme_name, coordinates=data.problem.system.coordinates or (),
-        bounds=_bounds(data, it, activity, values), remark=remark,
+        bounds=activity.bounds_of(data, it, values["q"], values["v"], values), remark=remark,
     )  # fmt: skip
 
 
@@ -53,20 +52,6 @@ def _violated_at(data: ControlData, kkt: KKTSystem, it: Iterate) -> float:
         return np.nan
     sizes = np.abs(it.at.gradient * kkt.units)[:, ~kkt.primal].max(axis=1)
     return float(data.t[np.clip(np.argmax(sizes) - 2, 0, len(data.t) - 1)])
-
-
-def _bounds(data: ControlData, it: Iterate, activity: Activity, values: dict[str, Any]) -> dict[str, ActiveBounds]:
-    """The bounds of all quantities that have some. values: those of the solution."""
-    found = {x: activity.part(data.places(x), both, data.nodes, values[x]) for x, both in data.bounds.items()}
-    places = data.path_places("values"), data.path_places("inequalities")
-    return found | activity.path_parts(data.paths, places, it, values["q"], values["v"])
-
-
-def _without_end_multipliers(data: ControlData, z: np.ndarray) -> np.ndarray:
-    """The path without the multipliers of what holds at the ends: the gradient is then that of the rest."""
-    free = z.copy()
-    free[:, data.layout.part("ends")] = 0.0
-    return free
 
 
 def _values(data: ControlData, z: np.ndarray, gradient: np.ndarray) -> dict[str, Any]:
@@ -81,10 +66,12 @@ def _values(data: ControlData, z: np.ndarray, gradient: np.ndarray) -> dict[str,
         inner = (d[:-1] * h[1:] / h[:-1] + d[1:] * h[:-1] / h[1:]) / (h[:-1] + h[1:])
     v = np.concatenate([z[:1, state], inner, z[-1:, state]])
     q, reactions = x + data.origin, z[2:, layout.part("reactions")]
-    smooth = continued(t[1:-1], reactions[1:-1], t)  # (h/2)ν of an end takes up the error of the first step: of order 1 in ν
-    given = np.stack([end.given for end in data.ends]) | data.sets.held
+    smooth = by_parabolas(
+        t[1:-1], reactions[1:-1], t
+    )  # (h/2)ν of an end takes up the error of the first step: of order 1 in ν
+    given = np.stack([end.given for end in data.ends]) | data.sets.mask
     costates = np.stack([gradient[[1, 0], state], gradient[[-2, -1], state]]) * given
-    nu = _end_multipliers(data, z)
+    nu = data.end_multipliers(z)
     return {
         "end_multipliers_initial": nu[0], "end_multipliers_final": nu[1],
         "t": t.copy(), "q": q, "v": v, "u": z[1:-1, layout.part("controls")], "multipliers": reactions,
@@ -92,16 +79,6 @@ def _values(data: ControlData, z: np.ndarray, gradient: np.ndarray) -> dict[str,
         "adjoints": z[2:, layout.part("adjoints")], "step_multipliers": z[2:-1, layout.part("steps")],
         "costates_initial": costates[0], "costates_final": costates[1],
     }  # fmt: skip
-
-
-def _end_multipliers(data: ControlData, z: np.ndarray) -> list[np.ndarray | None]:
-    """ν of ψ = 0: L̃ has -νᵀψ."""
-    found: list[np.ndarray | None] = []
-    for end, function, number in zip((0, -1), data.sets.on, data.sets.equations, strict=True):
-        owner = max(place for level in data.end_places(end) for place in level)[0]
-        own = z[owner, data.layout.part("ends")][2 * data.sets.carried :][:number]
-        found.append(None if function is None else -own)
-    return found
 
 
 @seldom

@@ -22,8 +22,6 @@ High order variational integrators in the optimal control of mechanical systems,
 from __future__ import annotations
 
 import dataclasses
-import functools
-import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -32,21 +30,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.boundary.data.limits import PathInequalities, parabola_rates
-from dalembert.boundary.kkt.assembly import Term
-from dalembert.boundary.kkt.path_terms import PathWindows, node_windows, step_windows
+from dalembert.boundary.kkt.assembly import Term, term_of
 from dalembert.boundary.kkt.shared_unknowns import TIME, TIMED
+from dalembert.boundary.kkt.unknowns import BlockParts
 from dalembert.control.problem import OptimalControl, actuation, with_plant_parameters
 from dalembert.discretize import Scheme
 from dalembert.discretize.nodes import Interval, Node, incoming, kinematic_equations, outgoing
 from dalembert.systems.equations import all_reactions, first_derivative, force, momentum, value
 
-PARTS = ("state", "controls", "reactions", "values", "adjoints", "steps", "inequalities", "ends", "time")
-# q, u, ν, s | λ, η, and of s; of what holds at the ends, of a free final time
-
 
 @dataclasses.dataclass(frozen=True)
-class ControlLayout:
+class ControlLayout(BlockParts):
     """Layout of the numbers of a block: n coordinates, r controls, m constraints, `watched` values of path inequalities.
 
     Block rule: what a step solves for, and its equations, stand in one block, (q_{i+1}, ν_i | λ_i, η_i), so that the block's
@@ -61,31 +55,13 @@ class ControlLayout:
     timed: bool = False  # whether the final time is free
     ends: int = 0  # components for what holds at the ends
 
-    def part(self, name: str) -> slice:
-        return _parts(self)[name]
-
     @property
-    def size(self) -> int:
-        return self.part("time").stop
-
-    def places(self, offset: int, *names: str) -> list[tuple[int, int]]:
-        """(block, component) of parts of the block `offset` blocks on."""
-        return [(offset, c) for name in names for c in range(*self.part(name).indices(self.size))]
-
-
-@functools.lru_cache(64)
-def _parts(of: ControlLayout) -> dict[str, slice]:
-    """All of them: a batch asks for some twenty an entry."""
-    sizes = [of.n, of.r, of.m, of.watched, of.n, of.m, of.watched, of.ends, TIMED * of.timed]
-    ends = itertools.accumulate(sizes, initial=0)
-    return {name: slice(*pair) for name, pair in zip(PARTS, itertools.pairwise(ends), strict=True)}
-
-
-def term_of(function, places: list[tuple[int, int]], multipliers: list[tuple[int, int]], start: int, number: int) -> Term:
-    """A sum over windows from block `start` on; places: what a window reads, then its multipliers, (block, component)."""
-    every = [*places, *multipliers]
-    offsets, components = tuple(o for o, _ in every), tuple(c for _, c in every)
-    return Term(function, offsets, components, tuple(range(len(places), len(every))), start, number)
+    def sizes(self) -> dict[str, int]:
+        """q, u, ν, s | λ, η, and of s; of what holds at the ends, of a free final time."""
+        return {
+            "state": self.n, "controls": self.r, "reactions": self.m, "values": self.watched, "adjoints": self.n,
+            "steps": self.m, "inequalities": self.watched, "ends": self.ends, "time": TIMED * self.timed,
+        }  # fmt: skip
 
 
 def _force(problem: OptimalControl, q, v, u, reactions, t):
@@ -206,25 +182,6 @@ class EndVelocity(PlantTerm):
             for c in system.constraints
         ]
         return jnp.zeros(()), weight * jnp.concatenate(found)
-
-
-def path_windows(path: PathInequalities, n: int) -> Iterator[tuple[PathWindows, bool]]:
-    """The windows at which G is taken, each with whether it reads controls; the first node stands in block 1, its velocity
-    before it."""
-    level = path.level
-    controls = bool(path.reads[:, 2 * n :].any())
-    if level.steps:
-        yield from ((windows, False) for windows in step_windows(level, 1))
-    elif not path.reads[:, n : 2 * n].any():
-        yield node_windows(level, 1), controls
-    else:
-        rates = parabola_rates(level.t)
-        ends = np.array([[0.0, 1.0]]), np.array([[1.0, 0.0]])  # the velocity of an end is an unknown
-        last = len(level.t)
-        middle = np.broadcast_to([0.0, 1.0, 0.0], rates.shape)
-        yield PathWindows(((0, 0), (1, 0), (2, 0)), 1, 1, slice(1, -1), middle, rates, -1), controls
-        yield PathWindows(((0, 0), (1, 0)), 1, 0, slice(0, 1), *ends, 0), controls
-        yield PathWindows(((1, 0), (0, 0)), 0, last, slice(-1, None), *ends, 0), controls
 
 
 def state_constraints(system: Any, jet: Sequence, t) -> Any:

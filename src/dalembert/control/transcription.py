@@ -9,7 +9,8 @@ makes such forces, u = min_i φ_i/|B_ia|, and the cost the size σ = max |∂²C
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -17,23 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
-from dalembert.boundary.data.end_sets import NO_SETS, EndSets, EndState, sizes_of_set
 from dalembert.boundary.data.ends import at_times
-from dalembert.boundary.data.free_time import Horizon
-from dalembert.boundary.data.limits import Level, PathInequalities, nodes_of
-from dalembert.boundary.kkt.assembly import Elements, Term
-from dalembert.boundary.kkt.path_terms import PathTerm, path_blocks, plant_parameters
-from dalembert.boundary.kkt.shared_unknowns import (
-    EndCondition,
-    OnSet,
-    Tie,
-    TimedParts,
-    carry,
-    timed_elements,
-    with_ends,
-    with_free_time,
-)
+from dalembert.boundary.data.limits import Level, PathInequalities, parabola_rates
+from dalembert.boundary.kkt.assembly import Elements, Place, Term, term_of
+from dalembert.boundary.kkt.path_terms import PathWindows, node_windows, step_windows, with_origin
+from dalembert.boundary.kkt.shared_unknowns import TimedParts, carry, timed_elements, with_ends, with_free_time
 from dalembert.boundary.kkt.system import Components, KKTSystem, Monitored, Scales
+from dalembert.boundary.kkt.unknowns import PathUnknowns
 from dalembert.control.given import Ends, GivenPath, SharedLeaf, node_rows
 from dalembert.control.problem import Lobatto, OptimalControl, actuation, with_plant_parameters
 from dalembert.control.terms import (
@@ -45,11 +36,10 @@ from dalembert.control.terms import (
     TerminalCost,
     edge_term,
     parabola_terms,
-    path_windows,
-    term_of,
 )
 from dalembert.discretize import Scheme
 from dalembert.solution import ControlSolution
+from dalembert.systems import System
 from dalembert.systems.equations import all_reactions, force, value
 from dalembert.systems.sizes import power_of_two, with_inertia
 from dalembert.systems.system import role_of
@@ -181,90 +171,77 @@ def _positive(x):
     return np.where(np.isfinite(x) & (np.asarray(x) > 0.0), x, 1.0)[()]
 
 
-class ControlData(NamedTuple):
-    """A checked problem. t: (N+1,); given: which positions of the nodes are, (N+1, n); ends: what is given there; origin:
-    from where positions are counted; holonomic: which of the constraints are, (m,); bounds: (2, N+1, ·) of "q" and "u";
-    paths: of what is no unknown; horizon: a free final time, or None; sets: what holds at the ends besides what is given;
-    scheme_name: as a solution has it; settled_ends: (2, 2, m), equations of the plant's constraints at both ends, see
-    `check_states`; leaf: see `shared_leaf`."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ControlData(PathUnknowns):
+    """A checked problem. given: which positions of the nodes are, (N+1, n); ends: what is given there; holonomic: which of
+    the constraints are, (m,); scheme_name: as a solution has it; settled_ends: (2, 2, m), equations of the plant's
+    constraints at both ends, see `check_states`, none of ends that are free; leaf: see `shared_leaf`."""
 
     problem: OptimalControl
     scheme: Scheme | Lobatto
     layout: ControlLayout
-    t: Float[np.ndarray, "N+1"]
     given: Bool[np.ndarray, "N+1 n"]
     ends: Ends
-    origin: Float[np.ndarray, "n"]
     holonomic: Bool[np.ndarray, "m"]
-    bounds: dict[str, np.ndarray]
-    paths: tuple[PathInequalities, ...] = ()
-    horizon: Horizon | None = None
-    sets: EndSets = NO_SETS
     scheme_name: str = ""
-    settled_ends: Bool[np.ndarray, "2 2 m"] = np.zeros((2, 2, 1), dtype=bool)  # of ends that are free: none
+    settled_ends: Bool[np.ndarray, "2 2 m"] = dataclasses.field(default_factory=lambda: np.zeros((2, 2, 1), dtype=bool))
     leaf: SharedLeaf | None = None
 
-    def at(self, z: np.ndarray) -> ControlData:
-        """With the times at the final time of a path z (blocks, b), where that is free."""
-        if self.horizon is None:
-            return self
-        t = self.horizon.times(self.t, float(np.exp(z.ravel()[self.time_place])))
-        return self._replace(t=t, paths=tuple(path.at_times(t) for path in self.paths))
+    @property
+    def first_block(self) -> int:
+        return 1
+
+    @property
+    def owner(self) -> System:
+        return self.problem.system
+
+    @property
+    def split(self) -> Callable:
+        return with_origin
 
     @property
     def nodes(self) -> Level:
-        """The nodes, with the weights of integrals over them."""
-        return nodes_of(self.t)._replace(parabolas=isinstance(self.scheme, Lobatto))
-
-    @property
-    def time_place(self) -> int:
-        """The place of one θ of a free final time in the flat path."""
-        return self.layout.part("time").start
+        return super().nodes._replace(parabolas=isinstance(self.scheme, Lobatto))
 
     def places(self, name: str) -> np.ndarray:
-        """(N+1, m): where "q" or "u" of the nodes stand in the flat path."""
         part = self.layout.part({"q": "state", "u": "controls"}[name])
         return np.arange(1, len(self.t) + 1)[:, None] * self.layout.size + np.arange(part.start, part.stop)
 
-    def path_places(self, name: str) -> list[np.ndarray]:
-        """(K, m) each: where "values" or "inequalities" of path inequalities stand in the flat path."""
-        begin, found = self.layout.part(name).start, []
-        for path in self.paths:
-            found.append(path_blocks(path.level, 1)[:, None] * self.layout.size + begin + np.arange(path.size))
-            begin += path.size
-        return found
+    def end_places(self, end: int) -> list[list[Place]]:
+        return [self.layout.places(block, "state") for block in ((1, 0) if end == 0 else (len(self.t), len(self.t) + 1))]
 
-    def end_places(self, end: int) -> list[list[tuple[int, int]]]:
-        """The places of q and v of the first (0) or the last (-1) end in a path (blocks, b)."""
-        state = self.layout.part("state")
-        blocks = (1, 0) if end == 0 else (len(self.t), len(self.t) + 1)
-        return [[(block, c) for c in range(state.start, state.stop)] for block in blocks]
+    def free_at(self, end: int) -> Bool[np.ndarray, "2 n"]:
+        return ~self.ends[end].given
 
     @property
-    def tie(self) -> Tie | None:
-        """The components that are the same at both ends."""
-        tied = self.sets.tied
-        if not tied.any():
-            return None
-        chosen = [tuple(x) for x in np.argwhere(tied)]
-        first, last = ([self.end_places(end)[level][j] for level, j in chosen] for end in (0, -1))
-        return Tie(first, last, self.sets.shift[tied])
-
-    def end_state(self, z: np.ndarray, end: int, positions: np.ndarray) -> EndState:
-        """(q, v) of an end of a path (blocks, b); positions: their sizes."""
-        places, t = self.end_places(end), self.t
-        jet = np.array([[z[place] for place in level] for level in places])
-        sizes = np.array([positions, positions / np.ptp(t)])
-        name = "initial" if end == 0 else "final"
-        return EndState(name, jet + np.array([self.origin, 0.0 * self.origin]), ~self.ends[end].given, sizes, float(t[end]))
-
-    def settled_places(self, path: PathInequalities) -> Bool[np.ndarray, "K m"]:
-        """True where nothing that is free changes G."""
+    def given_motion(self) -> tuple[Bool[np.ndarray, "N+1 n"], Bool[np.ndarray, "N+1 n"]]:
         rates = np.zeros_like(self.given)
         rates[1:-1] = self.given[:-2] & self.given[1:-1] & self.given[2:]
         rates[0], rates[-1] = (end.given[1] for end in self.ends)
-        both = path.level.both(self.given, rates)
-        return path.settled(np.concatenate([both, np.zeros((len(both), self.layout.r), dtype=bool)], axis=1))
+        return self.given, rates
+
+    def motion(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        state = self.layout.part("state")
+        q = z[1:-1, state] + self.origin
+        v = np.gradient(q, self.t, axis=0, edge_order=2)
+        v[[0, -1]] = z[[0, -1], state]
+        return q, v, z[1:-1, self.layout.part("controls")]
+
+    def path_windows(self, path: PathInequalities) -> Iterator[tuple[PathWindows, bool]]:
+        """The first node stands in block 1, its velocity before it."""
+        level, n = path.level, self.layout.n
+        controls = bool(path.reads[:, 2 * n :].any())
+        if level.steps:
+            yield from ((windows, False) for windows in step_windows(level, 1))
+        elif not path.reads[:, n : 2 * n].any():
+            yield node_windows(level, 1), controls
+        else:
+            rates = parabola_rates(level.t)
+            ends = np.array([[0.0, 1.0]]), np.array([[1.0, 0.0]])  # the velocity of an end is an unknown
+            middle = np.broadcast_to([0.0, 1.0, 0.0], rates.shape)
+            yield PathWindows(((0, 0), (1, 0), (2, 0)), 1, 1, slice(1, -1), middle, rates, -1), controls
+            yield PathWindows(((0, 0), (1, 0)), 1, 0, slice(0, 1), *ends, 0), controls
+            yield PathWindows(((1, 0), (0, 0)), 0, len(level.t), slice(-1, None), *ends, 0), controls
 
 
 def transcribe(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance: float) -> KKTSystem:
@@ -281,23 +258,10 @@ def transcribe(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance:
         elements_of(data), Components(fixed, primal, ~primal), Monitored(data.places("q"), np.ones(len(t))), scales
     )
     if data.sets.size:
-        parts = with_ends(parts, layout.part("ends").start, _conditions(data, z, sizes), data.tie)
+        parts = with_ends(parts, layout.part("ends").start, data.end_conditions(z, sizes.positions), data.tie)
     if data.horizon is not None:
         parts = with_free_time(parts, [None] * len(parts.elements.terms), data.horizon.begin, data.time_place)
     return KKTSystem(*parts, near, role=lambda codes: role_of(codes, data.problem, {}))
-
-
-def _conditions(data: ControlData, z: np.ndarray, sizes: ControlSizes) -> list[EndCondition]:
-    """ψ = 0 at the ends. A multiplier stands with the position of its end."""
-    found, n = [], data.layout.n
-    for end, function, equations in zip((0, -1), data.sets.on, data.sets.equations, strict=True):
-        if function is not None:
-            places = [place for level in data.end_places(end) for place in level]
-            state = data.end_state(z, end, sizes.positions)
-            own = sizes_of_set(function, data.problem.system, state, equations)
-            term = OnSet(function, n, 2, plant_parameters)
-            found.append(EndCondition(term, places, (data.t[[end]],), own, max(places)[0]))
-    return found
 
 
 def _fixed_components(data: ControlData) -> np.ndarray:
@@ -318,14 +282,14 @@ def _fixed_components(data: ControlData) -> np.ndarray:
     for (velocity, node), settled in zip(((0, 1), (last, last - 1)), data.settled_ends, strict=True):
         fixed[velocity, steps] = settled[1]
         fixed[node, steps] |= settled[0] & data.holonomic
-    if data.sets.carried:  # a tied end meets the constraints because the other one does
+    if data.sets.copies:  # a tied end meets the constraints because the other one does
         same = (data.sets.tied[0] | data.ends[1].given[0]).all()  # and not two positions on one leaf
         fixed[0, steps], fixed[1, steps] = True, ~data.holonomic | same
     fixed[:, layout.part("ends")] = True
     for name in ("values", "inequalities"):
         fixed[:, layout.part(name)] = True
         for path, places in zip(data.paths, data.path_places(name), strict=True):
-            fixed.ravel()[places] = data.settled_places(path)
+            fixed.ravel()[places] = data.settled_values(path)
     return fixed
 
 
@@ -359,26 +323,7 @@ def _terms(data: ControlData, fixed: np.ndarray) -> Iterator[tuple[Term, tuple]]
         if not own[start + velocity].all():
             read = [*at(node, "state"), *at(velocity, "state")]
             yield term_of(EndVelocity(bare, layout), read, at(velocity, "steps"), start, 1), (length, t[[k]])
-    yield from _path_terms(data)
-
-
-def _path_terms(data: ControlData) -> Iterator[tuple[Term, tuple]]:
-    """Path inequalities, with their data."""
-    layout, state = data.layout, data.layout.part("state").start
-    values, own = layout.places(0, "values"), layout.places(0, "inequalities")
-    begin = 0
-    for path in data.paths:
-        level, part = path.level, slice(begin, begin + path.size)
-        begin += path.size
-        for windows, controls in path_windows(path, layout.n):
-            function = PathTerm(
-                path.function, layout.n, layout.r, controls, len(windows.slots), plant_parameters, windows.power
-            )
-            read = [(o, state + i) for o, _ in windows.slots for i in range(layout.n)]
-            read += layout.places(windows.own, "controls") if controls else []
-            read += [(windows.own, c) for _, c in values[part]]
-            term = term_of(function, read, [(windows.own, c) for _, c in own[part]], windows.start, len(windows.means))
-            yield term, (windows.means, windows.rates, level.weights[windows.at], level.times[windows.at])
+    yield from data.path_terms(bare.system)
 
 
 def _control_scales(data: ControlData, sizes: ControlSizes, tolerance: float) -> Scales:
@@ -417,12 +362,17 @@ def timed_elements_of(data: ControlData) -> Elements:
     return timed_elements(found, len(data.t) + 2, [None] * len(found.terms), data.horizon.begin, data.time_place)
 
 
+def path_values(data: ControlData, q: Float[np.ndarray, "N+1 n"], v: Float[np.ndarray, "N+1 n"]) -> np.ndarray:
+    """(blocks, b): a path and its velocities at the ends, all else zero."""
+    z = np.zeros((len(data.t) + 2, data.layout.size))
+    z[1:-1, data.layout.part("state")] = q - data.origin
+    z[[0, -1], data.layout.part("state")] = v[[0, -1]]
+    return z
+
+
 def first_values(data: ControlData, first: GivenPath, guess: Any) -> np.ndarray:
     """(blocks, b): the path and its velocities at the ends; controls and multipliers zero, or those of a known solution."""
-    layout, t = data.layout, data.t
-    z = np.zeros((len(t) + 2, layout.size))
-    z[1:-1, layout.part("state")] = first.path - data.origin
-    z[[0, -1], layout.part("state")] = first.v[[0, -1]]
+    layout, t, z = data.layout, data.t, path_values(data, first.path, first.v)
     if data.tie is not None:
         carry(z, layout.part("ends").start, data.tie)
     if isinstance(guess, tuple):

@@ -20,6 +20,8 @@ Source: Bryson, Ho, Applied Optimal Control, chapters 5 and 6; subspaces for P: 
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,11 +32,11 @@ from dalembert.boundary.data.ends import grid_nodes, read_through
 from dalembert.boundary.data.free_time import Free, Horizon
 from dalembert.boundary.data.limits import Asking, PathInequalities, read_inequalities
 from dalembert.boundary.kkt.system import KKTSystem
-from dalembert.control.extremals import ControlStart, place_values
+from dalembert.control.extremals import ControlStart
 from dalembert.control.given import PartlyGiven, read_partly, settled_rows
 from dalembert.control.problem import Lobatto, OptimalControl, check_solution_of, count_equations, scheme_name
 from dalembert.control.terms import ControlLayout
-from dalembert.control.transcription import ControlData, ControlSizes, control_sizes, sample_path, transcribe
+from dalembert.control.transcription import ControlData, ControlSizes, control_sizes, path_values, sample_path, transcribe
 from dalembert.discretize import Scheme
 from dalembert.messages import warn
 from dalembert.numbers import as_function, described
@@ -91,16 +93,14 @@ def extremal_along(
     horizon = Horizon(Free(float(t[-1])), float(t[0]), float(t[-1] - t[0])) if free else None
     layout = ControlLayout(n, r, len(holonomic), sum(path.size for path in paths), horizon is not None)
     data = ControlData(
-        problem, scheme, layout, t, np.zeros((len(t), n), dtype=bool), (nothing, nothing), q[0].copy(), holonomic, {},
-        paths, horizon,
+        problem=problem, scheme=scheme, layout=layout, t=t, given=np.zeros((len(t), n), dtype=bool),
+        ends=(nothing, nothing), origin=q[0].copy(), holonomic=holonomic, paths=paths, horizon=horizon,
     )  # fmt: skip
     sizes = control_sizes(
         sample_path(problem, q, v, r, t), np.ptp(q, axis=0), np.ones(n, dtype=bool), float(t[-1] - t[0]), timed=free
     )
     z, of_nodes = _path_of(data, solution), (sizes.positions, sizes.positions / sizes.time, sizes.controls)
-    points = place_values(data, z)
-    values = [one.sizes(problem.parameters, at, of_nodes) for one, at in zip(paths, points, strict=True)]
-    return ControlStart(data, z, sizes._replace(values=np.concatenate([np.zeros(0), *values])))
+    return ControlStart(data, z, sizes._replace(values=data.value_sizes(data.place_values(z), of_nodes)))
 
 
 def active_paths(problem: OptimalControl, solution: ControlSolution, inequalities: Any) -> tuple[PathInequalities, ...]:
@@ -151,10 +151,7 @@ def _components(path: PathInequalities) -> Any:
 
 def _path_of(data: ControlData, solution: ControlSolution) -> np.ndarray:
     """(blocks, b): the unknowns of the solution."""
-    layout = data.layout
-    z = np.zeros((len(data.t) + 2, layout.size))
-    z[1:-1, layout.part("state")] = solution.q - data.origin
-    z[[0, -1], layout.part("state")] = solution.v[[0, -1]]
+    layout, z = data.layout, path_values(data, solution.q, solution.v)
     z[1:-1, layout.part("controls")] = solution.u
     z[2:, layout.part("reactions")], z[2:, layout.part("adjoints")] = solution.multipliers, solution.adjoints
     z[2:-1, layout.part("steps")] = solution.step_multipliers
@@ -166,7 +163,7 @@ def _path_of(data: ControlData, solution: ControlSolution) -> np.ndarray:
 def complete_multipliers(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> tuple[KKTSystem, np.ndarray]:
     """The KKT system with nothing given, and its path with the multipliers of constraints on free ends, which a solution
     does not tell: the gradient, which is linear in them, says which they are."""
-    data, z, sizes, _ = start
+    data, z, sizes = start[:3]
     kkt, own = transcribe(data, z, sizes, TOLERANCE), np.zeros(z.shape, dtype=bool)
     own[[0, 1, -1], data.layout.part("steps")] = True
     free = np.flatnonzero(own & ~fixed & ~kkt.fixed)
@@ -191,7 +188,7 @@ def linearise(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> Linea
     """K at the path of the start, in rows of y_i; fixed: which components of the path do not vary."""
     data, sizes, layout = start.data, start.sizes, start.data.layout
     kkt, z = complete_multipliers(start, fixed)
-    band, lower, size, last = kkt.matrix(z) / kkt.action, kkt.lower, layout.size, len(data.t)
+    band, size, last = kkt.matrix(z) / kkt.action, layout.size, len(data.t)
     state, controls, *rest, watched = (
         np.arange(layout.size)[layout.part(x)]
         for x in ("state", "controls", "reactions", "adjoints", "steps", "inequalities")
@@ -200,15 +197,7 @@ def linearise(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> Linea
     places = ((2, state), (1, controls), *((2, part) for part in rest), (1, watched), (2, watched))
     own = np.concatenate([(blocks + at) * size + part for at, part in places], axis=1)
     x = np.concatenate([blocks * size + state, (blocks + 1) * size + state], axis=1)
-    ordered = np.arange(last + 2)[:, None] * size + kkt.position  # where a component stands in the band
-    place = ordered.ravel()
-
-    def entries(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """K of flat components, (N+1, rows, columns)."""
-        row, column = place[rows][:, :, None], place[columns][:, None, :]
-        at = lower + column - row
-        inside = (at >= 0) & (at <= 2 * lower)
-        return np.where(inside, band[row, np.where(inside, at, 0)], 0.0)
+    entries = functools.partial(kkt.entries, band)
 
     steps = np.arange(size)[layout.part("steps")]
     now, earlier = entries((blocks + 1) * size + steps, x), entries(blocks * size + steps, x)
@@ -287,12 +276,12 @@ def fixed_components(start: ControlStart, given: GivenEnds, solution: ControlSol
     whole = np.asarray(fixed[1:-1, state].all(axis=1))
     fixed[1:-1, steps] = whole[:, None] & data.holonomic
     fixed[:, layout.part("values")] = fixed[:, layout.part("inequalities")] = True
-    fixed_data = data._replace(given=fixed[1:-1, state], ends=(given.initial, given.final))
+    fixed_data = dataclasses.replace(data, given=fixed[1:-1, state], ends=(given.initial, given.final))
     for end in (0, -1):
         fixed[end, steps] = settled_rows(data.problem, fixed_data.end_state(start.z, end, start.sizes.positions))[1]
     for path, places in zip(data.paths, data.path_places("inequalities"), strict=True):
         inactive = solution.bounds[path.name].active[:, _components(path)] == 0
-        fixed.ravel()[places] = inactive | fixed_data.settled_places(path)
+        fixed.ravel()[places] = inactive | fixed_data.settled_values(path)
     return fixed
 
 

@@ -293,16 +293,13 @@ def onto_constraints(problem: VariationalProblem, w: Windows, fixed: np.ndarray,
     """The slots (batch, slots, n) with every free position moved to a near point of φ = 0, and free velocities tangent."""
     if not problem.holonomic:
         return values
-    values = values.copy()
-    moved = np.asarray(_project(problem, values[:, w.nodes], w.t))
-    good = ~fixed[w.nodes] & np.all(np.isfinite(moved), axis=2)
-    values[:, w.nodes] = np.where(good[:, :, None], moved, values[:, w.nodes])
-    slots = np.flatnonzero((w.orders == 1) & ~fixed)
-    if len(slots):
-        owners = w.owners[slots]
-        tangent = np.asarray(_tangent(problem, values[:, w.nodes[owners]], values[:, slots], w.t[owners]))
-        good = np.all(np.isfinite(tangent), axis=2)  # dependent constraints are named later
-        values[:, slots] = np.where(good[:, :, None], tangent, values[:, slots])
+    values, velocities = values.copy(), np.flatnonzero(w.orders == 1)
+    v = np.zeros((len(values), *values[0, w.nodes].shape))
+    v[:, w.owners[velocities]] = values[:, velocities]
+    q, v = (np.asarray(x) for x in _nearest_states(problem, values[:, w.nodes], v, w.t))
+    for slots, found in ((w.nodes, q), (velocities, v[:, w.owners[velocities]])):
+        good = ~fixed[slots] & np.all(np.isfinite(found), axis=2)  # dependent constraints are named later
+        values[:, slots] = np.where(good[:, :, None], found, values[:, slots])
     return values
 
 
@@ -314,22 +311,14 @@ def _constraint_values(problem, q, v, t):
 
 
 @seldom
-def _project(problem, q, t):
-    def one(x, s):
-        def step(_, y):
-            phi, jac = holonomic_constraints(problem, y, s), jax.jacfwd(lambda z: holonomic_constraints(problem, z, s))(y)
-            return y - least_norm(jac, phi)
+def _nearest_states(problem, q, v, t):
+    """Positions with φ = 0, and velocities with dφ/dt = 0 there, of a batch of paths."""
 
-        return jax.lax.fori_loop(0, PROJECTIONS, step, x)
-
-    return jax.vmap(lambda batch: jax.vmap(one)(batch, t))(jnp.asarray(q))
-
-
-@seldom
-def _tangent(problem, q, v, t):
     def one(x, u, s):
-        _, off = jax.jvp(lambda y, r: holonomic_constraints(problem, y, r), (x, s), (u, jnp.ones(())))
-        jac = jax.jacfwd(lambda z: holonomic_constraints(problem, z, s))(x)
-        return u - least_norm(jac, off)
+        phi = lambda y, r: holonomic_constraints(problem, y, r)  # noqa: E731
+        slope = jax.jacfwd(phi)
+        x = jax.lax.fori_loop(0, PROJECTIONS, lambda _, y: y - least_norm(slope(y, s), phi(y, s)), x)
+        _, off = jax.jvp(phi, (x, s), (u, jnp.ones(())))
+        return x, u - least_norm(slope(x, s), off)
 
     return jax.vmap(lambda x, u: jax.vmap(one)(x, u, t))(jnp.asarray(q), jnp.asarray(v))

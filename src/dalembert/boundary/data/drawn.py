@@ -54,12 +54,12 @@ def onto_path_constraints(
         (found.before, units[:-1]), (found.after, units[1:])))  # fmt: skip
     lengths = np.sqrt(np.max(np.nan_to_num(before + after, posinf=0.0), axis=(0, 1), initial=0.0))
     lengths = np.where(lengths > 0.0, lengths, 1.0)
-    read = lambda moved: _scaled(_read(rows, moved), units, lengths)  # noqa: E731
-    return _fallen(paths, read, lambda found, damping: units * _step(found[0], found[1], found[2], damping))
+    read = lambda moved: _in_units(_read(rows, moved), units, lengths)  # noqa: E731
+    return _descend(paths, read, lambda found, damping: units * _step(found[0], found[1], found[2], damping))
 
 
 def onto_constraints_by_polynomials(
-    linearised: Callable[[np.ndarray, np.ndarray], Any],
+    linearise: Callable[[np.ndarray, np.ndarray], Any],
     paths: Float[np.ndarray, "batch N+1 n"],
     smooth: Callable[[np.ndarray, int], np.ndarray],
     order: int,
@@ -68,7 +68,7 @@ def onto_constraints_by_polynomials(
 ) -> Float[np.ndarray, "batch N+1 n"]:
     """The paths moved near φ(q, …, q⁽ᵒʳᵈᵉʳ⁾) = 0, as a smooth path plus polynomials.
 
-    linearised: see `find_integrals`; smooth: (times, order) → a derivative; given: nodes and orders of those that stay.
+    linearise: see `find_integrals`; smooth: (times, order) → a derivative; given: nodes and orders of those that stay.
     """
     number, length = DEGREE + len(given[0]), float(np.ptp(t))
     fine = np.interp(np.arange(FINE * (len(t) - 1) + 1) / FINE, np.arange(len(t)), t)
@@ -85,14 +85,14 @@ def onto_constraints_by_polynomials(
 
     def evaluate_paths(y):
         jets = np.moveaxis(begun[:, None] + np.einsum("rtf,bfn->rbtn", moves, y), 0, 2)
-        values, slopes = linearised(jets.reshape(-1, *jets.shape[2:]), np.tile(fine, len(y)))
+        values, slopes = linearise(jets.reshape(-1, *jets.shape[2:]), np.tile(fine, len(y)))
         slopes = slopes.reshape(*jets.shape[:2], *slopes.shape[1:])
         return values.reshape(len(y), -1), np.einsum("btmrn,rtf->btmfn", slopes, moves).reshape(len(y), -1, y[0].size)
 
     y = np.moveaxis(first.reshape(moves.shape[2], len(paths), -1), 1, 0)
     calm = CALM * np.sqrt(np.mean(np.sum(evaluate_paths(y)[1] ** 2, axis=1)))
 
-    def calmed(y):
+    def read_calm(y):
         flat = y.reshape(len(y), -1)
         own = np.tile(calm * np.eye(flat.shape[1]), (len(y), 1, 1))
         return [np.concatenate(pair, axis=1) for pair in zip(evaluate_paths(y), (calm * flat, own), strict=True)]
@@ -103,11 +103,11 @@ def onto_constraints_by_polynomials(
         square += damping * np.trace(square) / len(square) * np.eye(len(square))
         return np.linalg.solve(square, matrix.T @ values).reshape(moves.shape[2], -1)
 
-    y = _fallen(y, calmed, step)
+    y = _descend(y, read_calm, step)
     return begun[0, ::FINE] + np.einsum("tf,bfn->btn", moves[0, ::FINE], y)
 
 
-def _fallen(x: np.ndarray, read: Callable, step: Callable) -> np.ndarray:
+def _descend(x: np.ndarray, read: Callable, step: Callable) -> np.ndarray:
     """The x (batch, …) after steps of Levenberg and Marquardt; read: φ and its slopes, step: of one of them."""
     found, damping = read(x), np.full(len(x), LEAST)
     for _ in range(ITERATIONS):
@@ -130,7 +130,7 @@ def _read(rows: Callable[[np.ndarray], Any], paths: np.ndarray) -> Slopes:
     return Slopes(*map(np.asarray, rows(paths)))
 
 
-def _scaled(found: Slopes, units: np.ndarray, lengths: np.ndarray) -> Slopes:
+def _in_units(found: Slopes, units: np.ndarray, lengths: np.ndarray) -> Slopes:
     """In units of what is free and of the constraints' largest change by it."""
     return Slopes(
         found.values / lengths,

@@ -26,6 +26,9 @@ LEAST = 1e-12  # damping, so that equations that depend on each other can be sol
 DEPENDENT = 1e-6  # smallest singular value of the gradients of a set, rows as long as beside it are 1
 
 
+NAMES = "initial", "final"
+
+
 class On(eqx.Module):
     """ψ(q, v) = 0: an end anywhere on a set. At the solution the costates are normal to the set (transversality).
 
@@ -113,19 +116,19 @@ class EndSets(NamedTuple):
     shift: Float[np.ndarray, "levels n"]
 
     @property
-    def held(self) -> Bool[np.ndarray, "2 levels n"]:
+    def mask(self) -> Bool[np.ndarray, "2 levels n"]:
         """Components that are neither given nor free: those that are tied, and all of an end that lies on a set."""
         return np.stack([self.tied | (f is not None) for f in self.on])
 
     @property
-    def carried(self) -> int:
+    def copies(self) -> int:
         """Number of components that every block carries from the first end to the last."""
         return int(self.tied.sum())
 
     @property
     def size(self) -> int:
         """Number of components of a block that these conditions take."""
-        return 2 * self.carried + max(*self.equations, self.carried)
+        return 2 * self.copies + max(*self.equations, self.copies)
 
 
 NO_SETS = EndSets((None, None), (0, 0), np.zeros((0, 0), dtype=bool), np.zeros((0, 0)))
@@ -181,6 +184,20 @@ class EndState(NamedTuple):
     t: float
 
 
+def state_of(
+    end: int, jet: Float[np.ndarray, "levels n"], free: np.ndarray, t: np.ndarray, positions: Float[np.ndarray, "n"]
+) -> EndState:
+    """State of the first (0) or the last (-1) end. t: (N+1,); positions: their sizes."""
+    sizes = positions / np.ptp(t) ** np.arange(float(len(jet)))[:, None]
+    return EndState(NAMES[end], jet, free, sizes, float(t[end]))
+
+
+def reach_of(path: Float[np.ndarray, "nodes n"]) -> Float[np.ndarray, "n"]:
+    """Sizes of positions where nothing else tells: extents of a path, the largest of them where one is 0."""
+    extent = np.ptp(path, axis=0)
+    return np.where(extent > 0.0, extent, extent.max() or 1.0)
+
+
 def onto_set(function: EndFunction, problem: Problem, at: EndState) -> Float[np.ndarray, "levels n"]:
     """A state with ψ = 0 and the constraints of the problem near the given one: Levenberg-Marquardt steps in typical sizes.
 
@@ -191,7 +208,7 @@ def onto_set(function: EndFunction, problem: Problem, at: EndState) -> Float[np.
     random, least = np.random.default_rng(0), np.inf
     for start in range(STARTS):
         apart = random.standard_normal(at.jet.shape) * at.sizes * at.free
-        jet, off = _corrected(function, problem, at._replace(jet=at.jet + min(start, 3) * apart))
+        jet, off = _correct(function, problem, at._replace(jet=at.jet + min(start, 3) * apart))
         if off <= MET:
             check_rank(function, problem, at._replace(jet=jet), "near the first path")
             return jet
@@ -202,7 +219,7 @@ def onto_set(function: EndFunction, problem: Problem, at: EndState) -> Float[np.
     )
 
 
-def _corrected(function: EndFunction, problem: Problem, at: EndState) -> tuple[np.ndarray, float]:
+def _correct(function: EndFunction, problem: Problem, at: EndState) -> tuple[np.ndarray, float]:
     """The end of the steps, and the violation, relative to how much every equation changes over typical sizes."""
     jet, damping, scale = at.jet, 1e-3, at.sizes * at.free
     values, slopes = _rows(function, problem, jet, at.t)
@@ -252,12 +269,12 @@ def check_rank(function: EndFunction, problem: Problem, at: EndState, where: str
 
 
 def _rows(function: EndFunction, problem: Problem, jet: np.ndarray, t: float) -> tuple[np.ndarray, np.ndarray]:
-    values, slopes = _linearised(function, problem, jet, t)
+    values, slopes = _value_and_slopes(function, problem, jet, t)
     return np.asarray(values), np.asarray(slopes)
 
 
 @seldom
-def _linearised(function: EndFunction, problem: Problem, jet, t):
+def _value_and_slopes(function: EndFunction, problem: Problem, jet, t):
     """ψ and the constraints of the problem at an end, (m,), and their derivatives (m, levels, n)."""
 
     def condition_values(x):
@@ -280,15 +297,12 @@ def refuse_sets(end: Any, name: str, where: str) -> None:
         raise TypeError(f"{name}: found {described(end)}; {where}")
 
 
-NAMES = "initial", "final"
-
-
 def plain(end: Any) -> Any:
     """Data given at an end: none where it lies on a set or is periodic."""
     return None if isinstance(end, On | Periodic) else end
 
 
-def repeated(
+def repeat_first_end(
     ends: tuple[EndData | None, EndData | None], final: Any, problem: VariationalProblem, n: int
 ) -> tuple[EndData | None, EndData | None]:
     """With Periodic what is given of the first end is given of the last one."""
@@ -300,27 +314,17 @@ def repeated(
     return start, start._replace(values=values)
 
 
-def sets_of(problem: VariationalProblem, ends: tuple[Any, Any], start: EndData | None, n: int) -> EndSets:
-    """ends: as `solve` takes them; start: what is given of the first one."""
-    k = problem.derivatives
-    equations = [equations_of(end, name, problem, k, n) for name, end in zip(NAMES, ends, strict=True)]
-    bare = with_parameters(problem, None)
-    on = [EndFunction(bare, end.psi, _holonomic_rates) if isinstance(end, On) else None for end in ends]
-    tied, shift, final = np.zeros((k, n), dtype=bool), np.zeros((k, n)), ends[1]
-    if isinstance(final, Periodic):
-        tied[:] = True
-        if start is not None:
-            tied[np.flatnonzero(start.given)] = False
-        shift[0] = final.of(n, problem.coordinates)
-        if any(0 < order < k for order, _ in problem.differential):
-            raise ValueError(
-                "final: found Periodic together with constraints of lower order than L, whose equations at one end repeat "
-                "those at the other; give both ends"
-            )
-    return EndSets((on[0], on[1]), (equations[0], equations[1]), tied, shift)
+def sets_of(problem: Problem, ends: tuple[Any, Any], free: Bool[np.ndarray, "levels n"], implied: Callable) -> EndSets:
+    """ends: as `solve` takes them; free: what is not given of the first one; implied: see `EndFunction`."""
+    bare, tied, shift = with_parameters(problem, None), np.zeros_like(free), np.zeros(free.shape)
+    first, last = (equations_of(end, name, problem, *free.shape) for end, name in zip(ends, NAMES, strict=True))
+    start, end = (EndFunction(bare, end.psi, implied) if isinstance(end, On) else None for end in ends)
+    if isinstance(ends[1], Periodic):
+        tied, shift[0] = free.copy(), ends[1].of(free.shape[1], problem.coordinates)
+    return EndSets((start, end), (first, last), tied, shift)
 
 
-def _holonomic_rates(problem: VariationalProblem, jet, t):
+def holonomic_at_end(problem: VariationalProblem, jet, t):
     """φ and its rates of the holonomic constraints at an end."""
     return holonomic_derivatives(problem, jnp.stack(jet), t).ravel() if problem.holonomic else jnp.zeros(0)
 
@@ -331,49 +335,20 @@ def end_slots(w: Windows, end: int) -> np.ndarray:
     return slots[np.argsort(w.orders[slots])]
 
 
-def state_of(
-    w: Windows, values: Float[np.ndarray, "slots n"], fixed: np.ndarray, end: int, size: Float[np.ndarray, "n"]
-) -> EndState:
-    """State of a path at an end; size: of positions."""
-    slots = end_slots(w, end)
-    free = np.repeat(~fixed[slots][:, None], values.shape[1], axis=1)
-    sizes = size / np.ptp(w.t) ** w.orders[slots].astype(float)[:, None]
-    return EndState(NAMES[end], values[slots], free, sizes, float(w.t[end]))
-
-
-class MovingEnds(NamedTuple):
-    """The sets of a problem, and from where positions are counted."""
-
-    sets: EndSets
-    problem: VariationalProblem
-    origin: Float[np.ndarray, "n"]
-
-
-def begun_on(
+def ends_on_sets(
     problem: VariationalProblem, w: Windows, sets: EndSets, fixed: np.ndarray, values: Float[np.ndarray, "slots n"]
 ) -> Float[np.ndarray, "slots n"]:
     """The first path with ends on their sets; what is free in between goes with them."""
     values = values.copy()
-    extent = np.ptp(values[w.nodes], axis=0)
-    size = np.where(extent > 0.0, extent, extent.max() or 1.0)
+    size, free = reach_of(values[w.nodes]), np.repeat(~fixed[:, None], values.shape[1], axis=1)
     for end, function in zip((0, -1), sets.on, strict=True):
         if function is None:
             continue
-        at = state_of(w, values, fixed, end, size)
-        found, slots = onto_set(function, problem, at), end_slots(w, end)
+        slots = end_slots(w, end)
+        at = state_of(end, values[slots], free[slots], w.t, size)
+        found = onto_set(function, problem, at)
         share = np.abs(w.t - w.t[-1 - end]) / np.ptp(w.t)
         nodes = w.nodes[~fixed[w.nodes]]
         values[nodes] += (share[:, None] * (found - at.jet)[:1])[~fixed[w.nodes]]
         values[slots] = found
     return values
-
-
-def check_ranks(ends: MovingEnds, w: Windows, fixed: np.ndarray, values: Float[np.ndarray, "slots n"]) -> None:
-    """At the end of the iteration, see `check_rank`; values: counted from the origin."""
-    problem, sets = ends.problem, ends.sets
-    values = values + ends.origin * (w.orders == 0)[:, None]
-    extent = np.ptp(values[w.nodes], axis=0)
-    size = np.where(extent > 0.0, extent, extent.max() or 1.0)
-    for end, function in zip((0, -1), sets.on, strict=True):
-        if function is not None:
-            check_rank(function, problem, state_of(w, values, fixed, end, size), "at the end of the iteration")

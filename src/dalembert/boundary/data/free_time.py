@@ -85,7 +85,7 @@ class Horizon(NamedTuple):
             return np.log((np.array(self.limits)[:, None] - self.begin) / self.length)
 
     @property
-    def bounded(self) -> bool:
+    def has_bounds(self) -> bool:
         return bool(np.isfinite(self.bounds).any())
 
 
@@ -103,7 +103,7 @@ def spread(free: Free, times: Float[np.ndarray, "N+1"]) -> Float[np.ndarray, "N+
     return begin + (free.guess - begin) * ((times - begin) / length)
 
 
-def fitted(guess: G, t: Float[np.ndarray, "N+1"]) -> G:
+def fit_times(guess: G, t: Float[np.ndarray, "N+1"]) -> G:
     """A solution as a guess on other nodes: its own times stretched so that both ends are theirs."""
     if not isinstance(guess, CriticalPoint):
         return guess

@@ -170,31 +170,27 @@ class Level(NamedTuple):
             return found
         if not self.steps:
             return 0.5 * (np.append(h, 0.0) + np.append(0.0, h))
+        return self._between(0.5 * h, h)
+
+    def _between(self, nodes: np.ndarray, steps: np.ndarray) -> np.ndarray:
+        """What is taken on the steps, and at ends with velocities of their own."""
         first, last = self.ends
-        return np.concatenate([0.5 * h[:1][:first], h, 0.5 * h[-1:][:last]])
+        return np.concatenate([nodes[:1][:first], steps, nodes[-1:][:last]])
 
     def on(self, x: Float[np.ndarray, "nodes m"]) -> Float[np.ndarray, "K m"]:
         """From the nodes: the means of two, and the ends."""
-        if not self.steps:
-            return x
-        first, last = self.ends
-        return np.concatenate([x[:1][:first], 0.5 * (x[:-1] + x[1:]), x[-1:][:last]])
+        return self._between(x, 0.5 * (x[:-1] + x[1:])) if self.steps else x
 
     def rates(self, q: Float[np.ndarray, "nodes n"], v: Float[np.ndarray, "nodes n"]) -> Float[np.ndarray, "K n"]:
         """Velocities, from positions and velocities of the nodes."""
-        if not self.steps:
-            return v
-        first, last = self.ends
-        return np.concatenate([v[:1][:first], np.diff(q, axis=0) / np.diff(self.t)[:, None], v[-1:][:last]])
+        return self._between(v, np.diff(q, axis=0) / np.diff(self.t)[:, None]) if self.steps else v
 
     def both(self, given: Bool[np.ndarray, "nodes n"], rates: Bool[np.ndarray, "nodes n"]) -> Bool[np.ndarray, "K 2n"]:
         """Which of (q, v) are given, from those of the nodes."""
-        if not self.steps:
-            return np.concatenate([given, rates], axis=1)
-        first, last = self.ends
-        steps = given[:-1] & given[1:]
-        q = np.concatenate([given[:1][:first], steps, given[-1:][:last]])
-        return np.concatenate([q, np.concatenate([rates[:1][:first], steps, rates[-1:][:last]])], axis=1)
+        if self.steps:
+            steps = given[:-1] & given[1:]
+            given, rates = self._between(given, steps), self._between(rates, steps)
+        return np.concatenate([given, rates], axis=1)
 
 
 def nodes_of(t: Float[np.ndarray, "nodes"]) -> Level:
@@ -230,7 +226,7 @@ class PathInequalities(NamedTuple):
         found = continued_forces(known, self.level)
         return found[:, list(self.function.velocities)] if self.name == "v" else found
 
-    def settled(self, given: Bool[np.ndarray, "K inputs"]) -> Bool[np.ndarray, "K m"]:
+    def ignores_free(self, given: Bool[np.ndarray, "K inputs"]) -> Bool[np.ndarray, "K m"]:
         """True where nothing that is free changes G, (K, m). given: which of (q, v, u) are."""
         return ~((~given).astype(int) @ self.reads.T.astype(int)).astype(bool)
 
@@ -298,14 +294,14 @@ def read_inequalities(
         as_function(given, "inequalities", "g(q, v, u)" if controlled else "g(q, v)")
         count = run_on_shapes(_count, asking.problem, Wrapped(given), np.zeros(asking.n), np.zeros(asking.r or 0))
         both = np.stack([np.full((len(asking.t), count), -np.inf), np.zeros((len(asking.t), count))])
-        found.append(_placed("inequalities", PathFunction(bare, given, (), controlled), both, asking))
+        found.append(_place("inequalities", PathFunction(bare, given, (), controlled), both, asking))
     if velocities is not None:
         which = tuple(np.flatnonzero(np.isfinite(velocities).any(axis=(0, 1))).tolist())
-        found.append(_placed("v", PathFunction(bare, None, which, False), velocities[:, :, list(which)], asking))
+        found.append(_place("v", PathFunction(bare, None, which, False), velocities[:, :, list(which)], asking))
     return tuple(found)
 
 
-def _placed(name: str, function: PathFunction, both: np.ndarray, asking: Asking) -> PathInequalities:
+def _place(name: str, function: PathFunction, both: np.ndarray, asking: Asking) -> PathInequalities:
     """both: (2, N+1, m), the bounds at the nodes."""
     n, r = asking.n, asking.r or 0
     reads = _reads(function, asking.problem.parameters, n, r, both.shape[2])

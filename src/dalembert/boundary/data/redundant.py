@@ -22,7 +22,8 @@ from jaxtyping import Bool, Float
 from numpy.polynomial import chebyshev, legendre
 
 from dalembert.boundary.kkt.linear import LinearSolver
-from dalembert.boundary.kkt.transcription import Transcription, slot_jets
+from dalembert.boundary.kkt.transcription import Transcription
+from dalembert.boundary.kkt.window_unknowns import slot_jets
 from dalembert.systems import InconsistentDataError
 from dalembert.systems.higher.variational import (
     VariationalProblem,
@@ -84,15 +85,15 @@ class Integrals(NamedTuple):
 Linearised = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
-def find_integrals(t: Float[np.ndarray, "N+1"], q: Float[np.ndarray, "N+1 n"], order: int, linearised: Linearised):
+def find_integrals(t: Float[np.ndarray, "N+1"], q: Float[np.ndarray, "N+1 n"], order: int, linearise: Linearised):
     """The Integrals of constraints of orders up to this one, holonomic ones too, on paths of the size of q, or None.
 
-    linearised(jets (POINTS, order+1, n), times): φ (POINTS, m) and its derivatives by the jet (POINTS, m, order+1, n).
+    linearise(jets (POINTS, order+1, n), times): φ (POINTS, m) and its derivatives by the jet (POINTS, m, order+1, n).
     """
-    curve = _on_constraints(t, q, order, linearised)
+    curve = _on_constraints(t, q, order, linearise)
     if curve is None:
         return None
-    _, slopes = linearised(curve.jets, curve.times)
+    _, slopes = linearise(curve.jets, curve.times)
     basis, derive = legendre.legvander(_places(), DEGREE) * np.sqrt(2 * np.arange(DEGREE + 1) + 1.0), -curve.derive
     shape = (POINTS, slopes.shape[3], -1)
     plain = [np.einsum("pmn,pd->pndm", slopes[:, :, i], basis).reshape(POINTS, -1) for i in range(order + 1)]
@@ -111,7 +112,7 @@ def find_integrals(t: Float[np.ndarray, "N+1"], q: Float[np.ndarray, "N+1 n"], o
     return Integrals(curve, np.moveaxis(found / np.abs(found).max(axis=(0, 1)), 2, 1))
 
 
-def _on_constraints(t, q, order: int, linearised: Linearised) -> Curve | None:
+def _on_constraints(t, q, order: int, linearise: Linearised) -> Curve | None:
     """A path with φ = 0 at every point, near one chosen at random: Newton's method, by steps of least size, on its highest
     derivative and what it begins with; the others are integrals of these."""
     start, end = float(t[0]), float(t[-1])
@@ -125,7 +126,7 @@ def _on_constraints(t, q, order: int, linearised: Linearised) -> Curve | None:
     )
     for _ in range(STEPS):
         jets = np.einsum("ipc,cn->pin", rows, unknown)
-        values, slopes = linearised(jets, curve.times)
+        values, slopes = linearise(jets, curve.times)
         if not (np.all(np.isfinite(values)) and np.all(np.isfinite(slopes))):
             return None
         terms = np.abs(slopes * jets[:, None]).sum(axis=(2, 3)).max(axis=0)
@@ -179,13 +180,11 @@ RELAX, ITERATIONS = 1e-12, 4
 MET = 1e-6  # distance of a component from what is given, relative to its size
 
 
-def redundant(
-    problem: VariationalProblem, made: Transcription, q: Float[np.ndarray, "N+1 n"]
-) -> Bool[np.ndarray, "slots n"] | None:
+def redundant(made: Transcription, q: Float[np.ndarray, "N+1 n"]) -> Bool[np.ndarray, "slots n"] | None:
     """Components of what is given that follow from the others, or None; q: a path, for its size."""
-    w, slots, size = made.windows, made.layout.part("slots"), made.positions
+    problem, w, slots, size = made.problem, made.windows, made.layout.part("slots"), made.positions
     order = max(orders_of(problem, made.layout.n))
-    found = find_integrals(w.t, q / size, order, linearised(problem, size))
+    found = find_integrals(w.t, q / size, order, linearise(problem, size))
     if found is None:
         return None
     z = _on_curve(made, found.curve)
@@ -237,7 +236,7 @@ def check_met(
             )
 
 
-def linearised(problem: VariationalProblem, size: Float[np.ndarray, "n"]) -> Callable:
+def linearise(problem: VariationalProblem, size: Float[np.ndarray, "n"]) -> Callable:
     """φ and its slopes, for positions in units of their sizes."""
 
     def call(jets, times):
@@ -280,7 +279,7 @@ def _on_curve(made: Transcription, curve: Curve) -> np.ndarray:
         rates.append(curve.derive @ rates[-1])
     slots = made.positions * curve.at(w.t, np.stack(rates, axis=1))[w.owners, w.orders]
     z[:, layout.part("slots")] = slots.reshape(len(z), -1)
-    if layout.carried:
+    if layout.highest:
         jets = slot_jets(w, slots)
         z[made.carriers, layout.part("highest")] = jets[:, -1].reshape(len(w.times), -1)
     return z

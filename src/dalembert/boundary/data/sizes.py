@@ -17,7 +17,6 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.discretize.window_maps import Windows
-from dalembert.solution import Solution
 from dalembert.systems import VariationalProblem
 from dalembert.systems.higher.variational import with_fields
 from dalembert.systems.sizes import power_of_two
@@ -89,8 +88,8 @@ def _positive(x):
 
 @dataclasses.dataclass(frozen=True)
 class _Moved:
-    """function(o + x, …, p) of (x, …, {"origin": o, "given": p}), p being there if the function takes it; positions: how
-    many arguments are positions.
+    """function(o + x, …, p) of (x, …, {"origin": o, "parameters": p}), p being there if the function takes it; positions:
+    how many arguments are positions.
 
     Equal for equal functions, so that compiled code is shared.
     """
@@ -101,7 +100,7 @@ class _Moved:
     def __call__(self, *arguments):
         *given, parameters = arguments
         near = [x + parameters["origin"] for x in given[: self.positions]]
-        last = (parameters["given"],) if "given" in parameters else ()
+        last = (parameters["parameters"],) if "parameters" in parameters else ()
         return self.function(*near, *given[self.positions :], *last)
 
 
@@ -110,7 +109,7 @@ def shift_origin(problem: VariationalProblem, origin: Float[np.ndarray, "n"], no
     if not np.any(origin):
         return problem
     by_order = lambda order, f: _Moved(f, order + 1 if nodes else 1)  # noqa: E731
-    own = {} if problem.parameters is None else {"given": problem.parameters}
+    own = {} if problem.parameters is None else {"parameters": problem.parameters}
     return with_fields(
         problem,
         lagrangian=by_order(problem.derivatives, problem.lagrangian),
@@ -118,15 +117,3 @@ def shift_origin(problem: VariationalProblem, origin: Float[np.ndarray, "n"], no
         differential=tuple((order, by_order(order, f)) for order, f in problem.differential),
         parameters={"origin": jnp.asarray(origin), **own},
     )
-
-
-def shift_back(solution: Solution, origin: Float[np.ndarray, "n"], nodes: bool) -> Solution:
-    """The solution in q = o + x."""
-    if not np.any(origin):
-        return solution
-    jets = solution.jets.copy()
-    jets[:, slice(None) if nodes else 0] += origin
-    bounds = dict(solution.bounds)
-    if "q" in bounds:
-        bounds["q"] = dataclasses.replace(bounds["q"], values=bounds["q"].values + origin)
-    return dataclasses.replace(solution, q=solution.q + origin, jets=jets, bounds=bounds)

@@ -6,7 +6,6 @@ not strictly complementary: the bound is reached without a force.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from dalembert.boundary.data.limits import Level, PathInequalities
 from dalembert.boundary.interior.path import InteriorPath
 from dalembert.boundary.kkt.linear import LinearSolver, inertia_of, inertia_with_held
 from dalembert.boundary.kkt.system import KKTSystem
+from dalembert.boundary.kkt.unknowns import PathUnknowns
 from dalembert.boundary.newton import Iterate
 from dalembert.solution import ActiveBounds
 
@@ -33,7 +33,7 @@ class Activity(NamedTuple):
     multipliers: Float[np.ndarray, "blocks b"]
     margins: Float[np.ndarray, "blocks b"]
 
-    def pinned(self, kkt: KKTSystem, z: np.ndarray, strictly: bool = False) -> Float[np.ndarray, "blocks b"] | None:
+    def pins(self, kkt: KKTSystem, z: np.ndarray, strictly: bool = False) -> Float[np.ndarray, "blocks b"] | None:
         """Terms on the diagonal of K that hold the active components where they are; strictly: not the weakly active ones.
         None where nothing is active."""
         if not np.any(self.active):
@@ -50,25 +50,21 @@ class Activity(NamedTuple):
             margin=np.asarray(float(np.min(margins, initial=np.inf))), t=level.times.copy(), values=values,
         )  # fmt: skip
 
-    def path_parts(
-        self,
-        paths: Iterable[PathInequalities],
-        places: tuple[list[np.ndarray], ...],
-        at: Iterate,
-        q: np.ndarray,
-        v: np.ndarray,
+    def bounds_of(
+        self, unknowns: PathUnknowns, it: Iterate, q: np.ndarray, v: np.ndarray, values: dict[str, np.ndarray]
     ) -> dict[str, ActiveBounds]:
-        """Of path inequalities by name. places: of their values s and of their multipliers, whose gradient is w (G - s); q,
-        v: (N+1, n), of the nodes."""
-        found = {}
-        for path, values, own in zip(paths, *places, strict=True):
-            true = at.z.ravel()[values] + at.at.gradient.ravel()[own] / path.level.weights[:, None]
-            part = self.part(values, path.limits, path.level, true)
-            found[path.name] = part if path.name != "v" else _widened(part, path, path.level.rates(q, v))
+        """Of everything that has bounds. q, v: (N+1, n), of the nodes; values: of what has bounds at the nodes. Multipliers
+        of path inequalities have the gradient w (G - s), s: their values."""
+        found = {x: self.part(unknowns.places(x), both, unknowns.nodes, values[x]) for x, both in unknowns.bounds.items()}
+        places = unknowns.path_places("values"), unknowns.path_places("inequalities")
+        for path, at, own in zip(unknowns.paths, *places, strict=True):
+            true = it.z.ravel()[at] + it.at.gradient.ravel()[own] / path.level.weights[:, None]
+            part = self.part(at, path.limits, path.level, true)
+            found[path.name] = part if path.name != "v" else _with_all_velocities(part, path, path.level.rates(q, v))
         return found
 
 
-def _widened(part: ActiveBounds, path: PathInequalities, rates: np.ndarray) -> ActiveBounds:
+def _with_all_velocities(part: ActiveBounds, path: PathInequalities, rates: np.ndarray) -> ActiveBounds:
     """Of all velocities, also of those without bounds. rates: (K, n)."""
     own, empty = list(path.function.velocities), np.zeros(rates.shape)
 
@@ -112,13 +108,13 @@ def kind_of(kkt: KKTSystem, linear: LinearSolver, z: np.ndarray, band: np.ndarra
     """
 
     if not np.any(activity.weak & (activity.active != 0)):
-        found = inertia_of(kkt, linear, z, band, activity.pinned(kkt, z))
+        found = inertia_of(kkt, linear, z, band, activity.pins(kkt, z))
         if found[0] > 0 and np.any(activity.active):  # a large diagonal gives a little, and what is flat a little less
             return inertia_with_held(kkt, z, activity.active != 0)
         return found
-    added = activity.pinned(kkt, z, strictly=True)
+    added = activity.pins(kkt, z, strictly=True)
     wide = inertia_of(kkt, linear, z, kkt.matrix(z, added=added), added)
     if wide[0] == 0:
         return wide
-    narrow = inertia_of(kkt, linear, z, band, activity.pinned(kkt, z))
+    narrow = inertia_of(kkt, linear, z, band, activity.pins(kkt, z))
     return narrow[0], narrow[1] + wide[0] - narrow[0]

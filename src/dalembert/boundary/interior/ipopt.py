@@ -77,14 +77,15 @@ class IpoptSearch:
         it = Iterate(kkt, self._linear.fresh(), z, kkt.evaluate(z), sizes, 0.0, method="ipopt")
         it.iterations = it.factorizations = work.iterations
         it.update, it.end = work.update, ENDS.get(status, Termination.NOT_CONVERGED)
-        return self._ended(it, below, above)
+        return self._end(it, below, above)
 
-    def _ended(self, it: Iterate, below: np.ndarray, above: np.ndarray) -> InteriorPath:
+    def _end(self, it: Iterate, below: np.ndarray, above: np.ndarray) -> InteriorPath:
         barrier, places = self.barrier, np.searchsorted(self._unknowns, self.barrier.places)
-        slacks = np.maximum(barrier.slacks(it.z), LEAST)
+        here = barrier.snapshot(it.z, it.at)
+        here = here._replace(slacks=np.maximum(here.slacks, LEAST))
         own = np.where(barrier.signs > 0.0, below[places], above[places]) if len(places) else np.zeros(0)
         none = Filter(0.0, self.settings.tolerance)
-        return InteriorPath(it, barrier, own, slacks, none, self.settings.tolerance)
+        return InteriorPath(it, barrier, here, own, none, self.settings.tolerance)
 
     def _limits(self, barrier: Barrier) -> tuple[np.ndarray, np.ndarray]:
         """Of the unknowns in their units."""
@@ -144,17 +145,17 @@ def _entries(kkt: KKTSystem, unknowns: np.ndarray, rows: np.ndarray) -> tuple[En
     """The Jacobian of the constraints, and the lower half of the second derivatives."""
     size, total, pairs = kkt.size, kkt.blocks * kkt.size, []
     for term, (first, second) in zip(kkt.assembly.terms, kkt.assembly.patterns, strict=True):
-        flat = np.asarray(term.flat_offsets(size)) + size * (term.start + np.arange(term.number))[:, None]
+        flat = term.places(size)
         pairs.append((flat[:, list(first)] * total + flat[:, list(second)]).ravel())
     row, column = np.divmod(np.unique(np.concatenate(pairs)), total)
     number = np.full(total, -1)
     number[unknowns], number[rows] = np.arange(len(unknowns)), np.arange(len(rows))
     primal, free = np.tile(kkt.primal, kkt.blocks), ~kkt.fixed.ravel()
-    place = np.arange(total) // size * size + kkt.position[np.arange(total) % size]
+    place = kkt.rows
     kept = free[row] & free[column]
 
-    def chosen(where: np.ndarray) -> Entries:
+    def select(where: np.ndarray) -> Entries:
         r, c = row[where], column[where]
         return Entries(number[r], number[c], place[r] * kkt.width + kkt.lower + place[c] - place[r])
 
-    return chosen(kept & ~primal[row] & primal[column]), chosen(kept & primal[row] & primal[column] & (row >= column))
+    return select(kept & ~primal[row] & primal[column]), select(kept & primal[row] & primal[column] & (row >= column))

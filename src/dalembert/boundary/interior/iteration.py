@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -32,6 +31,7 @@ from dalembert.boundary.interior.path import (
     Bounds,
     Filter,
     InteriorPath,
+    Snapshot,
     Watch,
     barrier_of,
     longest,
@@ -49,14 +49,6 @@ RELAX = 1e-8  # of a singular system
 SHORTEST_FRONTAL = 30  # blocks: the inertia that every iteration asks for costs more in a band
 
 
-class NewPoint(NamedTuple):
-    """A point, and what part of the longest step it is."""
-
-    z: np.ndarray
-    at: Evaluation
-    length: float
-
-
 class StepSearch:
     """Which point of a step is taken, on one KKT system with bounds: halved from the longest inside, by the filter, and what
     is tried before and after."""
@@ -64,102 +56,97 @@ class StepSearch:
     def __init__(self, kkt: KKTSystem, settings: Settings, bounds: Barrier):
         self.kkt, self.settings, self.bounds = kkt, settings, bounds
 
-    def moved(self, path: InteriorPath, direction: BarrierStep | None) -> bool:
+    def move(self, path: InteriorPath, direction: BarrierStep | None) -> bool:
         """True if a point on the step is accepted; the path moves there. None: there is no step, and only the way back."""
         if path.watch is None and rules.watches(path.shortened) and direction is not None:
-            path.watch = self._begun(path, direction)
+            path.watch = self._begin(path, direction)
         if path.watch is not None:
-            return self._watched(path, path.watch, direction)
-        return direction is not None and self._searched(path, self._begun(path, direction), first=True)
+            return self._watch(path, path.watch, direction)
+        return direction is not None and self._search_step(path, self._begin(path, direction), first=True)
 
-    def _begun(self, path: InteriorPath, direction: BarrierStep) -> Watch:
+    def _begin(self, path: InteriorPath, direction: BarrierStep) -> Watch:
         """A step and the point where it begins, with the longest part of it inside the bounds."""
         bounds, slacks = self.bounds, path.slacks
         fraction = float(rules.fraction(path.barrier, xp=np))
         changes = bounds.changes(direction.step)
         dual = (path.barrier - path.multipliers * changes) / slacks - path.multipliers
         own, length = longest(path.multipliers, dual, fraction), longest(slacks, changes, fraction)
-        at = path.standing(path.newton.at, path.newton.z)
-        return Watch(path.seen, path.multipliers, direction, at, length, own * dual, length == own == 1.0, fraction)
+        at = path.standing(path.here)
+        return Watch(path.here, path.multipliers, direction, at, length, own * dual, length == own == 1.0, fraction)
 
-    def _watched(self, path: InteriorPath, before: Watch, direction: BarrierStep | None) -> bool:
+    def _watch(self, path: InteriorPath, before: Watch, direction: BarrierStep | None) -> bool:
         """The whole step, whatever the filter says of it; accepted for good where it is better than the point before. Back
         there where that takes too long."""
         if direction is not None:
-            now = self._begun(path, direction)
-            path.whole, path.jammed = False, int(rules.jams(now.length, path.jammed, xp=np))
-            z = path.newton.z + now.length * direction.step
-            new = NewPoint(z, self.kkt.evaluate(z), now.length)
-            standing, slope = path.standing(new.at, new.z), before.direction.slope
+            now = self._begin(path, direction)
+            path.whole, path.jammed = False, int(rules.count_tiny_steps(now.length, path.jammed, xp=np))
+            new = self.bounds.snapshot(path.newton.z + now.length * direction.step)
+            standing, slope = path.standing(new), before.direction.slope
             if path.filter.accepts(before.at, standing, slope, before.length):
                 path.filter.remembers(before.at, standing, slope, before.length)
                 path.watch, path.shortened = None, 0
-                return self._arrived(path, now, new)
+                return self._arrive(path, now, new)
             if standing.finite and before.trials < rules.TRIALS:
                 path.watch = before._replace(trials=before.trials + 1)
-                return self._arrived(path, now, new)
+                return self._arrive(path, now, new)
         path.watch, path.shortened, path.multipliers = None, 0, before.multipliers
-        path.arrive(before.where)
-        return self._searched(path, before, first=False)
+        path.move(before.where)
+        return self._search_step(path, before, first=False)
 
-    def _searched(self, path: InteriorPath, given: Watch, first: bool) -> bool:
+    def _search_step(self, path: InteriorPath, given: Watch, first: bool) -> bool:
         """The first point that is accepted; first: the whole step has not been tried."""
         z, step, at, length = path.newton.z, given.direction.step, given.at, given.length
         path.whole = False
         found, halved = None, not first
         if first:
-            path.jammed = int(rules.jams(length, path.jammed, xp=np))
-            found = self._cut(path, given) if rules.stopped(length, at.violation, self.settings.tolerance) else None
+            path.jammed = int(rules.count_tiny_steps(length, path.jammed, xp=np))
+            found = self._cut(path, given) if rules.slack_stops(length, at.violation, self.settings.tolerance) else None
             path.jammed = 0 if found is not None else path.jammed
         else:
             length = 0.5 * length
         while found is None and rules.long_enough(length):
             leave_if_wanted()
-            trial = z + length * step
-            new = self.kkt.evaluate(trial)
-            standing = path.standing(new, trial)
+            new = self.bounds.snapshot(z + length * step)
+            standing = path.standing(new)
             if path.filter.accepts(at, standing, given.direction.slope, length):
-                found, path.whole = NewPoint(trial, new, length), given.whole and not halved
+                found, path.whole = new, given.whole and not halved
             elif not halved and standing.finite and standing.violation >= at.violation:
-                found = self._corrected(path, given, new)
+                found = self._correct(path, given, new)
             if found is None:
                 length, halved = 0.5 * length, True
         if found is None:
             return False
         path.shortened = int(rules.shortens(float(halved), path.shortened, xp=np))
-        path.filter.remembers(at, path.standing(found.at, found.z), given.direction.slope, length)
-        return self._arrived(path, given, found)
+        path.filter.remembers(at, path.standing(found), given.direction.slope, length)
+        return self._arrive(path, given, found)
 
-    def _arrived(self, path: InteriorPath, given: Watch, found: NewPoint) -> bool:
+    def _arrive(self, path: InteriorPath, given: Watch, found: Snapshot) -> bool:
         path.jammed = int(rules.patient(path.jammed, path.barrier, path.raises, xp=np))
         path.multipliers = path.multipliers + given.dual
-        path.move(found.z, found.at)
+        path.move(found)
         path.clip()
         return True
 
-    def _cut(self, path: InteriorPath, given: Watch) -> NewPoint | None:
+    def _cut(self, path: InteriorPath, given: Watch) -> Snapshot | None:
         """The whole step with every slack cut for itself, where that lowers the violation, which one slack would stop."""
-        z = self.bounds.cut(path.newton.z, given.direction.step, path.slacks, given.fraction)
-        new = self.kkt.evaluate(z)
-        standing = path.standing(new, z)
-        taken = rules.much_better(given.at, standing) and path.filter.allows(standing)
-        return NewPoint(z, new, 1.0) if taken else None
+        new = self.bounds.snapshot(self.bounds.cut(path.newton.z, given.direction.step, path.slacks, given.fraction))
+        standing = path.standing(new)
+        return new if rules.much_better(given.at, standing) and path.filter.allows(standing) else None
 
-    def _corrected(self, path: InteriorPath, given: Watch, new: Evaluation) -> NewPoint | None:
+    def _correct(self, path: InteriorPath, given: Watch, new: Snapshot) -> Snapshot | None:
         """Corrections of second order: the step towards c(z) + c(z + step) = 0 by the same factors."""
         kkt, it, direction, length = self.kkt, path.newton, given.direction, given.length
         constraints, before = length * it.at.gradient, given.at.violation
         for _ in range(rules.CORRECTIONS):
-            constraints = constraints + new.gradient
+            constraints = constraints + new.at.gradient
             step = direction.factors.solve(np.where(kkt.primal, -direction.residual, -constraints * kkt.free))
             if not np.all(np.isfinite(step)):
                 return None
             short = longest(path.slacks, self.bounds.changes(step), given.fraction)
-            z = it.z + short * step
-            new = kkt.evaluate(z)
-            standing = path.standing(new, z)
+            new = self.bounds.snapshot(it.z + short * step)
+            standing = path.standing(new)
             if path.filter.accepts(given.at, standing, direction.slope, length):
-                return NewPoint(z, new, short)
+                return new
             if not standing.finite or rules.no_better(standing, before):
                 return None
             before, constraints = standing.violation, short * constraints
@@ -177,7 +164,13 @@ class InteriorPoint:
         self._dual, self._held = self._unknowns * kkt.flat_units / kkt.curvature, kkt.held / kkt.flat_units
         self._least = settings.tolerance / 10.0
         self._search = StepSearch(kkt, settings, self.bounds)
-        self._machine = None if linear.frontal is None else InteriorMachine(kkt, linear, settings, self.bounds)
+
+    @functools.cached_property
+    def _machine(self) -> InteriorMachine | None:
+        """Machine code of the loop, compiled when it is first needed."""
+        if self._linear.frontal is None:
+            return None
+        return InteriorMachine(self.kkt, self._linear, self.settings, self.bounds)
 
     def minimise(
         self, z: np.ndarray, sizes: np.ndarray | None = None, forces: np.ndarray | None = None,
@@ -187,28 +180,28 @@ class InteriorPoint:
         what the multipliers of the bounds add to the gradient, where they are known: a warm start; known: z evaluated, where
         no bound moves it."""
         kkt = self.kkt
-        z, multipliers, barrier = self._begun(z, forces)
-        at, slacks = kkt.evaluate(z) if known is None else known, self.bounds.slacks(z)
-        it = Iterate(kkt, self._linear.fresh(), z, at, kkt.positions if sizes is None else sizes, 0.0)
-        first = Filter(violation(kkt, at), self.settings.tolerance)
-        path = InteriorPath(it, self.bounds, multipliers, slacks, first, barrier)
-        if not at.finite:
+        z, multipliers, barrier = self._begin(z, forces)
+        here = self.bounds.snapshot(z, known)
+        it = Iterate(kkt, self._linear.fresh(), z, here.at, kkt.positions if sizes is None else sizes, 0.0)
+        first = Filter(violation(kkt, here.at), self.settings.tolerance)
+        path = InteriorPath(it, self.bounds, here, multipliers, first, barrier)
+        if not here.at.finite:
             it.end = Termination.NOT_FINITE
             return path
         with contextlib.suppress(Leaving):
-            while it.iterations < self.settings.max_iterations and not wanted() and not self._advanced(path):
+            while it.iterations < self.settings.max_iterations and not wanted() and not self._advance(path):
                 pass
         it.end = Termination.INTERRUPTED if wanted() and it.end is Termination.NOT_CONVERGED else it.end
         return path
 
-    def _advanced(self, path: InteriorPath) -> bool:
+    def _advance(self, path: InteriorPath) -> bool:
         """True if this was the end: machine code as far as it goes, then one iteration."""
         if self._machine is not None and path.watch is None and self._machine.run(path):
             return True
         leave_if_wanted()
-        return self._stepped(path)
+        return self._iterate(path)
 
-    def _begun(self, z: np.ndarray, forces: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, float]:
+    def _begin(self, z: np.ndarray, forces: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, float]:
         """(path, multipliers, μ). Where multipliers are known μ is as small as the equations are solved there, and slacks
         are s = μ/z: what is active stays at its bound."""
         kkt, bounds = self.kkt, self.bounds
@@ -223,11 +216,11 @@ class InteriorPoint:
         middle = barrier / bounds.slacks(z)
         return z, np.clip(known, middle / 10.0, 10.0 * middle), barrier
 
-    def _stepped(self, path: InteriorPath) -> bool:
+    def _iterate(self, path: InteriorPath) -> bool:
         """One iteration; whether it was the last."""
         it = path.newton
         errors = self._errors(path, 0.0)
-        if self._solved(path, errors):
+        if self._meets_tolerance(path, errors):
             it.end = Termination.CONVERGED
             return True
         self._lower(path)
@@ -236,7 +229,7 @@ class InteriorPoint:
             it.end = Termination.SINGULAR
             return True
         it.iterations += 1
-        if self._search.moved(path, None if direction is None or self._contradictory(path) else direction):
+        if self._search.move(path, None if direction is None or self._contradictory(path) else direction):
             self._unjam(path)
             return False
         if direction is not None and self._left_to_rounding(path):
@@ -261,7 +254,7 @@ class InteriorPoint:
         """True if locally infeasible: the linearized constraints have no solution near, and no line search makes a step of
         it."""
         it = path.newton
-        return bool(rules.contradictory(path.violation, it.shift, it.update, self.settings.tolerance, xp=np))
+        return bool(rules.locally_infeasible(path.violation, it.shift, it.update, self.settings.tolerance, xp=np))
 
     def _errors(self, path: InteriorPath, barrier: float) -> BarrierErrors:
         it = path.newton
@@ -277,29 +270,29 @@ class InteriorPoint:
         products = np.abs(path.slacks * path.multipliers - barrier)
         return BarrierErrors(dual, path.violation, float(np.max(products, initial=0.0)) / size)
 
-    def _solved(self, path: InteriorPath, errors: BarrierErrors) -> bool:
+    def _meets_tolerance(self, path: InteriorPath, errors: BarrierErrors) -> bool:
         tolerance = self.settings.tolerance
         largest = np.inf if len(path.slacks) else tolerance
-        return bool(rules.solved(errors, path.last, path.newton.violation, largest, tolerance))
+        return bool(rules.meets_tolerance(errors, path.last, path.newton.violation, largest, tolerance))
 
     def _lower(self, path: InteriorPath) -> None:
         """The next μ, as long as the equations of the present one are solved."""
         before = path.barrier
         while path.barrier > self._least:
             errors = self._errors(path, path.barrier)
-            if rules.unsolved(path.barrier, errors, path.last, self.settings.tolerance, xp=np):
+            if rules.exceeds_barrier(path.barrier, errors, path.last, self.settings.tolerance, xp=np):
                 break
-            path.barrier = float(rules.lowered(path.barrier, self._least, xp=np))
+            path.barrier = float(rules.lower_barrier(path.barrier, self._least, xp=np))
         if path.barrier < before:
             path.begin_anew()
 
     def _unjam(self, path: InteriorPath) -> None:
         """A larger μ where slacks have stopped several steps one after the other: the path touches a bound at single nodes,
         and the place of contact would move from node to node."""
-        if not rules.stuck(path.jammed):
+        if not rules.takes_tiny_steps(path.jammed):
             return
         path.jammed, path.raises = 0, path.raises + 1
-        path.barrier = float(rules.widened(path.barrier, xp=np))
+        path.barrier = float(rules.raise_barrier(path.barrier, xp=np))
         path.begin_anew()
 
     def _direction(self, path: InteriorPath) -> BarrierStep | None:
@@ -307,9 +300,9 @@ class InteriorPoint:
         bounds = self.bounds
         added = bounds.diagonal(path.multipliers / path.slacks)
         residual = (path.newton.at.gradient + bounds.slope(path.barrier / path.slacks)) * self.kkt.free
-        return self._factored(path, path.newton.z, added, residual)
+        return self._factor(path, path.newton.z, added, residual)
 
-    def _factored(self, path: InteriorPath, z: np.ndarray, added: np.ndarray, residual: np.ndarray) -> BarrierStep | None:
+    def _factor(self, path: InteriorPath, z: np.ndarray, added: np.ndarray, residual: np.ndarray) -> BarrierStep | None:
         """The step of such a residual at z, added being on the diagonal of K."""
         it, kkt = path.newton, self.kkt
         it.shift, relax = 0.0, 0.0
@@ -318,9 +311,9 @@ class InteriorPoint:
             it.linear.trusted = False
             factors = it.linear.factor(z, it.shift, relax, added=added)
             it.factorizations += 1
-            told = factors.pivoted(-residual) if isinstance(factors, FrontalFactors) else None
+            told = factors.negative_pivots(-residual) if isinstance(factors, FrontalFactors) else None
             if told is not None and told > self._constraints:
-                it.shift = float(rules.raised(it.shift, path.last_shift, xp=np))
+                it.shift = float(rules.raise_shift(it.shift, path.last_shift, xp=np))
                 continue
             step = factors.solve(-residual)
             it.update = it.change(step)
@@ -333,7 +326,7 @@ class InteriorPoint:
                 return BarrierStep(step, factors, residual, float(free + held) / kkt.curvature)
             if negative < self._constraints:
                 relax = RELAX
-            it.shift = float(rules.raised(it.shift, path.last_shift, xp=np))
+            it.shift = float(rules.raise_shift(it.shift, path.last_shift, xp=np))
         return None
 
     def _negative(self, factors, matrix: Callable[[], np.ndarray], it: Iterate, products: np.ndarray) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dalembert.boundary.interior import rules
-from dalembert.boundary.interior.path import Barrier, InteriorPath, Seen
+from dalembert.boundary.interior.path import Barrier, InteriorPath, Snapshot
 from dalembert.boundary.kkt.linear import REFUSALS, LinearSolver
 from dalembert.boundary.kkt.system import Evaluation, KKTSystem
 from dalembert.boundary.newton import Settings, Termination
@@ -35,12 +35,12 @@ class InteriorMachine:
         assert frontal is not None
         self._kkt, self._settings, self._frontal = kkt, settings, frontal
         sums: Any = assembly
-        self._run = _compiled(len(sums.terms), len(frontal.data), len(kkt.positions))
-        self._sums = np.concatenate([*_packed(sums), np.array(frontal.data, np.int64)])
+        self._run = _compile(len(sums.terms), len(frontal.data), len(kkt.positions))
+        self._sums = np.concatenate([*_pack(sums), np.array(frontal.data, np.int64)])
         self._room = min(ROOM, settings.max_iterations + 1)
         self._limit, self._chunk = settings.max_iterations, max(1, WORK // (kkt.blocks * kkt.size**3))
         self._numbers = self._constants(bounds)
-        arrays = self._arrays = self._kept(linear, bounds)
+        arrays = self._arrays = self._constant_arrays(linear, bounds)
         made = frontal.factorization
         tail, n, count = made.reach * kkt.size, kkt.blocks * kkt.size, len(bounds.places)
         self._words = {name: a.ctypes.data for name, a in arrays.items()} | made.addresses
@@ -64,12 +64,13 @@ class InteriorMachine:
     def _constants(self, bounds: Barrier) -> dict[str, float]:
         kkt, tolerance = self._kkt, self._settings.tolerance
         count = int(np.sum(~kkt.fixed & ~kkt.primal)) + len(bounds.places)
+        largest = np.inf if len(bounds.places) else tolerance
         return {
-            "tolerance": tolerance, "least": tolerance / 10.0, "largest_update": np.inf if len(bounds.places) else tolerance,
+            "tolerance": tolerance, "least": tolerance / 10.0, "largest_update": largest,
             "count": float(max(1, count)), "curvature": kkt.curvature, "corrections": float(rules.CORRECTIONS),
         }  # fmt: skip
 
-    def _kept(self, linear: LinearSolver, bounds: Barrier) -> dict[str, np.ndarray]:
+    def _constant_arrays(self, linear: LinearSolver, bounds: Barrier) -> dict[str, np.ndarray]:
         kkt, units = self._kkt, bounds.units
         unknowns = np.ravel(~kkt.fixed & kkt.primal).astype(float)
         violations = np.zeros(kkt.blocks * kkt.size)
@@ -104,8 +105,8 @@ class InteriorMachine:
             workspace, job = self._workspaces.pop()
         except IndexError:
             workspace, job = self._new()
-        self._filled(workspace, path)
-        here = path.seen
+        self._fill(workspace, path)
+        here = path.here
         numbers = self._numbers | {
             "small": path.filter.small, "largest": path.filter.largest, "barrier": path.barrier,
             "last_shift": path.last_shift, "shift": it.shift, "update": it.update, "whole": float(path.whole),
@@ -116,32 +117,32 @@ class InteriorMachine:
             "norm": it.at.norm, "theta": here.violation, "logarithms": here.logarithms,
         } | NEW  # fmt: skip
         job[MOST], job[STOP] = most, 0
-        status, found = self._called(job, numbers)
-        self._taken(path, workspace, found)
+        status, found = self._call(job, numbers)
+        self._take_over(path, workspace, found)
         self._workspaces.append((workspace, job))
         return status
 
-    def _called(self, job: np.ndarray, numbers: dict[str, float]) -> tuple[int, dict[str, float]]:
+    def _call(self, job: np.ndarray, numbers: dict[str, float]) -> tuple[int, dict[str, float]]:
         """One call; a long one can be left between two factorizations."""
         if self._chunk > SHORT:
-            return self._called_once(job, numbers)
+            return self._call_once(job, numbers)
         found: list[tuple[int, dict[str, float]]] = []
 
         def look() -> None:
             if wanted():
                 raise KeyboardInterrupt
 
-        watched(lambda: found.append(self._called_once(job, numbers)), job[STOP:], look)
+        watched(lambda: found.append(self._call_once(job, numbers)), job[STOP:], look)
         return found[0]
 
-    def _called_once(self, job: np.ndarray, numbers: dict[str, float]) -> tuple[int, dict[str, float]]:
+    def _call_once(self, job: np.ndarray, numbers: dict[str, float]) -> tuple[int, dict[str, float]]:
         """REFUSED, CONVERGED or LIMIT, and the numbers at the end. The path and all that belongs to it are those of the last
         accepted step."""
         values = SCALARS.pack(**numbers)
         status = self._run(job.ctypes.data, values.ctypes.data)
         return int(status), dict(zip(SCALARS.fields, values.tolist(), strict=True))
 
-    def _filled(self, workspace: np.ndarray, path: InteriorPath) -> None:
+    def _fill(self, workspace: np.ndarray, path: InteriorPath) -> None:
         it, corners = path.newton, path.filter.corners
         given = {"z": it.z, "g": it.at.gradient, "sizes": it.sizes, "multipliers": path.multipliers, "slacks": path.slacks}
         for name, values in given.items():
@@ -149,7 +150,7 @@ class InteriorMachine:
         if corners:
             self._part(workspace, "filter")[: 2 * len(corners)] = np.ravel(corners)
 
-    def _taken(self, path: InteriorPath, workspace: np.ndarray, found: dict[str, float]) -> None:
+    def _take_over(self, path: InteriorPath, workspace: np.ndarray, found: dict[str, float]) -> None:
         """Takes over what the loop has come to: the path, its multipliers, the filter, the counts."""
         it, n = path.newton, path.newton.z.size
         corners = self._part(workspace, "filter")[: 2 * int(found["corners"])]
@@ -166,7 +167,7 @@ class InteriorMachine:
         z, gradient = (self._part(workspace, x)[:n].reshape(it.z.shape).copy() for x in ("z", "g"))
         path.multipliers, slacks = (self._part(workspace, x).copy() for x in ("multipliers", "slacks"))
         at = Evaluation(found["objective"], found["violation"], gradient, found["norm"])
-        path.arrive(Seen(z, at, slacks, found["theta"], found["logarithms"]))
+        path.move(Snapshot(z, at, slacks, found["theta"], found["logarithms"]))
 
     def _new(self) -> tuple[np.ndarray, np.ndarray]:
         workspace = np.empty(self._size)
@@ -184,7 +185,7 @@ NEW = dict.fromkeys(
 )
 
 
-def _packed(sums: Any) -> list[np.ndarray]:
+def _pack(sums: Any) -> list[np.ndarray]:
     """Addresses of the gradients of the terms and of their second derivatives times a vector, with their data."""
     names = TERM.fields
     every = zip(sums.terms, sums.first, sums.times, strict=True)
@@ -197,7 +198,7 @@ def _packed(sums: Any) -> list[np.ndarray]:
 _RUNS: dict[tuple[int, int, int], tuple[Callable, object]] = {}
 
 
-def _compiled(terms: int, data: int, coordinates: int) -> Callable:
+def _compile(terms: int, data: int, coordinates: int) -> Callable:
     """The loop for so many terms, data of the factorization, and coordinates."""
     key = terms, data, coordinates
     if key not in _RUNS:

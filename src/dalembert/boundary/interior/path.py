@@ -45,6 +45,16 @@ def place_bounds(blocks: int, size: int, parts: Sequence[tuple[np.ndarray, np.nd
     return Bounds(*both.reshape(2, blocks, size))
 
 
+class Snapshot(NamedTuple):
+    """A point with its slacks, its violation and Σ log s; infinite where it is outside or not finite."""
+
+    z: np.ndarray
+    at: Evaluation
+    slacks: np.ndarray
+    violation: float
+    logarithms: float
+
+
 @dataclasses.dataclass(frozen=True)
 class Barrier:
     """Finite bounds one after the other, first all lower ones. places: in the flat path; signs: 1 of lower ones, -1 of upper
@@ -67,13 +77,20 @@ class Barrier:
     def slacks(self, z: np.ndarray) -> np.ndarray:
         return self.signs * (z.ravel()[self.places] - self.limits) / self.units
 
+    def snapshot(self, z: np.ndarray, at: Evaluation | None = None) -> Snapshot:
+        """at: the point evaluated, where it is."""
+        at, slacks = self.kkt.evaluate(z) if at is None else at, self.slacks(z)
+        inside = at.finite and np.min(slacks, initial=1.0) > 0.0
+        theta, logarithms = violation(self.kkt, at), float(np.log(slacks).sum()) if inside else -np.inf
+        return Snapshot(z, at, slacks, theta if inside else np.inf, logarithms)
+
     def changes(self, step: np.ndarray) -> np.ndarray:
         """Of the slacks."""
         return self.signs * step.ravel()[self.places] / self.units
 
     def slope(self, multipliers: np.ndarray) -> np.ndarray:
         """∓κ z/U, (blocks, b): what multipliers add to the gradient."""
-        return self._summed(-self.signs * multipliers * self.kkt.curvature / self.units)
+        return self._sum_by_place(-self.signs * multipliers * self.kkt.curvature / self.units)
 
     def pulls(self, multipliers: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """∓z of lower and of upper bounds, with their places: `slope` in the units of the path, divided by κ."""
@@ -81,9 +98,9 @@ class Barrier:
 
     def diagonal(self, weights: np.ndarray) -> np.ndarray:
         """κ w/U², (blocks, b): what weights w of squared slacks add to the second derivatives."""
-        return self._summed(weights * self.kkt.curvature / self.units**2)
+        return self._sum_by_place(weights * self.kkt.curvature / self.units**2)
 
-    def _summed(self, values: np.ndarray) -> np.ndarray:
+    def _sum_by_place(self, values: np.ndarray) -> np.ndarray:
         kkt = self.kkt
         return np.bincount(self.places, values, kkt.blocks * kkt.size).reshape(kkt.blocks, kkt.size)
 
@@ -145,16 +162,6 @@ FIRST_BARRIER = 0.1  # μ₀
 SMALL, LARGE = 1e-4, 1e4  # of the first violation: below which ϕ decides, above which nothing is taken
 
 
-class Seen(NamedTuple):
-    """A point with its slacks, its violation and Σ log s; infinite where it is outside or not finite."""
-
-    z: np.ndarray
-    at: Evaluation
-    slacks: np.ndarray
-    violation: float
-    logarithms: float
-
-
 class BarrierStep(NamedTuple):
     """A step with its factors; slope: of the barrier function along it."""
 
@@ -169,7 +176,7 @@ class Watch(NamedTuple):
     the multipliers; whole: whether nothing shortens either; fraction: τ; trials: whole steps that were taken since, see
     `StepSearch`."""
 
-    where: Seen
+    where: Snapshot
     multipliers: np.ndarray
     direction: BarrierStep
     at: Standing
@@ -204,22 +211,22 @@ class Filter:
 
     def remembers(self, at: Standing, reached: Standing, slope: float, length: float) -> None:
         """Adds the point that is left, unless ϕ falls as it has to."""
-        if rules.remembered(at, reached, slope, length, self.small, self.tolerance, xp=np):
+        if rules.augments_filter(at, reached, slope, length, self.small, self.tolerance, xp=np):
             self.add(at)
 
     def accepts(self, at: Standing, new: Standing, slope: float, length: float) -> bool:
         """True if a step of this length from `at` to `new` is acceptable. slope: of ϕ along the whole step."""
-        return self.allows(new) and bool(rules.taken(at, new, slope, length, self.small, self.tolerance, xp=np))
+        return self.allows(new) and bool(rules.acceptable(at, new, slope, length, self.small, self.tolerance, xp=np))
 
 
 @dataclasses.dataclass
 class InteriorPath:
-    """A path inside its bounds. multipliers: z of the bounds, barrier: μ. newton: the rest."""
+    """A path inside its bounds. here: the present point; multipliers: z of the bounds, barrier: μ. newton: the rest."""
 
     newton: Iterate
     bounds: Barrier
+    here: Snapshot
     multipliers: np.ndarray
-    slacks: np.ndarray
     filter: Filter
     barrier: float = FIRST_BARRIER
     last_shift: float = 0.0
@@ -229,45 +236,27 @@ class InteriorPath:
     watch: Watch | None = None  # where to go back to, while whole steps are tried
     residual: tuple[float, float] | None = None  # of the gradient, and what it is relative to, once it is computed
     whole: bool = False  # whether the last step was Newton's, neither shortened nor corrected
-    _points: tuple[Seen, ...] = ()
 
     @property
-    def seen(self) -> Seen:
-        """The present point."""
-        return self._seen(self.newton.at, self.newton.z)
+    def slacks(self) -> np.ndarray:
+        return self.here.slacks
 
     @property
     def violation(self) -> float:
-        return self.seen.violation
+        return self.here.violation
 
     @property
     def last(self) -> LastStep:
         return LastStep(self.newton.update, self.newton.shift, self.whole)
 
-    def standing(self, at: Evaluation, z: np.ndarray) -> Standing:
+    def standing(self, point: Snapshot) -> Standing:
         """θ and ϕ of a point."""
-        seen = self._seen(at, z)
-        return Standing(seen.violation, at.objective / self.newton.kkt.curvature - self.barrier * seen.logarithms)
+        barrier = point.at.objective / self.newton.kkt.curvature - self.barrier * point.logarithms
+        return Standing(point.violation, barrier)
 
-    def _seen(self, at: Evaluation, z: np.ndarray) -> Seen:
-        """The numbers of a point, found once: the present one and the last that was tried are asked for several times."""
-        for seen in self._points:
-            if seen.z is z and seen.at is at:
-                return seen
-        kkt, slacks = self.newton.kkt, self.bounds.slacks(z)
-        inside = at.finite and np.min(slacks, initial=1.0) > 0.0
-        theta, sum_of_logarithms = violation(kkt, at), float(np.log(slacks).sum()) if inside else -np.inf
-        found = Seen(z, at, slacks, theta if inside else np.inf, sum_of_logarithms)
-        self._points = (self._points[-1], found) if self._points else (found,)
-        return found
-
-    def move(self, z: np.ndarray, at: Evaluation) -> None:
-        self.arrive(self._seen(z=z, at=at))
-
-    def arrive(self, here: Seen) -> None:
-        """At a point whose numbers are known."""
+    def move(self, here: Snapshot) -> None:
         self.newton.move(here.z, here.at)
-        self.slacks, self.residual, self._points = here.slacks, None, (here,)
+        self.here, self.residual = here, None
 
     def begin_anew(self) -> None:
         """With another μ: what was said of points with the last one is of no use."""
@@ -276,7 +265,7 @@ class InteriorPath:
 
     def clip(self) -> None:
         """Multipliers back to where they are near μ/s."""
-        self.multipliers = rules.clipped(self.multipliers, self.slacks, self.barrier, xp=np)
+        self.multipliers = rules.clip_multiplier(self.multipliers, self.slacks, self.barrier, xp=np)
 
 
 def violation(kkt: KKTSystem, at: Evaluation) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dalembert.boundary.interior.path import InteriorPath, longest
+from dalembert.boundary.interior.path import InteriorPath, Snapshot, longest
 from dalembert.boundary.kkt.system import Evaluation
 from dalembert.boundary.newton import ARMIJO, Settings
 from dalembert.interrupts import leave_if_wanted
@@ -33,8 +33,7 @@ class Restoration:
 
     def __init__(self, path: InteriorPath):
         self.path, kkt = path, path.newton.kkt
-        z = path.bounds.inside(path.newton.z)
-        path.move(z, kkt.evaluate(z))
+        path.move(path.bounds.snapshot(path.bounds.inside(path.newton.z)))
         self.rows, self.scale = ~kkt.fixed & ~kkt.primal, kkt.units / kkt.curvature
         self.damping = DAMPING[1] if len(path.slacks) else DAMPING[0]  # without bounds nothing spoils a long step
         self.barrier, self.slope = FIRST * self.share, -np.inf
@@ -54,13 +53,12 @@ class Restoration:
         """Of the square for each bound."""
         return 2.0 * self.square / max(1, len(self.path.slacks))
 
-    def merit(self, at: Evaluation, z: np.ndarray) -> float:
-        slacks, c = self.path.bounds.slacks(z), self.constraints(at)
-        if not at.finite or np.min(slacks, initial=1.0) <= 0.0:
-            return np.inf
-        return 0.5 * float(c @ c) - self.barrier * float(np.log(slacks).sum())
+    def merit(self, point: Snapshot) -> float:
+        """Infinite outside."""
+        c = self.constraints(point.at)
+        return 0.5 * float(c @ c) - self.barrier * point.logarithms if np.isfinite(point.logarithms) else np.inf
 
-    def stepped(self) -> bool:
+    def step_once(self) -> bool:
         """One step, or more damping where there is none; whether the path has moved."""
         path, it, bounds, kkt = self.path, self.path.newton, self.path.bounds, self.path.newton.kkt
         added = bounds.diagonal(path.multipliers / path.slacks)
@@ -71,23 +69,22 @@ class Restoration:
         step = np.where(kkt.primal, found, 0.0)
         c, y = self.constraints(it.at), (found / kkt.units)[self.rows]
         self.slope = float(c @ (y - c)) + float((push * step).sum()) / kkt.curvature
-        if np.all(np.isfinite(found)) and self._searched(step):
+        if np.all(np.isfinite(found)) and self._search(step):
             self.damping = max(self.damping / LOWER, DAMPING[0])
             return True
         self.damping *= RAISE
         return False
 
-    def _searched(self, step: np.ndarray) -> bool:
+    def _search(self, step: np.ndarray) -> bool:
         path, it, bounds = self.path, self.path.newton, self.path.bounds
         changes = bounds.changes(step)
         dual = (self.barrier - path.multipliers * changes) / path.slacks - path.multipliers
         own = longest(path.multipliers, dual, FRACTION)
-        length, before = longest(path.slacks, changes, FRACTION), self.merit(it.at, it.z)
+        length, before = longest(path.slacks, changes, FRACTION), self.merit(path.here)
         for _ in range(HALVINGS):
-            z = it.z + length * step
-            new = it.kkt.evaluate(z)
-            if self.merit(new, z) <= before + ARMIJO * length * self.slope:
-                path.move(z, new)
+            new = bounds.snapshot(it.z + length * step)
+            if self.merit(new) <= before + ARMIJO * length * self.slope:
+                path.move(new)
                 path.multipliers = path.multipliers + own * dual
                 least = LEAST * self.share
                 self.barrier = max(least, min(FIRST * self.share, self.barrier * (FALL if length > WHOLE else 1.0)))
@@ -107,17 +104,17 @@ def restore(path: InteriorPath, settings: Settings) -> bool:
     """True if a point is found that violates the constraints less and that the filter accepts; the path moves there, or to
     the least violation."""
     it = path.newton
-    path.filter.add(path.standing(it.at, it.z))
+    path.filter.add(path.standing(path.here))
     begin, work = path.violation, Restoration(path)
     history = [work.square]
     while it.iterations < settings.max_iterations and work.damping <= DAMPING[2] and not work.still:
         leave_if_wanted()
-        if work.stepped():
+        if work.step_once():
             it.iterations += 1
             history.append(work.square)
         if len(history) > WAIT and history[-1] > SLOW * history[-1 - WAIT]:
             return False
-        if path.violation <= ENOUGH * begin and path.filter.allows(path.standing(it.at, it.z)):
+        if path.violation <= ENOUGH * begin and path.filter.allows(path.standing(path.here)):
             _restart(path)
             return True
     return False
@@ -133,5 +130,4 @@ def _restart(path: InteriorPath) -> None:
     slope = kkt.evaluate(z).gradient + path.bounds.slope(path.multipliers)
     found = factors.solve(np.where(kkt.primal, -slope * kkt.free, 0.0))
     if np.all(np.isfinite(found)):
-        z = np.where(kkt.primal, it.z, found)
-        path.move(z, kkt.evaluate(z))
+        path.move(path.bounds.snapshot(np.where(kkt.primal, it.z, found)))

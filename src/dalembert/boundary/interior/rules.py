@@ -68,32 +68,32 @@ def magnitude(own, multipliers, count, *, xp: Any = jnp):
     return xp.maximum(1.0, (own + multipliers) / count / LARGE_MULTIPLIER)
 
 
-def rounded(last, tolerance):
+def at_rounding(last, tolerance):
     """True if what is left of the gradient is rounding: a whole step of Newton's has changed nothing."""
     return (last.whole > 0.0) & (last.shift == 0.0) & (last.update <= tolerance)
 
 
-def solved(errors, last, relative, largest, tolerance):
+def meets_tolerance(errors, last, relative, largest, tolerance):
     """relative: the violation relative to the path; largest: update, the promise of `solve` where no bound stops a step."""
     feasible = (errors.violation <= tolerance) | (relative <= tolerance)
-    stationary = (errors.dual <= tolerance) | rounded(last, tolerance)
+    stationary = (errors.dual <= tolerance) | at_rounding(last, tolerance)
     return (last.update <= largest) & (errors.complementarity <= tolerance) & feasible & stationary
 
 
-def unsolved(barrier, errors, last, tolerance, *, xp: Any = jnp):
+def exceeds_barrier(barrier, errors, last, tolerance, *, xp: Any = jnp):
     """True if the equations of the present μ are still to be solved: on long paths rounding alone violates them by more than
     a small μ."""
     enough = SOLVED * barrier
-    moving = xp.logical_not(rounded(last, tolerance))
+    moving = xp.logical_not(at_rounding(last, tolerance))
     return (errors.complementarity > enough) | (((errors.violation > enough) | (errors.dual > enough)) & moving)
 
 
-def lowered(barrier, least, *, xp: Any = jnp):
+def lower_barrier(barrier, least, *, xp: Any = jnp):
     """The next μ."""
     return xp.maximum(least, xp.minimum(FALL * barrier, barrier**POWER))
 
 
-def raised(shift, needed, *, xp: Any = jnp):
+def raise_shift(shift, needed, *, xp: Any = jnp):
     """The next δ; needed: the one that was last, 0 if none was."""
     first = xp.where(needed > 0.0, xp.maximum(SHIFTS[0], needed / RAISES[2]), SHIFTS[1])
     return xp.where(shift == 0.0, first, shift * xp.where(needed > 0.0, RAISES[1], RAISES[0]))
@@ -103,7 +103,7 @@ def affordable(shift):
     return shift <= SHIFTS[2]
 
 
-def contradictory(violation, shift, update, tolerance, *, xp: Any = jnp):
+def locally_infeasible(violation, shift, update, tolerance, *, xp: Any = jnp):
     """True if locally infeasible: the linearized constraints have no solution near, and no line search makes a step of
     it."""
     return (violation > tolerance) & (shift == 0.0) & xp.logical_not(update < FARTHEST)
@@ -120,7 +120,7 @@ def descent(at, slope, length, small, tolerance, *, xp: Any = jnp):
     return (slope < 0.0) & (at.violation <= small) & ((at.violation <= tolerance) | falls)
 
 
-def taken(at, new, slope, length, small, tolerance, *, xp: Any = jnp):
+def acceptable(at, new, slope, length, small, tolerance, *, xp: Any = jnp):
     """True if a step of this length from `at` to `new` is acceptable where the filter allows it."""
     noise = 10.0 * NOISE * abs(at.barrier)
     armijo = new.barrier <= at.barrier + ARMIJO * length * slope + noise
@@ -128,7 +128,7 @@ def taken(at, new, slope, length, small, tolerance, *, xp: Any = jnp):
     return xp.where(descent(at, slope, length, small, tolerance, xp=xp), armijo, less)
 
 
-def remembered(at, reached, slope, length, small, tolerance, *, xp: Any = jnp):
+def augments_filter(at, reached, slope, length, small, tolerance, *, xp: Any = jnp):
     """True if the point that is left goes into the filter."""
     falls = reached.barrier <= at.barrier + ARMIJO * length * slope
     return xp.logical_not(descent(at, slope, length, small, tolerance, xp=xp) & falls)
@@ -152,7 +152,7 @@ def long_enough(length):
     return length >= SHORTEST
 
 
-def stopped(length, violation, tolerance):
+def slack_stops(length, violation, tolerance):
     """True if slacks are to be cut one by one."""
     return (length < SHORT) & (violation > tolerance)
 
@@ -167,7 +167,7 @@ def no_better(new, before):
     return new.violation > WORSE * before
 
 
-def jams(length, jammed, *, xp: Any = jnp):
+def count_tiny_steps(length, jammed, *, xp: Any = jnp):
     """Number of steps one after the other that slacks have stopped."""
     return xp.where(length < JAMMED, jammed + 1.0, 0.0)
 
@@ -177,7 +177,7 @@ def patient(jammed, barrier, raises, *, xp: Any = jnp):
     return xp.where((barrier < LARGEST_BARRIER) & (raises < RAISED), jammed, 0.0)
 
 
-def stuck(jammed):
+def takes_tiny_steps(jammed):
     return jammed >= PATIENCE
 
 
@@ -190,12 +190,12 @@ def watches(shortened):
     return shortened >= WATCHED
 
 
-def widened(barrier, *, xp: Any = jnp):
+def raise_barrier(barrier, *, xp: Any = jnp):
     """A larger μ."""
     return xp.minimum(LARGEST_BARRIER, RAISE * barrier)
 
 
-def clipped(multiplier, slack, barrier, *, xp: Any = jnp):
+def clip_multiplier(multiplier, slack, barrier, *, xp: Any = jnp):
     """A multiplier, back to where it is near μ/s."""
     middle = barrier / slack
     return xp.minimum(xp.maximum(multiplier, middle / SPREAD), middle * SPREAD)

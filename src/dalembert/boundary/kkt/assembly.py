@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -28,6 +28,7 @@ from dalembert.native import (
 from dalembert.tracing import Jitted, Remembered, remember
 
 Pattern = tuple[tuple[int, ...], tuple[int, ...]]
+Place = tuple[int, int]  # block, component
 Compiled = Callable[[np.ndarray, np.ndarray], Accumulation]
 
 
@@ -56,10 +57,6 @@ class Term(NamedTuple):
         slope = jax.grad(lambda y: self.lagrangian(y, data, shared)[0])
         return jax.jvp(slope, (z,), (x,))[1]
 
-    def second(self, z, data, shared):
-        """The second derivatives of f + νᵀc, (L, L)."""
-        return jax.hessian(lambda x: self.lagrangian(x, data, shared)[0])(z)
-
     def derivatives(self, z, data, shared):
         """(f + νᵀc, f) of one window, its gradient and its second derivatives."""
         slope = jax.grad(lambda x: _twice(*self.lagrangian(x, data, shared)), has_aux=True)
@@ -69,6 +66,17 @@ class Term(NamedTuple):
     def flat_offsets(self, size: int) -> tuple[int, ...]:
         """Places of the entries of z in an array of blocks of this size, counted from block start+i."""
         return tuple(o * size + c for o, c in zip(self.offsets, self.components, strict=True))
+
+    def places(self, size: int) -> np.ndarray:
+        """(count, L): places of the entries of z of every window in a flat path with blocks of this size."""
+        return size * (self.start + np.arange(self.number))[:, None] + np.asarray(self.flat_offsets(size))
+
+
+def term_of(function: Callable, read: Sequence[Place], own: Sequence[Place], start: int, number: int) -> Term:
+    """A sum over windows from block `start` on. read, own: of a window, the places of what its function reads and of its
+    multipliers, (block, component)."""
+    offsets, components = zip(*read, *own, strict=True)
+    return Term(function, offsets, components, tuple(range(len(read), len(read) + len(own))), start, number)
 
 
 class Elements(NamedTuple):
@@ -181,7 +189,7 @@ def _derivatives(term: Term, kind) -> OnceTraced:
     return OnceTraced(_flat(term.derivatives, 1, kind), (read,), kind[1], kind[3])
 
 
-def _windowed(choose: Callable, reads: tuple[Places, ...], term: Term, kind) -> Windowed:
+def _window_program(choose: Callable, reads: tuple[Places, ...], term: Term, kind) -> Windowed:
     """choose(formed, read, values, gradient, second) of a term."""
     anywhere = term._replace(offsets=(0,) * len(term.offsets), components=tuple(range(len(term.offsets))))
     return Windowed(Chosen(_derivatives(anywhere, kind), choose), reads, kind[1], kind[3])
@@ -196,12 +204,12 @@ class SumCode:
         self.patterns = tuple(map(self._pattern, range(len(terms))))
         self._made: Remembered[Any] = Remembered(16)
 
-    def _windowed(self, k: int, choose: Callable, reads: int = 1) -> Windowed:
-        return _windowed(choose, (self.places[k],) * reads, self.terms[k], self.kinds[k])
+    def _window_program(self, k: int, choose: Callable, reads: int = 1) -> Windowed:
+        return _window_program(choose, (self.places[k],) * reads, self.terms[k], self.kinds[k])
 
     def _pattern(self, k: int) -> Pattern:
         """Rows and columns of the second derivatives that are not identically zero."""
-        windowed = self._windowed(k, lambda formed, read, values, gradient, second: (second,))
+        windowed = self._window_program(k, lambda formed, read, values, gradient, second: (second,))
         rows, columns = np.nonzero(~vanishing(windowed)[0])
         return tuple(rows.tolist()), tuple(columns.tolist())
 
@@ -211,14 +219,14 @@ class SumCode:
             return values[1:], gradient
 
         objective = Places((0,), 0)
-        return [compile_accumulation(self._windowed(k, both), (objective, at)) for k, at in enumerate(self.places)]
+        return [compile_accumulation(self._window_program(k, both), (objective, at)) for k, at in enumerate(self.places)]
 
     @functools.cached_property
     def values(self) -> list[Compiled]:
         def both(formed, read, values, gradient, second):
             return (values,)
 
-        return [compile_accumulation(self._windowed(k, both), (Places((0, 1), 2),)) for k in range(len(self.terms))]
+        return [compile_accumulation(self._window_program(k, both), (Places((0, 1), 2),)) for k in range(len(self.terms))]
 
     @functools.cached_property
     def products(self) -> list[Compiled]:
@@ -234,7 +242,7 @@ class SumCode:
             return (term.product(z, x, data, shared),)
 
         try:
-            return compile_accumulation(self._windowed(k, along, 2), (place,))
+            return compile_accumulation(self._window_program(k, along, 2), (place,))
         except Unsupported:  # JAX knows the derivative, and traces the term another time
             return compile_accumulation(Windowed(_flat(product, 2, kind), (place, place), kind[1], kind[3]), (place,))
 
@@ -262,7 +270,7 @@ class SumCode:
             row = term.offsets[r] * size + position[term.components[r]]
             column = term.offsets[c] * size + position[term.components[c]]
             flat.append(int(row * width + lower + column - row))
-        return compile_accumulation(self._windowed(k, entries, 2), (Places(tuple(flat), size * width),))
+        return compile_accumulation(self._window_program(k, entries, 2), (Places(tuple(flat), size * width),))
 
     def frontal(self, pivots: tuple[tuple[int, ...], ...], multipliers: tuple[int, ...]) -> FrontalFactorization:
         """See `CompiledAssembly.frontal`."""
@@ -275,10 +283,10 @@ class SumCode:
             kept = [(r, c) for r, c in zip(*pattern, strict=True) if flat[r] <= flat[c]]
             rows, columns = (np.array([pair[i] for pair in kept], dtype=int) for i in (0, 1))
 
-            def entries(formed, read, values, gradient, second, rows=rows, columns=columns):
+            def entries(formed, read, values, gradient, second, *, rows=rows, columns=columns):
                 return (second[rows, columns],)
 
-            summands.append(Summand(self._windowed(k, entries), tuple((flat[r], flat[c]) for r, c in kept)))
+            summands.append(Summand(self._window_program(k, entries), tuple((flat[r], flat[c]) for r, c in kept)))
         every = [pair for s in summands for pair in s.entries]
         return FrontalFactorization(summands, symbolic_plan(every, self.size, pivots, multipliers))
 
@@ -302,88 +310,60 @@ class JaxAssembly:
     """The same sums by JAX, one vmapped function per term."""
 
     def __init__(self, elements: Elements, fixed: np.ndarray, units: np.ndarray, sample: np.ndarray):
-        terms, data, shared = elements
-        self.terms, self.data, self.shared, self.size = terms, data, shared, fixed.shape[1]
-        self.patterns = tuple(_pattern(t, d, shared, sample) for t, d in zip(terms, data, strict=True))
-        self.units = [_units(t, p, ~fixed * units) for t, p in zip(terms, self.patterns, strict=True)]
+        self.terms, self.data, self.shared = elements
+        self.size, self.units = fixed.shape[1], (~fixed * units).ravel()
+        self.places = [term.places(self.size) for term in self.terms]
+        self.patterns = tuple(self._pattern(k, sample) for k in range(len(self.terms)))
+
+    def _windows(self, k: int, z: np.ndarray) -> tuple[Term, np.ndarray, Any, Any]:
+        """A term, what its windows read of a path, and their data."""
+        return self.terms[k]._replace(start=0, number=0), z.ravel()[self.places[k]], self.data[k], self.shared
+
+    def _pattern(self, k: int, sample: np.ndarray) -> Pattern:
+        """Entries of the second derivatives that are not zero at all sample points, or not finite there."""
+        second = np.array([_seconds(*self._windows(k, z)) for z in sample])
+        rows, columns = np.nonzero(np.any(second != 0.0, axis=(0, 1)))
+        return tuple(rows.tolist()), tuple(columns.tolist())
 
     def evaluate(self, z: np.ndarray) -> tuple[float, np.ndarray]:
         """Σf and the gradient of L̃ at the path z (blocks, b)."""
-        objective, gradient = _evaluate(self.terms, self.data, self.shared, z)
-        return float(objective), np.array(gradient)
+        objective, gradient = 0.0, np.zeros(z.size)
+        for k, places in enumerate(self.places):
+            slopes, f = _gradients(*self._windows(k, z))
+            objective += float(np.sum(f))
+            np.add.at(gradient, places, np.asarray(slopes))
+        return objective, gradient.reshape(z.shape)
 
     def values(self, z: np.ndarray) -> list[np.ndarray]:
         """L̃ and f of every window of the terms, as `CompiledAssembly.values`."""
-        return [np.asarray(both) for both in _values(self.terms, self.data, self.shared, z)]
+        return [np.asarray(_values(*self._windows(k, z))) for k in range(len(self.terms))]
 
     def add_entries(
         self, z: np.ndarray, band: np.ndarray, position: np.ndarray, lower: int, without: np.ndarray | None
     ) -> None:
         """Second derivatives of L̃ into a band matrix, as `CompiledAssembly.add_entries`."""
-        blocks = band.reshape(-1, self.size, band.shape[-1])
-        found = _entries(self.terms, self.patterns, self.data, self.shared, z)
-        for term, pattern, units, values in zip(self.terms, self.patterns, self.units, found, strict=True):
-            for r, c, value in zip(*pattern, np.asarray(values) * units, strict=True):
-                if without is not None and without[term.components[r]] and without[term.components[c]]:
-                    continue
-                here, there = position[term.components[r]], position[term.components[c]]
-                column = lower + (term.offsets[c] - term.offsets[r]) * self.size + there - here
-                first = term.start + term.offsets[r]
-                blocks[first : first + term.number, here, column] += value
-
-
-def _pattern(term: Term, data, shared, sample: np.ndarray) -> Pattern:
-    """Entries of the second derivatives that are not zero at all sample points, or not finite there."""
-    second = np.asarray(_seconds(term, data, shared, sample))
-    rows, columns = np.nonzero(np.any(second != 0.0, axis=(0, 1)))
-    return tuple(rows.tolist()), tuple(columns.tolist())
-
-
-def _units(term: Term, pattern: Pattern, units: np.ndarray) -> np.ndarray:
-    """(entries, count): the product of the units of row and column, 0 where one of them is fixed."""
-    places = zip(term.offsets, term.components, strict=True)
-    at = [units[term.start + o : term.start + o + term.number, c] for o, c in places]
-    return np.array([at[r] * at[c] for r, c in zip(*pattern, strict=True)], dtype=float).reshape(-1, term.number)
-
-
-def _local(term: Term, z):
-    """(count, L): the components that each window reads."""
-    places = zip(term.offsets, term.components, strict=True)
-    return jnp.stack([z[term.start + o : term.start + o + term.number, c] for o, c in places], axis=1)
+        block, own = np.divmod(np.arange(z.size), self.size)
+        row = block * self.size + position[own]
+        for k, (term, places) in enumerate(zip(self.terms, self.places, strict=True)):
+            first, second = (np.asarray(p, dtype=int) for p in _between(term, self.patterns[k], without))
+            rows, columns = places[:, first], places[:, second]
+            entries = np.asarray(_seconds(*self._windows(k, z)))[:, first, second] * self.units[rows] * self.units[columns]
+            np.add.at(band, (row[rows], lower + row[columns] - row[rows]), entries)
 
 
 @Jitted
-def _seconds(term: Term, data, shared, sample):
-    return jax.vmap(lambda z: jax.vmap(lambda x, d: term.second(x, d, shared))(_local(term, z), data))(sample)
+def _gradients(term: Term, z, data, shared):
+    """Of L̃ of every window, and f."""
+    return jax.vmap(lambda x, d: jax.grad(term.lagrangian, has_aux=True)(x, d, shared))(z, data)
 
 
 @Jitted
-def _evaluate(terms, data, shared, z):
-    objective, gradient = 0.0, jnp.zeros_like(z)
-    for term, given in zip(terms, data, strict=True):
-        both = jax.vmap(lambda x, d, term=term: jax.grad(term.lagrangian, has_aux=True)(x, d, shared))
-        slope, f = both(_local(term, z), given)
-        objective = objective + jnp.sum(f)
-        for i, (o, component) in enumerate(zip(term.offsets, term.components, strict=True)):
-            first = term.start + o
-            gradient = gradient.at[first : first + term.number, component].add(slope[:, i])
-    return objective, gradient
+def _seconds(term: Term, z, data, shared):
+    """Second derivatives of L̃ of every window."""
+    return jax.vmap(lambda x, d: jax.hessian(lambda y: term.lagrangian(y, d, shared)[0])(x))(z, data)
 
 
 @Jitted
-def _values(terms, data, shared, z):
-    """Of every term L̃ and f of its windows, (count, 2)."""
-    return [
-        jax.vmap(lambda x, d, term=term: jnp.stack(term.lagrangian(x, d, shared)))(_local(term, z), given)
-        for term, given in zip(terms, data, strict=True)
-    ]
-
-
-@Jitted
-def _entries(terms, patterns, data, shared, z):
-    """Of every term, the second derivatives of L̃ that do not vanish, (entries, count)."""
-    values = []
-    for term, (rows, columns), given in zip(terms, patterns, data, strict=True):
-        second = jax.vmap(lambda x, d, term=term: term.second(x, d, shared))(_local(term, z), given)
-        values.append(second[:, np.asarray(rows, dtype=int), np.asarray(columns, dtype=int)].T)
-    return values
+def _values(term: Term, z, data, shared):
+    """L̃ and f of every window, (count, 2)."""
+    return jax.vmap(lambda x, d: jnp.stack(term.lagrangian(x, d, shared)))(z, data)

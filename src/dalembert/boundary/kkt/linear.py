@@ -68,36 +68,23 @@ def _pivots(kkt: KKTSystem, z: np.ndarray) -> Pivots | None:
         return None
     chosen = [inside[round(f * (len(inside) - 1))] for f in np.linspace(0.0, 1.0, SAMPLES)]
     random = np.random.default_rng(0)
-    samples, couplings = [], []
+    samples, couplings, b = [], [], kkt.size
     for spread in (0.0, 1.0):
         band = kkt.matrix(z + spread * random.standard_normal(z.shape) * kkt.units) / kkt.curvature
         for i in chosen:
-            own, later = _block(kkt, band, i, near)
-            samples.append(own)
-            couplings.append(later)
+            both = kkt.entries(band, i * b + np.arange(b), i * b + np.arange((near + 1) * b))
+            samples.append(both[:, :b])
+            couplings.append(both[:, b:])
     if not np.all(np.isfinite(samples)):
         return None
     return choose_pivots(np.array(samples), np.array(couplings))
-
-
-def _block(kkt: KKTSystem, band: np.ndarray, i: int, near: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of block i: its own matrix (b, b), and that to the blocks that follow (b, near·b), in the order of the components."""
-    b, rows = kkt.size, np.zeros((kkt.size, (near + 1) * kkt.size))
-    for r in range(b):
-        columns = np.arange(rows.shape[1])
-        place = kkt.lower + columns - r
-        kept = (place >= 0) & (place <= 2 * kkt.lower)
-        rows[r, columns[kept]] = band[i * b + r, place[kept]]
-    order = kkt.position
-    rows = rows[order].reshape(b, near + 1, b)[:, :, order]
-    return rows[:, 0], rows[:, 1:].reshape(b, -1)
 
 
 SHORTEST = 40  # blocks; a shorter one is solved before the elimination is compiled
 EXACT = 1e-3  # relative correction below which a solution needs no other
 CONTRACTION = 0.25  # relative correction above which a frontal factorization is not used
 CORRECTIONS = 6
-WAVES, SOUND = 6, 1e-2  # of a smooth path, and the largest relative error that shows that signs of pivots are right
+SOUND = 1e-2  # largest relative error that shows that signs of pivots are right
 POWERS = 24  # solutions until it is reached
 NUDGE = 1e-8  # of a diagonal entry, in the scaling in which rows are of size 1
 NUDGED = 1000  # blocks; solutions change by a nudge times their number, so that more have less of it
@@ -154,7 +141,7 @@ class FrontalFactors:
     def singular(self) -> bool:
         return self.other is not None and self.other.singular
 
-    def pivoted(self, right: np.ndarray) -> int | None:
+    def negative_pivots(self, right: np.ndarray) -> int | None:
         """Number of negative pivots, before `solve` corrects the solution of this right-hand side; None where it is not
         known of the matrix before that its solutions were accurate."""
         if not self.linear.sound or self.linear.nudged:
@@ -166,10 +153,10 @@ class FrontalFactors:
         """K⁻¹ right, (blocks, b), corrected until a correction is small against what it corrects: in this norm always, in
         that of the positions unless solutions are trusted."""
         if self.other is None:
-            x = self._corrected(right, norm)
+            x = self._refine(right, norm)
             if x is None and not self.linear.nudged:
                 self.linear.nudged, self.stored = True, None
-                x = self._corrected(right, norm)
+                x = self._refine(right, norm)
             if x is not None:
                 self.linear.refusals = 0
                 return x
@@ -177,7 +164,7 @@ class FrontalFactors:
             self.linear.refusals += 1
         return self.other.solve(right)
 
-    def _corrected(self, right: np.ndarray, norm: Norm | None) -> np.ndarray | None:
+    def _refine(self, right: np.ndarray, norm: Norm | None) -> np.ndarray | None:
         """K⁻¹ right with iterative refinement; None where that does not converge."""
         x, self._begun = self._solve(right) if self._begun is None else self._begun, None
         if self.linear.trusted and norm is None:
@@ -279,16 +266,9 @@ class LinearSolver:
             factors = probed.factor(z, added=added)
             if not isinstance(factors, FrontalFactors):
                 return None
-            if all(factors.error(path) <= SOUND for path in self._paths()) and factors.negative() >= least:
+            if all(factors.error(path) <= SOUND for path in self.kkt.probes) and factors.negative() >= least:
                 return factors.negative()
         return None
-
-    def _paths(self) -> Iterator[np.ndarray]:
-        """One that is random from block to block, and one that is smooth, as flat directions of long paths are."""
-        kkt, random = self.kkt, np.random.default_rng(0)
-        waves = np.cos(np.pi * np.outer(np.linspace(0.0, 1.0, kkt.blocks), np.arange(WAVES)))
-        for values in (random.standard_normal(kkt.free.shape), waves @ random.standard_normal((WAVES, kkt.size))):
-            yield values * kkt.units * kkt.free
 
     def condition(self, z: np.ndarray, matrix: np.ndarray, added: np.ndarray | None = None) -> float:
         """Estimate of the 1-norm condition of the matrix at z, after rows and columns are scaled alike to entries of about

@@ -76,7 +76,7 @@ def differential(made: Transcription, z: np.ndarray) -> Float[np.ndarray, "windo
     found = np.empty((len(times), len(made.equations) + sum(len(g.equations) for g in made.groups)))
     found[:, list(made.equations)] = _own(made, z)
     for g in made.groups:
-        found[:, list(g.equations)] = continued(*g.raw(z), times)
+        found[:, list(g.equations)] = by_parabolas(*g.raw(z), times)
     return found
 
 
@@ -89,7 +89,7 @@ def holonomic(made: Transcription, z: np.ndarray) -> Float[np.ndarray, "nodes mh
     found = z[:, made.layout.part("holonomic")].reshape(len(w.orders), -1)[w.nodes]
     clean, given = _clean(made)
     at = np.flatnonzero(~clean & ~given)
-    found[at] = continued(w.t[clean & ~given], found[clean & ~given], w.t[at])
+    found[at] = by_parabolas(w.t[clean & ~given], found[clean & ~given], w.t[at])
     if made.tie is not None and not given[0]:  # the last node bears what both ends, which are one, would bear
         found[[0, -1]] = 0.5 * found[-1]
     return found
@@ -133,7 +133,7 @@ def alternating(
     return found if real else -found
 
 
-def continued(
+def by_parabolas(
     known: Float[np.ndarray, "K"], values: Float[np.ndarray, "K m"], times: Float[np.ndarray, "T"]
 ) -> Float[np.ndarray, "T m"]:
     """Values at the times known, increasing, at other times: parabolas through the three nearest; NaN without any."""

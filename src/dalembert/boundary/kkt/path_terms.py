@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
-from dalembert.boundary.data.limits import Level, PathFunction, PathInequalities, PathPoints
+from dalembert.boundary.data.limits import Level, PathFunction
 from dalembert.boundary.kkt.shared_unknowns import TIME
 from dalembert.discretize.window_maps import Windows
 
@@ -24,14 +24,9 @@ def as_given(shared):
     return 0.0, shared
 
 
-def moved_parameters(shared):
-    """Of a problem from `shift_origin`."""
-    return shared["origin"], shared.get("given")
-
-
-def plant_parameters(shared):
-    """Of a plant."""
-    return shared["origin"], shared["parameters"]
+def with_origin(shared):
+    """The same where positions are counted from an origin."""
+    return shared["origin"], shared.get("parameters")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,45 +101,6 @@ def path_blocks(level: Level, first: int) -> np.ndarray:
     before, after = level.ends
     steps = first + np.arange(count - 1)
     return np.concatenate([[first - 1] * before, steps, [first + count] * after]).astype(int)
-
-
-class WatchedPaths(NamedTuple):
-    """Path inequalities of a variational problem with its parameters; origin: from where its positions are counted."""
-
-    paths: tuple[PathInequalities, ...]
-    parameters: Any
-    origin: Float[np.ndarray, "n"]
-
-    @property
-    def size(self) -> int:
-        return sum(path.size for path in self.paths)
-
-    def at_times(self, t: Float[np.ndarray, "nodes"]) -> WatchedPaths:
-        """With other times of the nodes."""
-        return self._replace(paths=tuple(path.at_times(t) for path in self.paths))
-
-    def points(self, path: PathInequalities, w: Windows, slots: Float[np.ndarray, "slots n"]) -> PathPoints:
-        """Arguments of G on a path."""
-        q, v, level = slots[w.nodes] + self.origin, velocities(w, slots), path.level
-        return PathPoints(level.on(q), level.rates(q, v), np.zeros((len(level.times), 0)), level.times)
-
-    def settled(self, path: PathInequalities, w: Windows, given: Bool[np.ndarray, "slots n"]) -> Bool[np.ndarray, "K m"]:
-        """True where nothing that is free changes G, (K, m). given: which components of the slots are."""
-        rates, held = np.zeros_like(given[w.nodes]), w.orders == 1
-        rates[w.owners[held]] = given[held]
-        return path.settled(path.level.both(given[w.nodes], rates))
-
-    def terms(self, path: PathInequalities, w: Windows, n: int) -> Iterator[tuple[PathTerm, PathWindows]]:
-        split, first = moved_parameters if np.any(self.origin) else as_given, int(w.nodes[0]) // w.stride
-        if path.level.steps:
-            every = list(step_windows(path.level, first))
-        elif w.stride > 1:
-            ones = np.ones((len(w.t), 1))
-            every = [PathWindows(((0, 0), (0, n)), 0, 0, slice(None), ones * [1.0, 0.0], ones * [0.0, 1.0], 0)]
-        else:
-            every = [node_windows(path.level, first)]
-        for windows in every:
-            yield PathTerm(path.function, n, 0, False, len(windows.slots), split, windows.power), windows
 
 
 def velocities(w: Windows, slots: Float[np.ndarray, "slots n"]) -> Float[np.ndarray, "nodes n"]:

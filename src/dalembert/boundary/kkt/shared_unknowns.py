@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.boundary.data.end_sets import EndFunction
-from dalembert.boundary.kkt.assembly import Elements, Term
+from dalembert.boundary.kkt.assembly import Elements, Place, Term, term_of
 from dalembert.boundary.kkt.system import Components, Monitored, Scales
 from dalembert.systems.higher.variational import with_parameters
 from dalembert.systems.sizes import power_of_two
@@ -42,7 +42,7 @@ class Stretched:
         *given, orders, begin = data
         factor = jnp.exp(z[-1])
 
-        def stretched(x, rule):
+        def stretch(x, rule):
             if rule == TIME:
                 return begin + factor * (x - begin)
             if rule == ROWS:
@@ -51,7 +51,7 @@ class Stretched:
                 return rows * jnp.exp(orders * z[-1]) if orders.shape[0] else rows
             return x * factor**rule if rule else x
 
-        return self.function(z, tuple(stretched(x, rule) for x, rule in zip(given, self.scaling, strict=True)), shared)
+        return self.function(z, tuple(stretch(x, rule) for x, rule in zip(given, self.scaling, strict=True)), shared)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +96,7 @@ def with_free_time(parts: TimedParts, orders: list[np.ndarray | None], begin: fl
 def timed_elements(elements: Elements, blocks: int, orders: Sequence[np.ndarray | None], begin: float, at: int) -> Elements:
     """The sum alone, see `with_free_time`."""
     terms, data, shared = elements
-    timed = [_timed(t, at) for t in terms]
+    timed = [_with_time(t, at) for t in terms]
     given = [
         (*arrays, np.zeros((t.number, 0)) if o is None else o.astype(float), np.full(t.number, begin))
         for t, arrays, o in zip(terms, data, orders, strict=True)
@@ -105,7 +105,7 @@ def timed_elements(elements: Elements, blocks: int, orders: Sequence[np.ndarray 
     return Elements((*timed, same), [*given, (np.ones(blocks - 1),)], shared)
 
 
-def _timed(term: Term, at: int) -> Term:
+def _with_time(term: Term, at: int) -> Term:
     """A term that reads θ, component `at` of its first block."""
     function: Any = term.function
     return term._replace(
@@ -113,9 +113,6 @@ def _timed(term: Term, at: int) -> Term:
         offsets=(*term.offsets, min(term.offsets)),
         components=(*term.components, at),
     )
-
-
-Place = tuple[int, int]  # block, component
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,10 +174,10 @@ def with_ends(parts: TimedParts, at: int, conditions: list[EndCondition], tie: T
         start = max(block for block, _ in tie.first)
         here, link = list(range(at, at + number)), list(range(at + number, own))
         copies, zero = [(start + 1, c) for c in here], np.zeros((1, number))
-        terms.append(_term(SameAtEnds(number), [*copies, *tie.first], [(start, c) for c in link], 1))
+        terms.append(_placed_term(SameAtEnds(number), [*copies, *tie.first], [(start, c) for c in link]))
+        read = [(i, c) for i in (1, 0) for c in here]
         count = blocks - start - 2
-        read, owned = [(start + 1 + i, c) for i in (1, 0) for c in here], [(start + 1, c) for c in link]
-        terms.append(_term(SameAtEnds(number), read, owned, count))
+        terms.append(term_of(SameAtEnds(number), read, [(0, c) for c in link], start + 1, count))
         data += [(zero,), (np.zeros((count, number)),)]
         fixed[start + 1 :, here] = fixed[start:-1, link] = False
         primal[here] = True
@@ -190,7 +187,7 @@ def with_ends(parts: TimedParts, at: int, conditions: list[EndCondition], tie: T
         conditions = [*conditions, EndCondition(SameAtEnds(number), end, (tie.shift[None],), sizes, blocks - 1)]
     for one in conditions:
         mine = list(range(own, own + len(one.sizes)))
-        terms.append(_term(one.function, one.places, [(one.owner, c) for c in mine], 1))
+        terms.append(_placed_term(one.function, one.places, [(one.owner, c) for c in mine]))
         data.append(one.data)
         fixed[one.owner, mine] = False
         relaxed[mine] = True
@@ -202,11 +199,11 @@ def with_ends(parts: TimedParts, at: int, conditions: list[EndCondition], tie: T
     )  # fmt: skip
 
 
-def _term(function: Any, read: list[Place], own: list[Place], number: int) -> Term:
-    every = [*read, *own]
-    start = min(block for block, _ in every)
-    multipliers = tuple(range(len(read), len(every)))
-    return Term(function, tuple(b - start for b, _ in every), tuple(c for _, c in every), multipliers, start, number)
+def _placed_term(function: Any, read: list[Place], own: list[Place]) -> Term:
+    """A single window; its places are those in the path."""
+    start = min(block for block, _ in (*read, *own))
+    there, mine = ([(block - start, c) for block, c in places] for places in (read, own))
+    return term_of(function, there, mine, start, 1)
 
 
 def carry(z: np.ndarray, at: int, tie: Tie) -> None:

@@ -21,6 +21,7 @@ from dalembert.messages import warn
 from dalembert.native import Unsupported
 
 ORDERS = 5040  # of groups of components that are tried
+WAVES = 6  # of a smooth path
 
 
 def narrow_order(terms: tuple[Term, ...], patterns: tuple[Pattern, ...], size: int) -> tuple[np.ndarray, int]:
@@ -126,6 +127,9 @@ class KKTSystem:
             self.assembly = JaxAssembly(elements, fixed, scales.units, sample)
         self.position, self.lower = narrow_order(elements.terms, self.assembly.patterns, self.size)
         self.ordered = np.argsort(self.position)
+        self.rows = (
+            np.arange(self.blocks)[:, None] * self.size + self.position
+        ).ravel()  # of the matrix, of every component
         self.positions, self.units, self.action = scales.positions, scales.units, scales.action
         self.flat_units = self.units.ravel()
         self.curvature = (
@@ -145,6 +149,14 @@ class KKTSystem:
     def near(self) -> int:
         """Number of blocks on either side to which a block may be coupled."""
         return self.lower // self.size + 1
+
+    @functools.cached_property
+    def probes(self) -> tuple[np.ndarray, np.ndarray]:
+        """A path that is random from block to block, and one that is smooth, as flat directions of long paths are."""
+        random = np.random.default_rng(0)
+        waves = np.cos(np.pi * np.outer(np.linspace(0.0, 1.0, self.blocks), np.arange(WAVES)))
+        wild, smooth = random.standard_normal(self.free.shape), waves @ random.standard_normal((WAVES, self.size))
+        return wild * self.units * self.free, smooth * self.units * self.free
 
     def evaluate(self, z: np.ndarray) -> Evaluation:
         """Objective, violation and gradient at a path z (blocks, b)."""
@@ -188,6 +200,13 @@ class KKTSystem:
             own += self.free * added * self.units**2
         band.reshape(self.blocks, self.size, self.width)[..., self.lower] += own[:, self.ordered]
         return band
+
+    def entries(self, matrix: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """(…, r, c): entries of a KKT matrix at flat places (…, r) and (…, c) in the path."""
+        row, column = self.rows[rows][..., :, None], self.rows[columns][..., None, :]
+        at = self.lower + column - row
+        inside = (at >= 0) & (at <= 2 * self.lower)
+        return np.where(inside, matrix[row, np.where(inside, at, 0)], 0.0)
 
     def with_held(self, matrix: np.ndarray, held: np.ndarray) -> np.ndarray:
         """A KKT matrix, changed in place, with nothing but a diagonal in rows and columns of what is held, (blocks, b)."""

@@ -9,30 +9,19 @@ node, φ at j points between, see `constraint_windows`.
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 
 from dalembert.boundary.data.sizes import Sizes
-from dalembert.boundary.kkt.assembly import Term
-from dalembert.boundary.kkt.path_terms import WatchedPaths, path_blocks
-from dalembert.boundary.kkt.shared_unknowns import ROWS, TIME, TIMED
+from dalembert.boundary.kkt.assembly import Place, Term, term_of
+from dalembert.boundary.kkt.shared_unknowns import ROWS, TIME
+from dalembert.boundary.kkt.window_unknowns import BlockLayout, Group, WindowUnknowns
 from dalembert.discretize.higher import constraint_derivatives, holonomic_derivatives
-from dalembert.discretize.window_maps import (
-    Windows,
-    constraint_windows,
-    ends_with_derivatives,
-    inner_points,
-    window_action,
-    window_jets,
-)
+from dalembert.discretize.window_maps import Windows, ends_with_derivatives, inner_points, window_action, window_jets
 from dalembert.systems import InconsistentDataError
-from dalembert.systems.higher.variational import (
-    VariationalProblem,
-    constraints_of_order,
-    with_parameters,
-)
+from dalembert.systems.higher.variational import VariationalProblem, constraints_of_order, with_parameters
 
 GIVEN = 1e-8  # largest |φ| on nodes that are given, relative to the path
 
@@ -56,63 +45,6 @@ class LowerTerm:
             w * constraints_of_order(problem, self.order, jet, t) for jet, t, w in zip(jets, times, weights, strict=True)
         ]
         return jnp.zeros(()), jnp.concatenate(values)
-
-
-class Group(NamedTuple):
-    """The constraints of one order. equations: their places among all. windows: where they are taken, first: the block
-    where the slots of the first window begin, attached: blocks from there to the one with its multipliers; begin: their
-    first component. free: (W,), the windows with a slot that is not given. clean: (W,), those whose multipliers tend to
-    λ(t), see `groups_of`."""
-
-    order: int
-    equations: tuple[int, ...]
-    windows: Windows
-    first: int
-    attached: int
-    begin: int
-    free: np.ndarray
-    clean: np.ndarray
-
-    @property
-    def size(self) -> int:
-        """Multipliers of a window."""
-        return self.windows.times.shape[1] * len(self.equations)
-
-    @property
-    def slots(self) -> np.ndarray:
-        """(W, width): what its windows read."""
-        w = self.windows
-        return (self.first + np.arange(len(w.times)))[:, None] * w.stride + np.arange(w.width)
-
-    def raw(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Times (K,) and multipliers (K, m_j) of the windows that are clean, of a path (blocks, b)."""
-        w = self.windows
-        blocks = self.first + self.attached + np.arange(len(w.times))
-        values = z[blocks, self.begin : self.begin + self.size].reshape(*w.times.shape, -1)
-        return w.times[self.clean].ravel(), values[self.clean].reshape(-1, len(self.equations))
-
-
-def groups_of(orders: tuple[int, ...], w: Windows, k: int, begin: int, fixed_slots: np.ndarray) -> list[Group]:
-    """The groups of a problem whose constraints have these orders. begin: their first component in a block.
-
-    The first d = k-j windows of an end with derivatives are not clean: the end's own φ, φ̇, … hold too, their multipliers
-    are point masses λ + D₀δ + D₁δ̇ + …, and the windows within their reach carry them.
-    """
-    found = []
-    for order in sorted(set(orders) - {k}):
-        own = constraint_windows(w, k, order)
-        equations = tuple(int(i) for i in np.flatnonzero(np.array(orders) == order))
-        spread, d, sides = w.stride == 1, k - order, ends_with_derivatives(w)
-        first, count = d if spread and sides[0] else 0, len(own.times)
-        slots = first * w.stride + np.arange(count)[:, None] * w.stride + np.arange(own.width)
-        free, clean = np.any(~fixed_slots[slots], axis=1), np.ones(count, dtype=bool)
-        if spread:
-            clean[: d * sides[0]] = clean[count - d * sides[1] :] = False
-        attached = order // 2 if spread else 0
-        clean &= free | (not spread)
-        found.append(Group(order, equations, own, first, attached, begin, free, clean))
-        begin += (1 if spread else k) * len(equations)
-    return found
 
 
 def check_given_windows(groups: list[Group], gradient: np.ndarray, sizes: Sizes, reach: float) -> None:
@@ -140,54 +72,6 @@ def node_weights(w: Windows, k: int, order: int) -> np.ndarray:
     return end * (np.append(steps, 0.0) + np.append(0.0, steps))
 
 
-OWN = ("highest", "momentum", "multipliers")  # parts of a block that belong to a window
-
-
-@dataclasses.dataclass(frozen=True)
-class BlockLayout:
-    """Places of the unknowns of a node in its block."""
-
-    n: int
-    k: int
-    points: int
-    stride: int
-    width: int
-    m: int
-    lower: int  # multipliers of differential constraints of lower order than L
-    holonomic: int
-    attached: int  # the block, counted from its first, that carries the unknowns of a window
-    watched: int  # values of path inequalities
-    carries: bool  # whether the highest derivatives are unknowns of their own; for k = 1 nothing would be gained
-    timed: bool = False  # whether the final time is free
-    ends: int = 0  # components for what holds at the ends
-
-    @property
-    def carried(self) -> int:
-        """Number of components of the highest derivatives of one window, 0 where they are no unknowns of their own."""
-        return self.points * self.n if self.carries else 0
-
-    def part(self, name: str) -> slice:
-        sizes = {
-            "slots": self.stride * self.n, "highest": self.carried, "momentum": self.carried,
-            "multipliers": self.points * self.m, "lower": self.lower, "holonomic": self.stride * self.holonomic,
-            "values": self.watched, "inequalities": self.watched,
-            "ends": self.ends, "time": TIMED * self.timed,
-        }  # fmt: skip
-        begin = 0
-        for key, size in sizes.items():
-            if key == name:
-                return slice(begin, begin + size)
-            begin += size
-        raise KeyError(name)
-
-    def components(self, name: str) -> range:
-        return range(*self.part(name).indices(self.size))
-
-    @property
-    def size(self) -> int:
-        return self.part("time").stop
-
-
 @dataclasses.dataclass(frozen=True)
 class WindowTerm:
     """Σ_s w_s L(jet_s, t_s), and its constraints w_s (Σ rows x - y_s), w_s φ(jet_s, t_s)."""
@@ -202,8 +86,8 @@ class WindowTerm:
         problem = with_parameters(self.problem, parameters)
         jets = window_jets(rows, chained, z[: a.width * a.n].reshape(a.width, a.n), a.stride)
         defects = jnp.zeros(0)
-        if a.carried:
-            highest = z[a.width * a.n : a.width * a.n + a.carried].reshape(a.points, a.n)
+        if a.highest:
+            highest = z[a.width * a.n : a.width * a.n + a.highest].reshape(a.points, a.n)
             defects = (weights[:, None] * (jets[:, -1] - highest)).ravel()
             jets = jnp.concatenate([jets[:, :-1], highest[:, None]], axis=1)
         f, c = window_action(problem, jets, times, weights)
@@ -239,52 +123,47 @@ def _slots(width: int, stride: int, n: int) -> list[tuple[int, int]]:
 
 
 class TermList:
-    """The terms of a problem with their data, one after the other, and the components that they leave fixed, (blocks, b).
+    """The terms of a problem with their data, one after the other, and the components that they leave fixed, (blocks, b)."""
 
-    bare: the problem without its parameters.
-    """
-
-    def __init__(self, bare: VariationalProblem, windows: Windows, layout: BlockLayout, fixed_slots: np.ndarray):
-        self.bare, self.windows, self.layout, self.fixed_slots = bare, windows, layout, fixed_slots
+    def __init__(self, unknowns: WindowUnknowns):
+        w, layout, self.fixed_slots = unknowns.windows, unknowns.layout, unknowns.fixed
+        self.bare, self.windows, self.layout = with_parameters(unknowns.problem, None), w, layout
         self.terms: list[Term] = []
         self.data: list = []
         self.orders: list[np.ndarray | None] = []  # of the slots that windows read
-        self.fixed = np.ones((len(windows.orders) // layout.stride, layout.size), dtype=bool)
+        self.fixed = np.ones((len(w.orders) // layout.stride, layout.size), dtype=bool)
+        self._add_windows(unknowns.fixed_components)
+        for group in unknowns.groups:
+            self._add_lower(group)
+            self._add_rates(group)
+        if layout.holonomic:
+            self._add_holonomic()
+        for term, data in unknowns.path_terms(with_parameters(unknowns.given, None)):
+            self._append(term, data)
+        for path, *places in zip(unknowns.paths, *map(unknowns.path_places, ("values", "inequalities")), strict=True):
+            for at in places:
+                self.fixed.ravel()[at] = unknowns.settled_values(path)
 
-    def _add(
-        self,
-        function,
-        read: list[tuple[int, int]],
-        own: list[tuple[int, int]],
-        start: int,
-        data: tuple,
-        orders: np.ndarray | None = None,
-    ) -> None:
-        """read, own: (offset, component) of the numbers that the function reads, and of its multipliers; start: the block
-        where the first window begins; orders: of the slots, where data begin with rows."""
-        offsets, components = zip(*read, *own, strict=True)
-        multipliers = tuple(range(len(read), len(read) + len(own)))
-        self.terms.append(Term(function, offsets, components, multipliers, start, len(data[0])))
+    def _append(self, term: Term, data: tuple, orders: np.ndarray | None = None) -> None:
+        """orders: of the slots, where data begin with rows."""
+        self.terms.append(term)
         self.data.append(data)
         self.orders.append(orders)
 
-    def add_windows(self, left_out: np.ndarray | None) -> None:
+    def _add(self, function, read: list[Place], own: list[Place], start: int, data: tuple, orders=None) -> None:
+        self._append(term_of(function, read, own, start, len(data[0])), data, orders)
+
+    def _add_windows(self, fixed_components: np.ndarray) -> None:
         """The action, and the constraints of its order."""
         w, layout, fixed = self.windows, self.layout, self.fixed
-        places = [
-            *_slots(w.width, w.stride, layout.n),
-            *((layout.attached, c) for name in OWN for c in layout.components(name)),
-        ]
-        shift = w.width * layout.n + layout.carried
-        data = (w.rows, w.chained, w.times, w.weights)
-        self._add(WindowTerm(self.bare, layout), places[:shift], places[shift:], 0, data, w.slot_orders)
-        fixed[:, layout.part("slots")] = np.repeat(self.fixed_slots.reshape(len(fixed), w.stride), layout.n, axis=1)
-        if left_out is not None:
-            fixed[:, layout.part("slots")] &= ~left_out.reshape(len(fixed), -1)
-        for name in OWN:
+        read = [*_slots(w.width, w.stride, layout.n), *layout.places(layout.attached, "highest")]
+        own = layout.places(layout.attached, "momentum", "multipliers")
+        self._add(WindowTerm(self.bare, layout), read, own, 0, (w.rows, w.chained, w.times, w.weights), w.slot_orders)
+        fixed[:, layout.part("slots")] = fixed_components.reshape(len(fixed), -1)
+        for name in ("highest", "momentum", "multipliers"):
             fixed[layout.attached : layout.attached + len(w.times), layout.part(name)] = False
 
-    def add_lower(self, group: Group) -> None:
+    def _add_lower(self, group: Group) -> None:
         """φ at the windows of a group; where all that it reads is given it has no multiplier."""
         w, layout = group.windows, self.layout
         own = [(group.attached, group.begin + c) for c in range(group.size)]
@@ -295,7 +174,7 @@ class TermList:
         blocks = group.first + group.attached + np.flatnonzero(group.free)
         self.fixed[blocks, group.begin : group.begin + group.size] = False
 
-    def add_rates(self, group: Group) -> None:
+    def _add_rates(self, group: Group) -> None:
         """φ and its rates at the nodes that hold derivatives, for every free q⁽ᵒʳᵈᵉʳ⁺ⁱ⁾ that with i."""
         if self.layout.stride > 1:
             self._add_rates_at_nodes(group)
@@ -324,26 +203,7 @@ class TermList:
             for l in rates:
                 self.fixed[start + blocks[l], group.begin : group.begin + m] = False
 
-    def add_watched(self, watched: WatchedPaths, left_out: np.ndarray | None) -> None:
-        """Path inequalities, but where all that they read is given."""
-        w, layout = self.windows, self.layout
-        values, own = layout.components("values"), layout.components("inequalities")
-        given = np.repeat(self.fixed_slots[:, None], layout.n, axis=1)
-        given = given if left_out is None else given & ~left_out
-        begin = 0
-        for path in watched.paths:
-            part, level = slice(begin, begin + path.size), path.level
-            for function, windows in watched.terms(path, w, layout.n):
-                read = [(o, c + i) for o, c in windows.slots for i in range(layout.n)]
-                read += [(windows.own, c) for c in values[part]]
-                data = (windows.means, windows.rates, level.weights[windows.at], level.times[windows.at])
-                self._add(function, read, [(windows.own, c) for c in own[part]], windows.start, data)
-            blocks = path_blocks(level, int(w.nodes[0]) // w.stride)
-            for components in (values[part], own[part]):
-                self.fixed[blocks[:, None], np.array(components)] = watched.settled(path, w, given)
-            begin += path.size
-
-    def add_holonomic(self) -> None:
+    def _add_holonomic(self) -> None:
         """φ at every position that is not fixed, and its time derivatives at the derivatives that are not.
 
         A node's weight is half of the steps beside it, so that its multiplier is that of L + μᵀφ.

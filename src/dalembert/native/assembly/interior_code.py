@@ -58,7 +58,7 @@ class InteriorSearch(InteriorPart):
         self.start = c.load(longest)
         c.store(self.start, self.length)
         self.hold("whole", c.constant(0.0))
-        self.hold("jammed", self._judge(self.rules.jams, self.start, self.get("jammed")))
+        self.hold("jammed", self._judge(self.rules.count_tiny_steps, self.start, self.get("jammed")))
         self.at = self._standing("")
 
     def _searched(self) -> None:
@@ -66,7 +66,7 @@ class InteriorSearch(InteriorPart):
         alone stops the step; after the first one corrections of second order."""
         c, rules = self.c, self.rules
         cut, search = c.name("cut"), c.name("search")
-        stopped = self._judge(rules.stopped, self.start, self.get("theta"), self.get("tolerance"))
+        stopped = self._judge(rules.slack_stops, self.start, self.get("theta"), self.get("tolerance"))
         c.store(c.constant(1.0), self.first)
         c.fork(stopped, cut, search, likely=False)
         c.label(cut)
@@ -98,7 +98,7 @@ class InteriorSearch(InteriorPart):
     def _takes(self, length: str) -> str:
         """Condition that the new point is acceptable: that it decreases θ or ϕ enough, and that the filter allows it."""
         given = self.at, self._standing("new_"), self.along, length, self.get("small"), self.get("tolerance")
-        return self.c.both(self._judge(self.rules.taken, *given), self._allowed)
+        return self.c.both(self._judge(self.rules.acceptable, *given), self._allowed)
 
     @property
     def _allowed(self) -> str:
@@ -173,7 +173,7 @@ class InteriorSearch(InteriorPart):
         c, rules = self.c, self.rules
         add, on = c.name("add"), c.name("added")
         given = self.at, self._standing("new_"), self.along, c.load(self.length), self.get("small"), self.get("tolerance")
-        c.fork(self._judge(rules.remembered, *given), add, on)
+        c.fork(self._judge(rules.augments_filter, *given), add, on)
         c.label(add)
         count = c.let(f"fptosi double {self.get('corners')} to i64")
         self._until(c.let(f"icmp slt i64 {count}, {self.word['room']}"))
@@ -199,7 +199,7 @@ class InteriorLoop(InteriorSearch):
         self._residuals()
         errors = self._errors(c.constant(0.0))
         given = errors, self.last, self._violation(), self.get("largest_update"), self.get("tolerance")
-        self._ends_if(self._judge(rules.solved, *given), CONVERGED)
+        self._ends_if(self._judge(rules.meets_tolerance, *given), CONVERGED)
         self._lower()
         self._until(c.negated(self._judge(rules.watches, self.get("shortened"))))
         self._equations()
@@ -266,11 +266,11 @@ class InteriorLoop(InteriorSearch):
         more, fall, on = c.name("lower"), c.name("fall"), c.name("direction")
         c.label(more)
         barrier = self.get("barrier")
-        open_ = self._judge(rules.unsolved, barrier, self._errors(barrier), self.last, self.get("tolerance"))
+        open_ = self._judge(rules.exceeds_barrier, barrier, self._errors(barrier), self.last, self.get("tolerance"))
         least = c.let(f"fcmp ole double {barrier}, {self.get('least')}")
         c.fork(c.let(f"or i1 {open_}, {least}"), on, fall)
         c.label(fall)
-        self.put("barrier", self._judge(rules.lowered, barrier, self.get("least")))
+        self.put("barrier", self._judge(rules.lower_barrier, barrier, self.get("least")))
         self.put("corners", c.constant(0.0))
         self.put("shortened", c.constant(0.0))
         c.go(more)
@@ -317,10 +317,10 @@ class InteriorLoop(InteriorSearch):
         self.hold("sound", c.constant(1.0))
         update = self._change("x")
         given = self.get("theta"), self.held("shift"), update, self.get("tolerance")
-        self._until(c.negated(self._judge(rules.contradictory, *given)))
+        self._until(c.negated(self._judge(rules.locally_infeasible, *given)))
         c.fork(over, more, whole)
         c.label(more)
-        self.hold("shift", self._judge(rules.raised, self.held("shift"), self.get("last_shift")))
+        self.hold("shift", self._judge(rules.raise_shift, self.held("shift"), self.get("last_shift")))
         self._until(self._judge(rules.affordable, self.held("shift")))
         c.go("factor")
         c.label(whole)
@@ -371,7 +371,7 @@ class InteriorLoop(InteriorSearch):
         with c.loop(0, self.word["bound_count"]) as j:
             at, slack = c.at(self.word["multipliers"], j), self._item("new_slacks", j)
             wanted = self._plus(c.load(at), self._times(self.own, self._item("dual_step", j)))
-            c.store(self._judge(rules.clipped, wanted, slack, barrier), at)
+            c.store(self._judge(rules.clip_multiplier, wanted, slack, barrier), at)
             c.store(slack, c.at(self.word["slacks"], j))
         self._copy("z", "new_z")
         self._copy("g", "new_g")
@@ -390,11 +390,11 @@ class InteriorLoop(InteriorSearch):
         jammed = self._judge(rules.patient, self.held("jammed"), barrier, self.get("raises"))
         self.put("jammed", jammed)
         stuck, on = c.name("stuck"), c.name("on")
-        c.fork(self._judge(rules.stuck, jammed), stuck, on, likely=False)
+        c.fork(self._judge(rules.takes_tiny_steps, jammed), stuck, on, likely=False)
         c.label(stuck)
         self.put("jammed", c.constant(0.0))
         self.put("shortened", c.constant(0.0))
         self.put("raises", self._plus(self.get("raises"), c.constant(1.0)))
-        self.put("barrier", self._judge(rules.widened, barrier))
+        self.put("barrier", self._judge(rules.raise_barrier, barrier))
         self.put("corners", c.constant(0.0))
         c.label(on)
