@@ -286,7 +286,7 @@ def _compare_parts(
     exact = discrete_data(system, q[:-1], v[:-1], times[:-1])
     a = motion_along(system, q[-2:-1], v[-2:-1], times[-2:-1])[0][0]
     d = _start(system, view.scheme, starter, start[0], start[1], t0=jnp.asarray(t0), h=jnp.asarray(h))
-    own, triple = SystemNodes(jnp.asarray(h), system, view.scheme, view.rows), (q[0], q[-2], q[-1], times[-2], v[-2], a)
+    own, triple = SystemNodes(jnp.asarray(h), system, view.scheme, view.rows), (q[[0, -2, -1]], times[-2], v[-2], a)
     seen = _evaluate_parts(own, *map(jnp.asarray, triple))
     way = h * size(v[-2]) + h * h * size(a)
     doubt = 4 * tolerance * (1 + size(q[-1]) + size(v[-1]))
@@ -305,11 +305,12 @@ def _compare_parts(
 
 
 @seldom
-def _evaluate_parts(view: SystemNodes, q0, q1, q2, t, v, a) -> dict[str, Any]:
+def _evaluate_parts(view: SystemNodes, points, t, v, a) -> dict[str, Any]:
     """Of three nodes of the exact motion; t, v, a: of the middle one."""
+    q0, q1, q2 = points
     nodes, d = (q0, q1, q2, t), q1 - q0
-    points = [Interval(q0, d, t - view.h, view.h).at(rho) for rho in view.scheme.action_for(view.system)]
-    values = jnp.stack([view.system.call(view.system.lagrangian, x, w, t=s) for x, w, s in points])
+    inside = [Interval(q0, d, t - view.h, view.h).at(rho) for rho in view.scheme.action_for(view.system)]
+    values = jnp.stack([view.system.call(view.system.lagrangian, x, w, t=s) for x, w, s in inside])
     rows, exact = view.reactions(*nodes), all_reactions(view.system, q1, v, a, t)
     wrong = view.kinematic(*nodes)
     by_end = jax.jacfwd(lambda q: view.kinematic(q0, q1, q, t))(q2)

@@ -165,7 +165,7 @@ def embedding(
             "dalembert.systems.deformed(...)"
         )
     tau = np.arange(phases + 1) / phases
-    given = points, speeds, stepped["q"], stepped["v"], float(made.t0), steps, tau
+    given = (points, speeds), (stepped["q"], stepped["v"]), float(made.t0), steps, tau
     found = with_exact_flow(_suprema, made.chart, tolerance, *given)
     floor = STEEPEST / steps * (4 * tolerance * (1 + found["size"]) + 10 * EPSILON * found["size"])
     size = converge(steps, found["profile"].max(axis=1), found["field"], floor)
@@ -174,7 +174,7 @@ def embedding(
     return Embedding(p, order is not None, size, tau, found["profile"], limit, residual, made.chart.dependent, made)
 
 
-def _suprema(flow, points, speeds, q1, v1, t0: float, steps, tau) -> dict[str, np.ndarray]:
+def _suprema(flow, starts, ends, t0: float, steps, tau) -> dict[str, np.ndarray]:
     """For each step, the largest over the points: |ε^p g| at the phases, |f|, |ξ|, and F(ε, y) - Φ(ε, y)."""
 
     def sizes_at(h, *states) -> dict[str, Any]:
@@ -186,8 +186,7 @@ def _suprema(flow, points, speeds, q1, v1, t0: float, steps, tau) -> dict[str, n
             "gap": np.linalg.norm(found.gap[-1]),
         }
 
-    ends = zip(steps, q1, v1, strict=True)
-    rows = [[sizes_at(h, *x) for x in zip(points, speeds, q, v, strict=True)] for h, q, v in ends]
+    rows = [[sizes_at(h, *x) for x in zip(*starts, q, v, strict=True)] for h, q, v in zip(steps, *ends, strict=True)]
     return {name: np.array([np.max([x[name] for x in row], axis=0) for row in rows]) for name in rows[0][0]}
 
 
