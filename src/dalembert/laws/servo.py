@@ -73,11 +73,11 @@ def is_affine(system: System, q: Float[Array, "n"], v: Float[Array, "n"], t) -> 
     """True if no constraint bends in the accelerations and no reaction reads them, from their operations."""
     own, others = split(system)
 
-    def slopes(a):
+    def acceleration_slopes(a):
         by_a = [jax.jacfwd(lambda x, c=c: acceleration_equation(system, c, q, v, x, t))(a).ravel() for c in own]
         return jnp.concatenate(by_a + [reactions(system, c, q, v, a, t).ravel() for c in (*own, *others)])
 
-    return not depends(slopes, jnp.zeros_like(v))
+    return not depends(acceleration_slopes, jnp.zeros_like(v))
 
 
 TRUSTED = 1e-12  # relative error of the acceleration up to which the quotient of two small numbers is used as it is

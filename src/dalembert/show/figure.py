@@ -185,7 +185,7 @@ def plot_path(
     if not isinstance(path, Path):
         raise TypeError(f"path: found {type(path).__name__}; give the Path that simulate returned")
     _check_values(path, "plot one lane, such as path.lane(0)")
-    places = _places(path, coordinates)
+    places = _wanted_indices(path, coordinates)
     n = len(places)
     if curve and n not in (2, 3):
         raise ValueError(f"curve: the path has n = {n} coordinates; a curve can be drawn for 2 and 3")
@@ -246,7 +246,7 @@ def _draw(
     return figure, axes[: len(content)]
 
 
-def _places(path: Path, wanted: Sequence[str] | None) -> list[int]:
+def _wanted_indices(path: Path, wanted: Sequence[str] | None) -> list[int]:
     """Indices of the wanted coordinates in q."""
     names = names_of(path)
     if wanted is None:

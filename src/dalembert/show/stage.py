@@ -42,7 +42,7 @@ class Scenery:
         self.moving: list[Any] = []  # artists that are elsewhere in another frame
         for scene, ink in zip(scenes, inks(theme, len(scenes)), strict=True):
             for outline in scene.outlines:
-                self._add(outline, ink)
+                self._add_outline(outline, ink)
         low, high, equal = common_box(scenes)
         frame_axes(self.axes, low, high, scenes[0].axes, equal, theme)
         if space:
@@ -56,7 +56,7 @@ class Scenery:
         for move, outline in self._moves:
             move(0 if outline.fixed else frame)
 
-    def _add(self, outline: Outline, ink: Ink) -> None:
+    def _add_outline(self, outline: Outline, ink: Ink) -> None:
         still = self._theme.faint if outline.fixed else None
         add = {"dots": self._dots, "rod": self._rod, "body": self._body, "wheel": self._wheel, "ball": self._ball}
         before = list(self.axes.get_children())

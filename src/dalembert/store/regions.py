@@ -67,7 +67,7 @@ class StudyStore:
             "names_of_coordinates": json.dumps(names), "written": written,
             "coordinates": " ".join(label for label in labels if label not in shape),
         }  # fmt: skip
-        create(folder, specs, {str(name): _plain(x) for name, x in template.attrs.items()} | own)
+        create(folder, specs, {str(name): _as_python(x) for name, x in template.attrs.items()} | own)
         for name, x in fixed.items():
             array = ChunkedArray(folder / name)
             array.write((0,) * x.ndim, x.values, flushed=False)
@@ -142,13 +142,13 @@ def load_study(place: File) -> Study | Path | CriticalPoint:
 
 def _spec(x: Any, name: str, shape: dict[str, int], block: tuple[int, ...]) -> Spec:
     """Of a variable over the axes of this shape, in the place of `run`; without any it has one chunk."""
-    attributes = {str(key): _plain(value) for key, value in x.attrs.items()}
+    attributes = {str(key): _as_python(value) for key, value in x.attrs.items()}
     within, names = x.shape[bool(shape) :], (*shape, *map(str, x.dims[bool(shape) :]))
     fill = first_value(name, x.dtype) if shape else None
     return Spec((*shape.values(), *within), (*block, *within), x.dtype.name, names, attributes, fill, flat=True)
 
 
-def _plain(value: Any) -> Any:
+def _as_python(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 

@@ -125,7 +125,7 @@ def violation_of(
     if not any(np.any(off) for off in inexact.values()):  # nearly always: nothing else is looked at
         return None
     a, inertia = as_numpy(_motion(system, q, v, t))
-    positions, speeds = _sizes(q, v, a, inertia, time)
+    positions, speeds = _state_sizes(q, v, a, inertia, time)
     return _violation(here, inexact, "by_q", positions, lambda d: at(q + d, v)) or _violation(
         here, inexact, "by_v", speeds, lambda d: at(q, v + d)
     )
@@ -161,7 +161,7 @@ def _rounding(r: Restriction, q: np.ndarray, v: np.ndarray, t: float) -> np.ndar
     return ROUNDING * (np.abs(r.by_q) @ np.abs(q) + np.abs(r.by_v) @ np.abs(v) + np.abs(r.by_t * t))
 
 
-def _sizes(q, v, a, inertia, time: float | None) -> tuple[np.ndarray, np.ndarray]:
+def _state_sizes(q, v, a, inertia, time: float | None) -> tuple[np.ndarray, np.ndarray]:
     """(n,) each: the sizes of positions and of velocities."""
     reach = np.zeros_like(q) if time is None else time * np.abs(v) + 0.5 * time**2 * np.abs(np.where(np.isfinite(a), a, 0.0))
     weight = np.sqrt(inertia) if np.max(inertia, initial=0.0) > 0.0 else np.ones_like(inertia)

@@ -112,11 +112,11 @@ def _walk(jaxpr, constants: Sequence[Any], arguments: Sequence[Any]) -> list[np.
     known: dict = dict(zip(jaxpr.constvars, map(_small, constants), strict=True))
     known |= dict(zip(jaxpr.invars, arguments, strict=True))
 
-    def value(x):
+    def known_value(x):
         return known.get(x) if isinstance(x, jex.core.Var) else _small(x.val)
 
     for equation in jaxpr.eqns:
-        values, name = [value(x) for x in equation.invars], equation.primitive.name
+        values, name = [known_value(x) for x in equation.invars], equation.primitive.name
         if (read := _READS.get("scatter" if name.startswith("scatter") else name)) is not None:
             read(equation, values)
         elif (inner := _inner(equation)) is not None:
@@ -124,7 +124,7 @@ def _walk(jaxpr, constants: Sequence[Any], arguments: Sequence[Any]) -> list[np.
         elif name in _FOLDED and all(x is not None for x in values) and equation.outvars[0].aval.size <= LARGEST:
             function = RULES[name](equation)
             known[equation.outvars[0]] = None if function is None else function(*values)
-    return [value(x) for x in jaxpr.outvars]
+    return [known_value(x) for x in jaxpr.outvars]
 
 
 def _small(value) -> np.ndarray | None:
@@ -154,11 +154,11 @@ _CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_
 
 def _slice(equation, values) -> None:
     """dynamic_slice(x, start, …), which JAX moves inside."""
-    _check(values[1:], equation.invars[0].aval.shape, equation.params["slice_sizes"])
+    _check_slices(values[1:], equation.invars[0].aval.shape, equation.params["slice_sizes"])
 
 
 def _update_slice(equation, values) -> None:
-    _check(values[2:], equation.invars[0].aval.shape, equation.invars[1].aval.shape)
+    _check_slices(values[2:], equation.invars[0].aval.shape, equation.invars[1].aval.shape)
 
 
 def _gather(equation, values) -> None:
@@ -179,10 +179,10 @@ def _check_columns(indices, slices: Slices, shape) -> None:
     """indices: (…, k), a column for each of the axes of an operand of this shape."""
     if indices is not None:
         axes = slices.index_map
-        _check([indices[..., k] for k in range(len(axes))], [shape[i] for i in axes], [slices.sizes[i] for i in axes])
+        _check_slices([indices[..., k] for k in range(len(axes))], [shape[i] for i in axes], [slices.sizes[i] for i in axes])
 
 
-def _check(starts, lengths, sizes) -> None:
+def _check_slices(starts, lengths, sizes) -> None:
     for start, length, size in zip(starts, lengths, sizes, strict=True):
         flat = np.ravel(0 if start is None else start)
         outside = flat[(flat < 0) | (flat > length - size)]

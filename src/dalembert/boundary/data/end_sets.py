@@ -163,14 +163,14 @@ def equations_of(end: Any, name: str, problem: Problem, levels: int, n: int) -> 
         return 0
     names = ", ".join(["q", "v", "a", "j", "s"][:levels])
 
-    def check(problem: Problem, q) -> int:
+    def checked_size(problem: Problem, q) -> int:
         call = lambda: problem.call(end.psi, *[q] * levels, t=jnp.zeros(()))  # noqa: E731
         shape = output_shape(call, f"{name}: psi", names + problem.trailing)
         if len(shape) > 1:
             raise ValueError(f"{name}: psi returns shape {shape}; give () or (m,)")
         return shape[0] if shape else 1
 
-    return run_on_shapes(check, problem, np.zeros(n))
+    return run_on_shapes(checked_size, problem, np.zeros(n))
 
 
 class EndState(NamedTuple):

@@ -389,7 +389,7 @@ def find_run(system: Any, given: Given, options: RunOptions) -> tuple[ReadyRun, 
     other form: under tracing, for other problems than a System, with a reducer and without machine code."""
     if not (isinstance(system, System) and options.native and _has_numbers(given, options)):
         return None
-    reading = _read(system, options)
+    reading = _run_content(system, options)
     if reading is None:
         return None
     q, v = as_state(given.q0, given.v0, system.coordinates, as_numbers)
@@ -412,7 +412,7 @@ def _scheme(options: RunOptions) -> Scheme:
     return options.scheme if isinstance(options.scheme, Scheme) else DEFAULT
 
 
-def _read(system: System, options: RunOptions) -> Content | None:
+def _run_content(system: System, options: RunOptions) -> Content | None:
     """The content of a system and of the options of a run; None where it cannot be compared, or is traced."""
     held = options.feedback.rule if options.feedback else ()
     return content(system, _scheme(options), rules=(options.branch, options.stop, options.domain, *held))

@@ -60,7 +60,7 @@ class _Programs:
             values.append(value)
             return len(values) - 1
 
-        def place(atom: Any) -> int:
+        def place_of_atom(atom: Any) -> int:
             known: Any = atom.aval
             return keep_value(np.asarray(atom.val, known.dtype)) if isinstance(atom, Literal) else places[atom]
 
@@ -69,11 +69,11 @@ class _Programs:
         places.update(zip(jaxpr.invars, given, strict=True))
         steps = []
         for eqn in needed_equations(jaxpr):
-            inputs = [place(a) for a in eqn.invars]
+            inputs = [place_of_atom(a) for a in eqn.invars]
             outputs = [keep_value(None) for _ in eqn.outvars]
             places.update(zip(eqn.outvars, outputs, strict=True))
             steps.append((self._function(eqn), inputs, outputs if eqn.primitive.multiple_results else outputs[0]))
-        results = [place(v) for v in jaxpr.outvars]
+        results = [place_of_atom(v) for v in jaxpr.outvars]
 
         def run(*arrays: Any) -> Arrays:
             held = values.copy()
