@@ -16,8 +16,7 @@ import numpy as np
 from benchmarks.peers.packages import heyoka_ode
 from benchmarks.peers.problems import Problem, problems
 
-from dalembert.native import Accuracy, Solved
-from dalembert.native.flow.flow import Integration
+from dalembert.native import Accuracy, Integration, Solved
 from dalembert.systems.frame.flow import along_constraints
 from dalembert.systems.proof import proven_start
 

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from dalembert.algebra.banded import inertia
+from dalembert.algebra import inertia
 
 module = sys.modules[inertia.__module__]
 

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dalembert.algebra import Newton, newton
-from dalembert.algebra.roots import root
+from dalembert.algebra import Newton, newton, root
 
 
 def one(z):

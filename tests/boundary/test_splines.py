@@ -7,7 +7,7 @@ import pytest
 
 import dalembert as da
 from dalembert.boundary.splines import grid
-from dalembert.discretize.window_maps import Hermite
+from dalembert.discretize import Hermite
 from dalembert.gallery import riemannian_cubic as parallel
 
 M = da.manifolds

@@ -10,7 +10,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from dalembert.cli import app
-from dalembert.native.llvm.cache import CACHE
+from dalembert.native import CACHE
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/command_line.md").read_text(encoding="utf-8")
 MINE = """

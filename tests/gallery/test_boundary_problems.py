@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 import dalembert as da
 from dalembert.cli import app
-from dalembert.discretize.window_maps import Hermite
+from dalembert.discretize import Hermite
 from dalembert.gallery import PROBLEMS, elastic_beam
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from dalembert.algebra.dense import choose_pivots
-from dalembert.native import Places, Summand, Windowed, symbolic_plan
-from dalembert.native.assembly.frontal import FrontalFactorization
+from dalembert.native import FrontalFactorization, Places, Summand, Windowed, symbolic_plan
 
 SIZE, BLOCKS = 3, 12
 WORDS = (0, 1, 2, 3, 4, 5)  # a window reads its block and the next

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from dalembert.native import Places, Summand, Windowed, symbolic_plan
-from dalembert.native.assembly.frontal import FrontalFactorization
+from dalembert.native import FrontalFactorization, Places, Summand, Windowed, symbolic_plan
 
 SIZE, BLOCKS = 3, 14
 WORDS = (0, 1, 2, 3, 4, 5, 8)  # a block, the next, and the last component of the one after that

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import dalembert as da
+from dalembert.discretize import windows
 from dalembert.discretize.higher import forward_differences, shifted_back, shifted_forth, starting_windows
-from dalembert.discretize.window_maps import windows
 from dalembert.gallery import heisenberg
 from dalembert.systems import lift
 

@@ -19,8 +19,7 @@ import pytest
 import typer
 
 import dalembert as da
-from dalembert.cli import commands
-from dalembert.cli.application import app
+from dalembert.cli import app, commands
 from dalembert.gallery import PROBLEMS, pendulum
 from dalembert.step.run import steps as progress
 

@@ -22,7 +22,7 @@ import pytest
 
 import dalembert as da
 from dalembert.native import CACHE
-from dalembert.tracing.fingerprint import Walk
+from dalembert.tracing import Walk
 from dalembert.tracing.reads import DYNAMIC, REFLECTING, reflects
 
 K = 1.0
