@@ -27,10 +27,25 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
+from jax._src import lru_cache  # noqa: E402
 from jax._src.interpreters import mlir  # noqa: E402
 from jax._src.lib.mlir import ir  # noqa: E402
 
+# What one process has compiled is read by the others and by later runs: a third less time. JAX writes into the file that
+# others read; here it is written beside and renamed, since reading a part of it would be a warning, and fail a test.
 CACHE = Path(__file__).resolve().parents[1] / ".cache" / "jax"
+jax.config.update("jax_compilation_cache_dir", str(CACHE))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+
+
+def _put_whole(cache: lru_cache.LRUCache, key: str, value: bytes) -> None:
+    temporary = cache.path / f"{key}.{os.getpid()}.tmp"
+    temporary.write_bytes(value)
+    temporary.replace(cache.path / f"{key}-cache")
+
+
+lru_cache.LRUCache.put = _put_whole
 
 # NATIVE_CPU=generic, or another name that LLVM knows: machine code as on that processor, in subprocesses too. A result
 # that depends on the processor's rounding is a test's fault; `make processors` runs the suite as on several.
