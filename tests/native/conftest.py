@@ -6,7 +6,7 @@ import dalembert  # noqa: F401  turns 64 bit mode on
 from dalembert.native import CACHE
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="package")
 def _nothing_on_disk():
     folder, CACHE.folder = CACHE.folder, None
     yield
