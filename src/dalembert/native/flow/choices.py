@@ -10,19 +10,19 @@ arguments change limits a step, too.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dalembert.native.assembly.function import CompiledFunction, GraphFunction
-from dalembert.native.flow.field_code import FIELD
 from dalembert.native.graph.dependence import Dependence, reached
 from dalembert.native.graph.derivative import along
 from dalembert.native.graph.graph import COMPARISONS, Graph, Unsupported, operands, paired
 from dalembert.native.graph.simplify import rebuilt, replaced
-from dalembert.native.llvm.builder import Code
 from dalembert.native.llvm.cache import Cache
+from dalembert.native.llvm.subset import Real, Reals, Truth, Whole
 
 MOVING = ("x0", "x1")  # the state and the time
 FLAT = frozenset(["exp", "exp2", "expm1", "sinh", "cosh", "tanh", "erf", "erfc"])
@@ -180,6 +180,7 @@ def _find_choices(g: Graph, outputs: Sequence[int], depend: Dependence) -> tuple
 
 
 SAMPLES = (0, 3, 5, 9, 10, 12)  # stages of a step, the first and the last among them, at which d and u are kept
+INFINITY = math.inf
 WAY = 2.0, 0.5  # of an argument, at most: within which its function shows, or as a part of the argument
 
 
@@ -188,121 +189,100 @@ def border_numbers(many: int) -> int:
     return len(SAMPLES) * (1 + 2 * many)
 
 
-class Borders:
+class Borders(NamedTuple):
     """Values and rates of borders and arguments as `Choices` lays them out: where the field was evaluated last, and at the
-    samples of a step. slope: room for one. Slots: how long the step may be, and whether no border is at zero where it
-    begins."""
+    samples of a step, and then those of the choices, which are given in `sides_given`. slope: room for one."""
 
-    def __init__(self, c: Code, work: str, n: str):
-        self.c, self.slope = c, work
-        word = {x: c.load(c.at("%told", FIELD.offset(x)), "i64") for x in ("signs", "flat", "sides")}
-        self.signs, self.sides = word["signs"], word["sides"]
-        self.many = c.let(f"add i64 {word['signs']}, {word['flat']}")
-        self.stride = c.let(f"add i64 {c.let(f'mul i64 {self.many}, 2')}, 1")
-        self.clock = c.load(c.at("%told", FIELD.offset("clock")))
-        self.none = c.let(f"icmp eq i64 {self.sides}, 0")
-        result, self.given = (c.load(c.at("%told", FIELD.offset(x)), "ptr") for x in ("written_result", "sides_given"))
-        self.regular = c.at(result, c.let(f"add i64 {n}, 1"))
-        self.here = c.at(self.regular, 1)
-        self.rates = c.at(self.here, self.many)
-        self.chosen = c.at(self.rates, self.many)
-        self.samples = c.at(work, n)
-        self.longest, self.regular_before = c.slot("longest"), c.slot("regular")
+    told: Any
+    many: Whole  # borders and arguments
+    regular: Reals
+    here: Reals
+    rates: Reals
+    chosen: Reals
+    slope: Reals
+    samples: Reals
 
-    def begin(self, free: str, again: Callable[[], None]) -> None:
-        """Choose as the state says, and evaluate the field again."""
-        c = self.c
-        settle, begun = c.name("settle"), c.name("begun")
-        c.store(c.constant(float("inf")), self.longest)
-        c.store(c.constant(1.0), self.regular_before)
-        c.fork(self.none, begun, settle, True)
-        c.label(settle)
-        c.store(c.select(free, c.constant(1.0), c.constant(0.0)), self.given)
-        self.choose()
-        again()
-        c.store(c.load(self.regular), self.regular_before)
-        self.keep(0, c.constant(0.0))
-        with c.loop(self.signs, self.many) as k:
-            _, u, rate = self._sample_of("0", k)
-            limit = c.times(c.constant(0.5), c.let(f"fdiv double {self._way(u)}, {c.absolute(rate)}"))
-            limited = c.both(c.compare("ogt", limit, c.constant(0.0)), c.compare("olt", limit, c.load(self.longest)))
-            c.store(c.select(limited, limit, c.load(self.longest)), self.longest)
-        c.label(begun)
 
-    def choose(self) -> None:
-        """The sides are those of the state at which the field was evaluated."""
-        c = self.c
-        with c.loop(1, self.sides) as i:
-            c.store(c.load(c.at(self.chosen, c.let(f"sub i64 {i}, 1"))), c.at(self.given, i))
+def lay_out_borders(told: Any, work: Reals) -> Borders:
+    """The arrays; work: what is not used yet."""
+    many, regular = told.signs + told.flat, told.written_result[told.size + 1 :]
+    here = regular[1:]
+    return Borders(told, many, regular, here, here[many:], here[2 * many :], work, work[told.size :])
 
-    def keep(self, sample: int, passed: str) -> None:
-        """Store as a sample the values and rates where the field was evaluated, so much after the beginning of the step."""
-        c = self.c
-        to = c.at(self.samples, c.let(f"mul i64 {self.stride}, {sample}"))
-        values, rates = c.at(to, 1), c.at(to, c.let(f"add i64 {self.many}, 1"))
-        c.store(passed, to)
-        with c.loop(0, self.many) as k:
-            c.store(c.load(c.at(self.here, k)), c.at(values, k))
-            c.store(c.times(self.clock, c.load(c.at(self.rates, k))), c.at(rates, k))
 
-    def _sample_of(self, sample: str, k: str) -> tuple[str, str, str]:
-        """Time, value and rate."""
-        c = self.c
-        at = c.at(self.samples, c.let(f"mul i64 {self.stride}, {sample}"))
-        value = c.at(c.at(at, 1), k)
-        return c.load(at), c.load(value), c.load(c.at(value, self.many))
+def choose_sides(b: Borders) -> None:
+    """The sides are those of the state at which the field was evaluated."""
+    for i in range(1, b.told.sides):
+        b.told.sides_given[i] = b.chosen[i - 1]
 
-    def _pair(self, sample: str, k: str) -> tuple[tuple[str, str, str], tuple[str, str, str]]:
-        """At this sample and the next one."""
-        return self._sample_of(sample, k), self._sample_of(self.c.let(f"add i64 {sample}, 1"), k)
 
-    def _way(self, u: str) -> str:
-        c = self.c
-        return c.intrinsic("maxnum", c.constant(WAY[0]), c.times(c.constant(WAY[1]), c.absolute(u)))
+def keep_sample(b: Borders, k: int, passed: Real) -> None:
+    """Store as a sample the values and rates where the field was evaluated, so much after the beginning of the step."""
+    sample = b.samples[(2 * b.many + 1) * k :]
+    sample[0] = passed
+    for i in range(b.many):
+        sample[1 + i] = b.here[i]
+        sample[1 + b.many + i] = b.told.clock * b.rates[i]
 
-    def refuse_long_ways(self, otherwise: str) -> None:
-        """To this label where an argument goes too far between two samples."""
-        c = self.c
-        with c.loop(self.signs, self.many) as k, c.loop(0, len(SAMPLES) - 1) as i:
-            on, ((t, _, rate), (end, u, last)) = c.name("on"), self._pair(i, k)
-            way = c.times(c.minus(end, t), c.intrinsic("maxnum", c.absolute(rate), c.absolute(last)))
-            far = c.both(c.compare("ogt", way, self._way(u)), c.compare("olt", way, c.constant(float("inf"))))
-            c.fork(far, otherwise, on, False)
-            c.label(on)
 
-    def doubtful(self) -> str:
-        """Condition that some border may be passed in the step."""
-        c, found = self.c, self.c.slot("doubtful", "i1")
-        c.store("false", found, "i1")
-        with c.loop(0, self.signs) as j, c.loop(0, len(SAMPLES) - 1) as k:
-            c.store(c.either(c.load(found, "i1"), self.doubts(j, k)[1]), found, "i1")
-        return c.load(found, "i1")
+def longest_step(b: Borders) -> Real:
+    """The time in which arguments go half of their way, at the rates where the step begins."""
+    longest = INFINITY
+    for i in range(b.told.signs, b.many):
+        limit = 0.5 * (_way(b.samples[1 + i]) / abs(b.samples[1 + b.many + i]))
+        longest = limit if limit > 0.0 and limit < longest else longest
+    return longest
 
-    def doubts(self, j: str, k: str) -> tuple[str, str, str, str]:
-        """Conditions that the step is beyond border j at sample k + 1, that it may pass it after sample k; times of both."""
-        c, zero = self.c, self.c.constant(0.0)
-        (t, d, rate), (end, e, last) = self._pair(k, j)
-        side = self._side(j)
-        d, rate, e, last = (c.times(side, x) for x in (d, rate, e, last))
-        beyond = c.negated(c.compare("oge", e, zero))
-        returns = c.both(c.compare("olt", rate, zero), c.compare("ogt", last, zero))
-        h = c.minus(end, t)
-        s = c.let(f"fdiv double {c.minus(c.minus(e, d), c.times(last, h))}, {c.minus(rate, last)}")
-        above = c.compare("ogt", c.plus(d, c.times(rate, s)), zero)
-        inside = c.both(c.compare("oge", s, zero), c.compare("ole", s, h))
-        return beyond, c.either(beyond, c.both(returns, c.negated(c.both(above, inside)))), t, end
 
-    def _side(self, j: str) -> str:
-        """1 or -1."""
-        return self.c.intrinsic("copysign", self.c.constant(1.0), self._sample_of("0", j)[1])
+def _way(u: Real) -> Real:
+    return np.fmax(WAY[0], WAY[1] * abs(u))
 
-    def passed(self, j: str) -> str:
-        """Condition that the border is passed where the field was evaluated."""
-        c = self.c
-        return c.negated(c.compare("oge", c.times(self._side(j), c.load(c.at(self.here, j))), c.constant(0.0)))
 
-    def leaves(self, j: str) -> str:
-        """Condition that the motion comes no nearer to the border there."""
-        c = self.c
-        rate = c.times(self.clock, c.load(c.at(self.rates, j)))
-        return c.compare("oge", c.times(self._side(j), rate), c.constant(0.0))
+def goes_too_far(b: Borders) -> Truth:
+    """True if an argument goes too far between two samples."""
+    stride = 2 * b.many + 1
+    for i in range(b.told.signs, b.many):
+        for k in range(len(SAMPLES) - 1):
+            here, next_ = b.samples[stride * k :], b.samples[stride * (k + 1) :]
+            rate = np.fmax(abs(here[1 + b.many + i]), abs(next_[1 + b.many + i]))
+            way = (next_[0] - here[0]) * rate
+            if way > _way(next_[1 + i]) and way < INFINITY:
+                return True
+    return False
+
+
+def may_pass(b: Borders) -> Truth:
+    """True if some border may be passed in the step."""
+    found = False
+    for i in range(b.told.signs):
+        for k in range(len(SAMPLES) - 1):
+            found = found or doubts(b, i, k)[1]
+    return found
+
+
+def doubts(b: Borders, i: Whole, k: Whole) -> tuple[Truth, Truth, Real, Real]:
+    """Conditions that the step is beyond border i at sample k + 1, that it may pass it after sample k; times of both."""
+    stride, side = 2 * b.many + 1, _side(b, i)
+    here, next_ = b.samples[stride * k :], b.samples[stride * (k + 1) :]
+    d, rate = side * here[1 + i], side * here[1 + b.many + i]
+    e, last = side * next_[1 + i], side * next_[1 + b.many + i]
+    h = next_[0] - here[0]
+    beyond, returns = not e >= 0.0, rate < 0.0 and last > 0.0
+    s = ((e - d) - last * h) / (rate - last)
+    above, inside = d + rate * s > 0.0, s >= 0.0 and s <= h
+    return beyond, beyond or (returns and not (above and inside)), here[0], next_[0]
+
+
+def _side(b: Borders, i: Whole) -> Real:
+    """1 or -1."""
+    return math.copysign(1.0, b.samples[1 + i])
+
+
+def is_passed(b: Borders, i: Whole) -> Truth:
+    """True if the border is passed where the field was evaluated."""
+    return not _side(b, i) * b.here[i] >= 0.0
+
+
+def leaves(b: Borders, i: Whole) -> Truth:
+    """True if the motion comes no nearer to the border there."""
+    return _side(b, i) * (b.told.clock * b.rates[i]) >= 0.0

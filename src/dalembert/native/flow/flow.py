@@ -16,8 +16,8 @@ from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.interrupts import leave_if_wanted
 from dalembert.native.assembly.function import CompiledFunction, GraphFunction, compile_function, translated
 from dalembert.native.flow.choices import Choices
-from dalembert.native.flow.field_code import FIELD, PROJECTION, field
-from dalembert.native.flow.loop_code import COUNTED, NUMBERS, REACHED, TOO_MANY, WATCHED, loop, work_size
+from dalembert.native.flow.field_code import FIELD, PROJECTION, field_text
+from dalembert.native.flow.loop_code import COUNTED, NUMBERS, REACHED, TOO_MANY, WATCHED, loop_text, work_size
 from dalembert.native.flow.written import write_elimination
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache, Loaded
@@ -389,7 +389,7 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
     known = (*examples[:2], *(np.asarray(x, float) for x in given))
     equations, plain = (None, None) if unknowns is None else _compile_equations(functions, unknowns, known, cache)
     plain = translated(functions.field, *examples) if unknowns is None else plain
-    codes = FlowCodes(*(cache.load(text, plain=True) for text in (field(), loop())))
+    codes = FlowCodes(*(cache.load(text, plain=True) for text in (field_text(), loop_text())))
     choices = None if plain is None else Choices.of(plain, cache)
     return CompiledFlow(np.size(y), *code, watch, equations, codes, choices, functions.positions)
 
@@ -504,7 +504,7 @@ def graph_flow(equation: GraphFunction, outputs: GraphFunction, positions: int, 
     nothing = g.constant(float("nan"))
     only = np.array([g.apply("select", int(holds.item()), i, nothing) for i in slope.tolist()])
     whole = dataclasses.replace(equation, results=(only,))
-    codes = FlowCodes(*(cache.load(text, plain=True) for text in (field(), loop())))
+    codes = FlowCodes(*(cache.load(text, plain=True) for text in (field_text(), loop_text())))
     choices = Choices.of(equation, cache)
     code = whole.compiled(cache), outputs.compiled(cache)
     return CompiledFlow(len(only), *code, None, None, codes, choices, positions=positions)

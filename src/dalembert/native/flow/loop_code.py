@@ -7,11 +7,31 @@ It holds no system: field, watch and what they are told are addresses, and the n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from dalembert.native.flow.choices import SAMPLES, Borders, border_numbers
-from dalembert.native.llvm.builder import Code, module
+import numpy as np
+
+from dalembert.native.flow.choices import (
+    INFINITY,
+    SAMPLES,
+    Borders,
+    border_numbers,
+    choose_sides,
+    doubts,
+    goes_too_far,
+    is_passed,
+    keep_sample,
+    lay_out_borders,
+    leaves,
+    longest_step,
+    may_pass,
+)
+from dalembert.native.flow.field_code import TOLD
+from dalembert.native.llvm.dense import copy
 from dalembert.native.llvm.packing import Packing
+from dalembert.native.llvm.subset import Address, Real, Reals, Struct, Truth, Whole, machine, program
 
 Row = dict[int, float]  # the entries that are not zero, by the stage they belong to
 
@@ -75,6 +95,8 @@ DENSE: tuple[Row, ...] = (
 )
 
 
+EULER: Row = {0: 1.0}
+
 REACHED, TOO_MANY, TOO_SMALL, WATCHED = range(4)
 TINY = 4.0 * 2.0**-52  # of t: a step that is not longer does not move it
 
@@ -82,13 +104,14 @@ NUMBERS = Packing.scalars("t", "h", "tolerance", "next", "behind", "way")
 COUNTED = Packing.words("size", "times", "most", "clipped", "steps", "saved", "refused", "mode")
 
 END = 12  # the stage at the end of a step, whose slope begins the next one
-COLUMNS = len(STAGES)
+COLUMNS, TERMS = len(STAGES), 3 + len(DENSE)
 SHORTEST = 1e-6  # of first steps, where sizes say nothing
 SAFETY, SMALLEST, LARGEST = 0.9, 0.2, 10.0  # of the factor by which a step changes
 
 HALVINGS = 52  # of a step, to find where it passes a border
 BEHIND = 1e-4, 64 * 2.0**-52  # a border, of a step: of the tolerance; at least
 PLAIN, CROSSING, FREE = range(3)  # modes of a step: within borders, just beyond one, or with choices as the state says
+WITHIN, SHORTER, CROSSES, HELD = range(4)  # what becomes of a step that may pass a border
 RETURN = 64.0  # times that: how soon a motion that is held at a border is there again
 FARTHER, FARTHEST = 8.0, 1e-3  # times that, until the border is passed; of a step
 AGAIN = 1e-3  # of all that is left: a free step, at first
@@ -96,13 +119,39 @@ AGAIN = 1e-3  # of all that is left: a free step, at first
 
 def work_size(size: int, many: int) -> int:
     """Numbers of the workspace; many: borders and arguments."""
-    return size * (COLUMNS + 6 + len(DENSE)) + border_numbers(many)
+    return size * (COLUMNS + 3 + TERMS) + border_numbers(many)
 
 
-def loop() -> str:
-    """LLVM module with  i64 @integrate(ptr field, ptr told, ptr watch, ptr watch_told, ptr project, ptr project_told,
-    ptr numbers, ptr counts, ptr times, ptr y, ptr rows, ptr work): y from numbers.t over times, one row each, as `NUMBERS`
-    and `COUNTED` lay out.
+def loop_text() -> str:
+    """The module of `integrate`."""
+    return program([integrate])
+
+
+class Run(NamedTuple):
+    """What the functions below have in common. Behind y stand the typical sizes of its components."""
+
+    field: Address
+    told: Any
+    project: Address
+    projected: Address
+    n: Whole
+    numbers: Any
+    counts: Any
+    times: Reals
+    y: Reals
+    slopes: Sequence[Reals]
+    stage: Reals
+    new: Reals
+    dense: Sequence[Reals]
+    borders: Borders
+
+
+@machine(told=TOLD, numbers=Struct(NUMBERS), counts=Struct(COUNTED))
+def integrate(
+    field: Address, told: Any, watch: Address, watched: Address, project: Address, projected: Address,
+    numbers: Any, counts: Any, times: Reals, y: Reals, rows: Reals, work: Reals,
+) -> Whole:  # fmt: skip
+    """y from numbers.t over times, one row each, as `NUMBERS` and `COUNTED` lay out.
 
     The error of a step is judged in the mean square of |error| / (tolerance (s + |y|)), s the typical size. clipped: steps
     end at the times; otherwise rows come from the interpolant. watch: 0, or a field with one result; below 0 at the end of a
@@ -111,461 +160,300 @@ def loop() -> str:
     REACHED, TOO_MANY steps (of those refused, too), TOO_SMALL a step, or WATCHED. After TOO_MANY it goes on with a larger
     count as if it had not ended.
     """
-    return module(_Loop().text(), declared=())
+    n = told.size
+    slopes = [work[n * i :] for i in tuple(range(COLUMNS))]
+    stage, new = [work[n * (COLUMNS + i) :] for i in (0, 1)]
+    dense = [work[n * (COLUMNS + 2 + i) :] for i in tuple(range(TERMS))]
+    b = lay_out_borders(told, work[n * (COLUMNS + 2 + TERMS) :])
+    run = Run(field, told, project, projected, n, numbers, counts, times, y, slopes, stage, new, dense, b)
+    begins, probing, cut, longest, end, meant = True, False, False, INFINITY, 0.0, 0.0
+    while True:
+        if begins:  # the slope at the beginning of a step, with the choices that are made there
+            if field(told, numbers.t, y, slopes[0]) != 0:
+                return TOO_SMALL
+            longest, tied = INFINITY, False
+            if told.sides != 0:
+                told.sides_given[0] = 1.0 if counts.mode == FREE else 0.0
+                choose_sides(b)
+                if field(told, numbers.t, y, slopes[0]) != 0:
+                    return TOO_SMALL
+                keep_sample(b, 0, 0.0)
+                longest, tied = longest_step(b), b.regular[0] < 0.5
+            if not numbers.h > 0.0:
+                numbers.h = first_step(run)
+            # At a border no side is the one to follow: the side is that on which a short step ends, which is tried first.
+            probing = tied and counts.mode != FREE
+            if probing:
+                meant = numbers.h
+                numbers.h = way_beyond(run, numbers.next if counts.mode == CROSSING else meant)
+            begins = False
+        if probing:
+            end = numbers.t + numbers.h
+        else:
+            if counts.steps >= counts.most:
+                return TOO_MANY
+            counts.steps += 1
+            h, crosses = np.fmin(numbers.h, longest), counts.mode == CROSSING
+            numbers.next = numbers.next if crosses else h
+            # It ends where it may not go beyond: the next time, if steps end there, or the last.
+            bound = times[counts.saved if counts.clipped != 0 else counts.times - 1]
+            beyond = numbers.t + h >= bound
+            cut, end = beyond or crosses, bound if beyond else numbers.t + h
+            h = end - numbers.t  # far from t = 0 the sum is rounded: what has passed is the difference
+            if not (h > TINY * abs(numbers.t) or beyond):
+                if not free_choices(run):
+                    return TOO_SMALL
+                begins = True
+                continue
+            numbers.h = h
+        norm = try_step(run, end)
+        good, proposed = norm < 1.0, numbers.h * step_factor(norm, counts.refused)  # not good if it is NaN
+        if probing:
+            if good and b.regular[0] > 0.5:  # begin on that side
+                keep_sample(b, 0, 0.0)
+                choose_sides(b)
+                if field(told, numbers.t, y, slopes[0]) != 0:
+                    return TOO_SMALL
+                numbers.h, probing = meant, False
+            elif FARTHER * numbers.h < FARTHEST * meant:  # the short step ends at the border: a longer one
+                numbers.h = FARTHER * numbers.h
+            else:
+                numbers.h, counts.mode, told.sides_given[0], begins = meant, FREE, 1.0, True
+            continue
+        if not good:
+            step_again(run, proposed)
+            continue
+        found = within_borders(run)
+        if found == SHORTER:
+            step_again(run, SMALLEST * numbers.h)
+            continue
+        if found == CROSSES:
+            continue
+        if found == HELD:
+            if not free_choices(run):
+                return TOO_SMALL
+            begins = True
+            continue
+        # A step that was cut says little about the next one: that which was meant is kept.
+        numbers.next = numbers.next if cut and numbers.next > proposed else proposed
+        counts.refused = 0
+        if not write_rows(run, rows, end):
+            step_again(run, SMALLEST * numbers.h)
+            continue
+        copy(n, slopes[END], slopes[0])
+        numbers.t, numbers.h = end, numbers.next
+        copy(n, new, y)
+        if counts.saved >= counts.times:
+            return REACHED
+        if watch is not None:
+            if watch(watched, numbers.t, y, b.slope) != 0 or not b.slope[0] >= 0.0:
+                return WATCHED
+        begins = told.sides != 0
 
 
-def weighted_sum(c: Code, row: Row, slope: Callable[[int], str]) -> str:
-    """Σ a_j k_j of one component. slope: j → k_j."""
-    total, *terms = [c.times(c.constant(a), slope(j)) for j, a in row.items()]
-    for term in terms:
-        total = c.plus(total, term)
+def allowance(r: Run, l: Whole, size: Real) -> Real:
+    """The error that a component of this size may have; its typical size is that below which the error is absolute."""
+    return r.numbers.tolerance * r.y[l + r.n] + r.numbers.tolerance * size
+
+
+def relative_size(r: Run, component: Callable[[Whole], Real]) -> Real:
+    """√(mean of (x / (tolerance (s + |y|)))²), s the typical size."""
+    total = 0.0
+    for l in range(r.n):
+        part = component(l) / allowance(r, l, abs(r.y[l]))
+        total += part * part
+    return math.sqrt(total / float(r.n))
+
+
+def first_step(r: Run) -> Real:
+    """A first step whose error is about the tolerance: from the sizes of y, ẏ and ÿ; Hairer, Norsett, Wanner, II.4."""
+    t, y, slopes = r.numbers.t, r.y, r.slopes
+    whole = r.times[r.counts.times - 1] - t
+    state, speed = relative_size(r, lambda l: y[l]), relative_size(r, lambda l: slopes[0][l])
+    short = min(whole, 0.01 * (state / speed) if min(speed, state) >= 1e-5 else SHORTEST)
+    if not state + speed < INFINITY:
+        return min(whole, SHORTEST)
+    r.numbers.h = short
+    move(r, r.stage, EULER)
+    if r.field(r.told, t + short, r.stage, slopes[1]) != 0:
+        return short
+    bend = max(speed, relative_size(r, lambda l: slopes[1][l] - slopes[0][l]) / short)
+    found = pow(0.01 / bend, 0.125) if bend > 1e-15 else max(SHORTEST, 1e-3 * short)
+    return min(whole, min(found if found > 0.0 else short, 100.0 * short))
+
+
+def move(r: Run, to: Reals, row: Row) -> None:
+    """to ← y + h Σ a_j k_j."""
+    h = r.numbers.h
+    for l in range(r.n):
+        to[l] = r.y[l] + h * weighted_sum(row, r.slopes, l)
+
+
+def weighted_sum(row: Row, slopes: Sequence[Reals], l: Whole) -> Real:
+    """Σ a_j k_j of one component."""
+    total: Any = None
+    for j, a in row.items():
+        total = a * slopes[j][l] if total is None else total + a * slopes[j][l]
     return total
 
 
-def dense_terms(c: Code, h: str, change: str, slope: Callable[[int], str]) -> list[str]:
+def try_step(r: Run, end: Real) -> Real:
+    """The slopes k₁ … k₁₁ and the new y, projected, with the slope there; the norm of the error, which is infinite where a
+    slope does not exist, or no projection."""
+    t, h = r.numbers.t, r.numbers.h
+    for i, row in tuple(enumerate(STAGES))[1:END]:
+        move(r, r.stage, row)
+        if r.field(r.told, t + NODES[i] * h, r.stage, r.slopes[i]) != 0:
+            return INFINITY
+        if i in SAMPLES:
+            keep_sample(r.borders, SAMPLES.index(i), NODES[i] * h)
+    move(r, r.new, STAGES[END])
+    norm = error_norm(r)
+    if not onto_constraints(r, r.new, end):
+        return INFINITY
+    if r.field(r.told, end, r.new, r.slopes[END]) != 0:
+        return INFINITY
+    keep_sample(r.borders, SAMPLES.index(END), h)
+    return norm
+
+
+def onto_constraints(r: Run, y: Reals, t: Real) -> Truth:
+    """y ← the nearest y on the constraints at t, where there are any; False where none is found."""
+    if r.project is None:
+        return True
+    return r.project(r.projected, t, y) == 0
+
+
+def error_norm(r: Run) -> Real:
+    """h |e₅|² / √(n (|e₅|² + |e₃|²/100)), in units of what is allowed; Hairer, Norsett, Wanner, II.10."""
+    five, three = 0.0, 0.0
+    for l in range(r.n):
+        allowed = allowance(r, l, max(abs(r.new[l]), abs(r.y[l])))
+        e = weighted_sum(ERROR_5, r.slopes, l) / allowed
+        five += e * e
+        e = weighted_sum(ERROR_3, r.slopes, l) / allowed
+        three += e * e
+    whole = five + 0.01 * three
+    return 0.0 if whole == 0.0 else r.numbers.h * five / math.sqrt(whole * float(r.n))
+
+
+def step_factor(norm: Real, refused: Whole) -> Real:
+    """By which the length of a step changes; after a refused one it does not grow."""
+    return min(1.0 if refused != 0 else LARGEST, max(SMALLEST, SAFETY * pow(norm, -0.125)))
+
+
+def step_again(r: Run, h: Real) -> None:
+    """The same step, shorter."""
+    r.numbers.h, r.counts.refused = h, 1
+    r.counts.mode = FREE if r.counts.mode == FREE else PLAIN
+
+
+def free_choices(r: Run) -> Truth:
+    """A step with choices as the state says, and the error alone to see them; False if they were so, or there are none."""
+    if r.told.sides == 0 or r.counts.mode == FREE:
+        return False
+    r.counts.mode, r.told.sides_given[0] = FREE, 1.0
+    left = r.times[r.counts.times - 1] - r.numbers.t
+    r.numbers.h = np.fmax(AGAIN * left, 4 * TINY * abs(r.numbers.t))
+    return True
+
+
+def find_interpolant(r: Run) -> Truth:
+    """The three more slopes and the seven terms of the polynomial; False where a step has not these."""
+    h = r.numbers.h
+    for i, row in tuple(enumerate(STAGES))[END + 1 :]:
+        move(r, r.stage, row)
+        if r.field(r.told, r.numbers.t + NODES[i] * h, r.stage, r.slopes[i]) != 0:
+            return False
+    for l in range(r.n):
+        for i, x in enumerate(dense_terms(r, h, r.new[l] - r.y[l], l)):
+            r.dense[i][l] = x
+    return True
+
+
+def dense_terms(r: Run, h: Real, change: Real, l: Whole) -> Sequence[Real]:
     """The seven terms of the polynomial, of one component. change: of y in the step."""
-    first, last = (c.times(h, slope(i)) for i in (0, END))
-    bend = c.minus(change, first)
-    terms = [change, c.minus(first, change), c.minus(bend, c.minus(last, change))]
-    return [*terms, *(c.times(h, weighted_sum(c, row, slope)) for row in DENSE)]
+    first, last = h * r.slopes[0][l], h * r.slopes[END][l]
+    bend = change - first
+    others = [h * weighted_sum(row, r.slopes, l) for row in DENSE]
+    return (change, first - change, bend - (last - change), *others)
 
 
-class _Loop:
-    """Writes the function. Its labels are "begin", at which a step begins, "step", at which it is tried, and those of
-    `_returns`; behind y stand its typical sizes. refused: in this step. Slots: the end of the step, norm of the error, the
-    next h, whether this one is cut, and whether it crosses a border."""
+def interpolate(r: Run, passed: Real, to: Reals) -> None:
+    """to ← y + s (d₀ + (1 - s)(d₁ + s (d₂ + …))), s the part of the step that has passed."""
+    s = passed / r.numbers.h
+    factors = s, 1.0 - s
+    for l in range(r.n):
+        total = 0.0
+        for i in reversed(tuple(range(TERMS))):
+            total = factors[i % 2] * (total + r.dense[i][l])
+        to[l] = r.y[l] + total
 
-    def __init__(self) -> None:
-        c = self.c = Code()
-        self.n, self.times, self.clipped = (
-            c.load(c.at("%counts", COUNTED.fields[name].offset), "i64") for name in ("size", "times", "clipped")
-        )
-        self.tolerance = c.load(c.at("%numbers", NUMBERS.fields["tolerance"].offset))
-        names = ("t", "h", "next", "behind", "way")
-        self.t, self.h, self.next, self.behind, self.way = (c.at("%numbers", NUMBERS.offset(name)) for name in names)
-        names = ("steps", "saved", "most", "refused", "mode")
-        self.steps, self.saved, self.most, self.refused, self.mode = (c.at("%counts", COUNTED.offset(x)) for x in names)
-        self.end = c.slot("end")
-        self.slopes = [c.at("%work", self._columns(i)) for i in range(COLUMNS)]
-        self.stage, self.new = (c.at("%work", self._columns(COLUMNS + i)) for i in range(2))
-        self.dense = [c.at("%work", self._columns(COLUMNS + 2 + i)) for i in range(3 + len(DENSE))]
-        self.norm, self.meant = (c.slot(name) for name in ("norm", "meant"))
-        self.cut, self.probing = (c.slot(name, "i1") for name in ("cut", "probing"))
-        self.borders = Borders(c, c.at("%work", self._columns(COLUMNS + 5 + len(DENSE))), self.n)
 
-    def _columns(self, i: int) -> str:
-        return self.c.let(f"mul i64 {self.n}, {i}")
+def write_rows(r: Run, rows: Reals, end: Real) -> Truth:
+    """The rows at times before the end of the step by interpolation, that at its end from the new y; False where the step
+    has no interpolant, or a row no projection."""
+    saved, times = r.counts.saved, r.times
+    if saved < r.counts.times:
+        if times[saved] < end:
+            if not find_interpolant(r):
+                return False
+            while saved < r.counts.times:
+                if not times[saved] < end:
+                    break
+                interpolate(r, times[saved] - r.numbers.t, rows[saved * r.n :])
+                if not onto_constraints(r, rows[saved * r.n :], times[saved]):
+                    return False
+                saved += 1
+                r.counts.saved = saved
+        if saved < r.counts.times:
+            if times[saved] == end:
+                copy(r.n, r.new, rows[saved * r.n :])
+                r.counts.saved = saved + 1
+    return True
 
-    def text(self) -> str:
-        c = self.c
-        arguments = ["field", "told", "watch", "watch_told", "project", "project_told", "numbers", "counts", "times", "y",
-                     "rows", "work"]  # fmt: skip
-        c.label("begin")
-        self._begin()
-        c.fork(c.compare("ogt", c.load(self.h), c.constant(0.0)), "propose", "first", True)
-        c.label("first")
-        self._first()
-        c.label("propose")
-        self._untie()
-        c.label("step")
-        self._propose()
-        c.label("try")
-        self._stages()
-        self._judge()
-        self._accept()
-        self._shorter()
-        self._free_choices()
-        self._returns()
-        return c.function(f"define i64 @integrate({', '.join(f'ptr %{name}' for name in arguments)}) nounwind")
 
-    def _first(self) -> None:
-        """A first step whose error is about the tolerance: from the sizes of y, ẏ and ÿ; Hairer, Norsett, Wanner, II.4."""
-        c, number, t = self.c, self.c.constant, self.c.load(self.t)
-        over = lambda x, y: c.let(f"fdiv double {x}, {y}")  # noqa: E731
-        least = lambda x, y: c.select(c.compare("olt", x, y), x, y)  # noqa: E731
-        whole = c.minus(c.load(c.at("%times", c.let(f"sub i64 {self.times}, 1"))), t)
-        state = self._size(lambda l: c.load(c.at("%y", l)))
-        speed = self._size(lambda l: c.load(c.at(self.slopes[0], l)))
-        large = c.compare("oge", least(state, speed), number(1e-5))
-        short = least(c.select(large, c.times(number(0.01), over(state, speed)), number(SHORTEST)), whole)
-        known = c.compare("olt", c.plus(state, speed), number(float("inf")))
-        c.store(c.select(known, short, least(number(SHORTEST), whole)), self.h)
-        c.fork(known, "bend", "propose", True)
-        c.label("bend")
-        self._move(self.stage, {0: 1.0})
-        self._field(self.slopes[1], c.plus(t, short), self.stage, "propose")
-        change = lambda l: c.minus(*(c.load(c.at(self.slopes[i], l)) for i in (1, 0)))  # noqa: E731
-        bent = over(self._size(change), short)
-        bend = c.select(c.compare("ogt", bent, speed), bent, speed)
-        steady = c.times(number(1e-3), short)
-        steady = c.select(c.compare("ogt", steady, number(SHORTEST)), steady, number(SHORTEST))
-        found = c.intrinsic("pow", over(number(0.01), bend), number(0.125))
-        found = c.select(c.compare("ogt", bend, number(1e-15)), found, steady)
-        found = c.select(c.compare("ogt", found, number(0.0)), found, short)
-        c.store(least(least(c.times(number(100.0), short), found), whole), self.h)
+def within_borders(r: Run) -> Whole:
+    """WITHIN; SHORTER, as an argument goes too far; CROSSES, where a step beyond a border is tried again, to end just
+    behind it; or HELD at a border, as the motion is there again so soon.
 
-    def _size(self, component: Callable[[str], str]) -> str:
-        """√(mean of (x / (tolerance (s + |y|)))²), s the typical size."""
-        c, total = self.c, self.c.slot("total")
-        c.store(c.constant(0.0), total)
-        with c.loop(0, self.n) as l:
-            part = c.let(f"fdiv double {component(l)}, {self._allowance(l, c.absolute(c.load(c.at('%y', l))))}")
-            c.store(c.plus(c.load(total), c.times(part, part)), total)
-        return c.intrinsic("sqrt", c.let(f"fdiv double {c.load(total)}, {c.let(f'sitofp i64 {self.n} to double')}"))
+    Seen is a border that is passed between two samples of the step, and one that comes near and goes away there, if
+    straight lines from both do not show that it is not reached.
+    """
+    b, numbers, counts, first, flipped = r.borders, r.numbers, r.counts, INFINITY, False
+    if r.told.sides != 0 and counts.mode == PLAIN:
+        if goes_too_far(b):
+            return SHORTER
+        if may_pass(b):
+            if not find_interpolant(r):
+                return SHORTER
+            for i in range(r.told.signs):
+                for k in range(len(SAMPLES) - 1):
+                    beyond, doubtful, near, far = doubts(b, i, k)
+                    if doubtful:
+                        flipped = beyond
+                        for _ in range(HALVINGS):
+                            middle = 0.5 * (near + far)
+                            interpolate(r, middle, r.stage)
+                            if r.field(r.told, numbers.t + middle, r.stage, b.slope) != 0:
+                                return SHORTER
+                            passed = is_passed(b, i)
+                            there = passed or (not beyond and leaves(b, i))
+                            flipped = passed if there else flipped
+                            near, far = near if there else middle, middle if there else far
+                        first = far if flipped and far < first else first
+        if first < INFINITY:
+            soon, way = first < RETURN * numbers.behind, way_beyond(r, numbers.next)
+            way = np.fmax(way, FARTHER * numbers.behind) if soon else way
+            numbers.way, numbers.h, counts.mode = way, first + way, CROSSING
+            return HELD if soon and way > FARTHEST * numbers.next else CROSSES
+    again = numbers.behind if counts.mode == FREE else 0.0
+    numbers.behind = numbers.way if counts.mode == CROSSING else again
+    counts.mode = PLAIN
+    return WITHIN
 
-    def _allowance(self, l: str, size: str) -> str:
-        c = self.c
-        return c.plus(c.times(self.tolerance, self._typical(l)), c.times(self.tolerance, size))
 
-    def _propose(self) -> None:
-        self._count_step()
-        c, h, crosses = self.c, self.c.load(self.h), self._is(CROSSING)
-        h = c.intrinsic("minnum", h, c.load(self.borders.longest))
-        c.store(c.select(crosses, c.load(self.next), h), self.next)
-        h, cut = self._limit_step(h)
-        c.store(c.either(cut, crosses), self.cut, "i1")
-        c.store(h, self.h)
-
-    def _stages(self) -> None:
-        """The slopes k₁ … k₁₁ and the new y, projected, with the slope there; then the norm of the error. Where a slope does
-        not exist, or no projection, it is infinite."""
-        c = self.c
-        c.store(c.constant(float("inf")), self.norm)
-        for i in range(1, END):
-            self._move(self.stage, STAGES[i])
-            self._field(self.slopes[i], self._time(i), self.stage, "judge")
-            if i in SAMPLES:
-                self.borders.keep(SAMPLES.index(i), c.times(c.constant(NODES[i]), c.load(self.h)))
-        self._move(self.new, STAGES[END])
-        self._measure_error()
-        self._project(self.new, c.load(self.end), "unbounded")
-        self._field(self.slopes[END], c.load(self.end), self.new, "unbounded")
-        self.borders.keep(SAMPLES.index(END), c.load(self.h))
-        c.go("judge")
-        c.label("unbounded")
-        c.store(c.constant(float("inf")), self.norm)
-
-    def _time(self, i: int) -> str:
-        c = self.c
-        return c.plus(c.load(self.t), c.times(c.constant(NODES[i]), c.load(self.h)))
-
-    def _move(self, to: str, row: Row) -> None:
-        """to ← y + h Σ a_j k_j."""
-        c, h = self.c, self.c.load(self.h)
-        with c.loop(0, self.n) as l:
-            c.store(c.plus(c.load(c.at("%y", l)), c.times(h, self._sum(row, l))), c.at(to, l))
-
-    def _sum(self, row: Row, l: str) -> str:
-        return weighted_sum(self.c, row, lambda j: self.c.load(self.c.at(self.slopes[j], l)))
-
-    def _measure_error(self) -> None:
-        """h |e₅|² / √(n (|e₅|² + |e₃|²/100)), in units of what is allowed; Hairer, Norsett, Wanner, II.10."""
-        c, five, three = self.c, self.c.slot("five"), self.c.slot("three")
-        for slot in (five, three):
-            c.store(c.constant(0.0), slot)
-        with c.loop(0, self.n) as l:
-            old, new = (c.absolute(c.load(c.at(x, l))) for x in ("%y", self.new))
-            size = c.select(c.compare("ogt", old, new), old, new)
-            allowed = self._allowance(l, size)
-            for slot, row in ((five, ERROR_5), (three, ERROR_3)):
-                e = c.let(f"fdiv double {self._sum(row, l)}, {allowed}")
-                c.store(c.plus(c.load(slot), c.times(e, e)), slot)
-        whole = c.plus(c.load(five), c.times(c.constant(0.01), c.load(three)))
-        number = c.let(f"sitofp i64 {self.n} to double")
-        root = c.intrinsic("sqrt", c.times(whole, number))
-        found = c.let(f"fdiv double {c.times(c.load(self.h), c.load(five))}, {root}")
-        nothing = c.compare("oeq", whole, c.constant(0.0))
-        c.store(c.select(nothing, c.constant(0.0), found), self.norm)
-
-    def _judge(self) -> None:
-        """The length of the next step; back to "step" where this one is refused."""
-        c = self.c
-        c.label("judge")
-        norm = c.load(self.norm)
-        good = c.compare("olt", norm, c.constant(1.0))  # not so if it is NaN
-        power = c.intrinsic("pow", norm, c.constant(-0.125))
-        factor = c.times(c.constant(SAFETY), power)
-        factor = c.select(c.compare("ogt", factor, c.constant(SMALLEST)), factor, c.constant(SMALLEST))
-        refused = c.let(f"icmp ne i64 {c.load(self.refused, 'i64')}, 0")
-        most = c.select(refused, c.constant(1.0), c.constant(LARGEST), "i1")
-        factor = c.select(c.compare("olt", factor, most), factor, most)
-        proposed = c.times(c.load(self.h), factor)
-        c.fork(c.load(self.probing, "i1"), "probed", "real", False)
-        self._judge_probe(good)
-        c.label("real")
-        c.fork(good, "accept", "refuse", True)
-        c.label("refuse")
-        self._again(proposed)
-        c.label("accept")
-        self._within_borders()
-        before = c.load(self.next)  # a step that was cut says little about the next one: that which was meant is kept
-        longer = c.both(c.load(self.cut, "i1"), c.compare("ogt", before, proposed))
-        c.store(c.select(longer, before, proposed), self.next)
-        c.store("0", self.refused, "i64")
-
-    def _accept(self) -> None:
-        """Rows up to the end of the step, then the end becomes the beginning of the next one."""
-        self._rows()
-        self._copy(self.slopes[END], self.slopes[0])
-        self._begin_again(self.c.load(self.next))
-
-    def _shorter(self) -> None:
-        """A shorter step, because this one has no interpolant, or arguments go too far."""
-        c = self.c
-        c.label("shorter")
-        self._again(c.times(c.constant(SMALLEST), c.load(self.h)))
-
-    def _again(self, h: str) -> None:
-        """The same step, shorter."""
-        c = self.c
-        c.store(h, self.h)
-        c.store("1", self.refused, "i64")
-        c.store(c.let(f"select i1 {self._is(FREE)}, i64 {FREE}, i64 {PLAIN}"), self.mode, "i64")
-        c.go("step")
-
-    def _free_choices(self) -> None:
-        """With choices as the state says, if they were not, and the error alone to see them."""
-        c = self.c
-        c.label("lost")
-        c.fork(c.either(self.borders.none, self._is(FREE)), "too_small", "free")
-        c.label("free")
-        c.store(str(FREE), self.mode, "i64")
-        c.store(c.constant(1.0), self.borders.given)
-        left = c.minus(c.load(c.at("%times", c.let(f"sub i64 {self.times}, 1"))), c.load(self.t))
-        least = c.times(c.constant(4 * TINY), c.absolute(c.load(self.t)))
-        c.store(c.intrinsic("maxnum", c.times(c.constant(AGAIN), left), least), self.h)
-        c.go("begin")
-
-    def _interpolant(self) -> None:
-        """The three more slopes and the seven terms of the polynomial; a step that has not these is refused."""
-        c = self.c
-        for i in range(END + 1, COLUMNS):
-            self._move(self.stage, STAGES[i])
-            self._field(self.slopes[i], self._time(i), self.stage, "shorter")
-        h = c.load(self.h)
-        with c.loop(0, self.n) as l:
-            change = c.minus(c.load(c.at(self.new, l)), c.load(c.at("%y", l)))
-            terms = dense_terms(c, h, change, lambda j, l=l: c.load(c.at(self.slopes[j], l)))
-            for x, to in zip(terms, self.dense, strict=True):
-                c.store(x, c.at(to, l))
-
-    def _interpolate(self, passed: str, to: str) -> None:
-        """to ← y + s (d₀ + (1 - s)(d₁ + s (d₂ + …))), s the part of the step that has passed."""
-        c = self.c
-        s = c.let(f"fdiv double {passed}, {c.load(self.h)}")
-        factors = s, c.minus(c.constant(1.0), s)
-        with c.loop(0, self.n) as l:
-            total = c.constant(0.0)
-            for i, term in reversed(list(enumerate(self.dense))):
-                total = c.times(factors[i % 2], c.plus(total, c.load(c.at(term, l))))
-            c.store(c.plus(c.load(c.at("%y", l)), total), c.at(to, l))
-
-    def _returns(self) -> None:
-        """Every way out, each with its label."""
-        for name, code in (("too_small", TOO_SMALL), ("too_many", TOO_MANY), ("watched", WATCHED), ("reached", REACHED)):
-            self.c.label(name)
-            self.c.line(f"ret i64 {code}")
-
-    def _count_step(self) -> None:
-        """One step more, if there may be one."""
-        c, on = self.c, self.c.name("on")
-        count = c.let(f"add i64 {c.load(self.steps, 'i64')}, 1")
-        c.fork(c.let(f"icmp sgt i64 {count}, {c.load(self.most, 'i64')}"), "too_many", on, False)
-        c.label(on)
-        c.store(count, self.steps, "i64")
-
-    def _limit_step(self, h: str) -> tuple[str, str]:
-        """(h, whether it is cut): a step ends where it may not go beyond, the next time, if steps end there, or the last."""
-        c = self.c
-        last = c.let(f"sub i64 {self.times}, 1")
-        to_next = c.let(f"icmp ne i64 {self.clipped}, 0")
-        index = c.let(f"select i1 {to_next}, i64 {c.load(self.saved, 'i64')}, i64 {last}")
-        bound, t = c.load(c.at("%times", index)), c.load(self.t)
-        ahead = c.plus(t, h)
-        beyond = c.let(f"fcmp oge double {ahead}, {bound}")
-        end = c.select(beyond, bound, ahead)
-        c.store(end, self.end)
-        h = c.minus(end, t)  # far from t = 0 the sum is rounded: what has passed is the difference
-        least = c.times(c.constant(TINY), c.absolute(t))
-        enough, long = c.let(f"fcmp ogt double {h}, {least}"), c.name("long")
-        c.fork(c.let(f"or i1 {enough}, {beyond}"), long, "lost", True)
-        c.label(long)
-        return h, beyond
-
-    def _typical(self, l: str) -> str:
-        """The size of a component below which its error is absolute; it stands behind y."""
-        return self.c.load(self.c.at("%y", self.c.let(f"add i64 {l}, {self.n}")))
-
-    def _field(self, out: str, t: str, y: str, otherwise: str, field: str = "%field", told: str = "%told") -> None:
-        """out ← f(t, y); to the label `otherwise` where it has no value."""
-        c, on = self.c, self.c.name("on")
-        code = c.let(f"call i64 {field}(ptr {told}, double {t}, ptr {y}, ptr {out})")
-        c.fork(c.let(f"icmp eq i64 {code}, 0"), on, otherwise, True)
-        c.label(on)
-
-    def _project(self, y: str, t: str, otherwise: str) -> None:
-        """y ← the nearest y on the constraints at t, where there are any; to the label `otherwise` where none is found."""
-        c, near, on = self.c, self.c.name("near"), self.c.name("on")
-        c.fork(c.let("icmp eq ptr %project, null"), on, near)
-        c.label(near)
-        code = c.let(f"call i64 %project(ptr %project_told, double {t}, ptr {y})")
-        c.fork(c.let(f"icmp eq i64 {code}, 0"), on, otherwise, True)
-        c.label(on)
-
-    def _copy(self, source: str, to: str) -> None:
-        c = self.c
-        with c.loop(0, self.n) as l:
-            c.store(c.load(c.at(source, l)), c.at(to, l))
-
-    def _rows(self) -> None:
-        """The rows at times before the end of the step by interpolation, that at its end from the new y."""
-        c = self.c
-        self._due("prepare", "rows_done", "olt")
-        c.label("prepare")
-        self._interpolant()
-        c.label("row")
-        saved = self._due("interpolate", "rows_done", "olt")
-        c.label("interpolate")
-        self._interpolate(c.minus(c.load(c.at("%times", saved)), c.load(self.t)), self._row(saved))
-        self._project(self._row(saved), c.load(c.at("%times", saved)), "shorter")
-        c.store(c.let(f"add i64 {saved}, 1"), self.saved, "i64")
-        c.go("row")
-        c.label("rows_done")
-        saved = self._due("last_row", "rows_written", "oeq")
-        c.label("last_row")
-        self._copy(self.new, self._row(saved))
-        c.store(c.let(f"add i64 {saved}, 1"), self.saved, "i64")
-        c.label("rows_written")
-
-    def _due(self, yes: str, no: str, order: str) -> str:
-        """To `yes` if a time that is not saved yet is within the step, or at its end (order "oeq"); returns its row."""
-        c, inside = self.c, self.c.name("inside")
-        saved = c.load(self.saved, "i64")
-        c.fork(c.let(f"icmp slt i64 {saved}, {self.times}"), inside, no)
-        c.label(inside)
-        time = c.load(c.at("%times", saved))
-        c.fork(c.compare(order, time, c.load(self.end)), yes, no)
-        return saved
-
-    def _row(self, saved: str) -> str:
-        return self.c.at("%rows", self.c.let(f"mul i64 {saved}, {self.n}"))
-
-    def _begin(self) -> None:
-        """The slope at the beginning of a step, with the choices that are made there."""
-        c, b = self.c, self.borders
-        self._field(self.slopes[0], c.load(self.t), "%y", "too_small")
-        b.begin(self._is(FREE), lambda: self._field(self.slopes[0], c.load(self.t), "%y", "too_small"))
-
-    def _is(self, mode: int) -> str:
-        return self.c.let(f"icmp eq i64 {self.c.load(self.mode, 'i64')}, {mode}")
-
-    def _within_borders(self) -> None:
-        """A step beyond a border is tried again, to end just behind it; one in which an argument goes too far is shorter.
-
-        Seen is a border that is passed between two samples of the step, and one that comes near and goes away there, if
-        straight lines from both do not show that it is not reached.
-        """
-        c, b, first, flipped = self.c, self.borders, self.c.slot("first"), self.c.slot("flipped", "i1")
-        c.store(c.constant(float("inf")), first)
-        c.fork(c.either(b.none, c.negated(self._is(PLAIN))), "within", "inspect", True)
-        c.label("inspect")
-        b.refuse_long_ways("shorter")
-        c.fork(b.doubtful(), "between", "within", False)
-        c.label("between")
-        self._interpolant()
-        near, far = c.slot("near"), c.slot("far")
-        with c.loop(0, b.signs) as j, c.loop(0, len(SAMPLES) - 1) as k:
-            beyond, doubtful, begins, ends = b.doubts(j, k)
-            seek, on = c.name("seek"), c.name("on")
-            c.fork(doubtful, seek, on)
-            c.label(seek)
-            c.store(beyond, flipped, "i1")
-            c.store(begins, near)
-            c.store(ends, far)
-            with c.loop(0, HALVINGS):
-                middle = c.times(c.constant(0.5), c.plus(c.load(near), c.load(far)))
-                self._interpolate(middle, self.stage)
-                self._field(b.slope, c.plus(c.load(self.t), middle), self.stage, "shorter")
-                passed, leaves = b.passed(j), b.leaves(j)
-                there = c.either(passed, c.both(c.negated(beyond), leaves))
-                c.store(c.let(f"select i1 {there}, i1 {passed}, i1 {c.load(flipped, 'i1')}"), flipped, "i1")
-                c.store(c.select(there, c.load(near), middle), near)
-                c.store(c.select(there, middle, c.load(far)), far)
-            sooner = c.both(c.load(flipped, "i1"), c.compare("olt", c.load(far), c.load(first)))
-            c.store(c.select(sooner, c.load(far), c.load(first)), first)
-            c.label(on)
-        c.fork(c.compare("olt", c.load(first), c.constant(float("inf"))), "cross", "within")
-        c.label("cross")
-        before, natural = c.load(self.behind), c.load(self.next)
-        soon = c.compare("olt", c.load(first), c.times(c.constant(RETURN), before))
-        way = self._way(natural)
-        way = c.select(soon, c.intrinsic("maxnum", way, c.times(c.constant(FARTHER), before)), way)
-        c.store(way, self.way)
-        c.store(c.plus(c.load(first), way), self.h)
-        c.store(str(CROSSING), self.mode, "i64")
-        held = c.both(soon, c.compare("ogt", way, c.times(c.constant(FARTHEST), natural)))
-        c.fork(held, "lost", "step", False)
-        c.label("within")
-        again = c.select(self._is(FREE), c.load(self.behind), c.constant(0.0))
-        c.store(c.select(self._is(CROSSING), c.load(self.way), again), self.behind)
-        c.store(str(PLAIN), self.mode, "i64")
-
-    def _way(self, natural: str) -> str:
-        """Time by which a step goes beyond a border, if its length would be `natural`."""
-        c = self.c
-        part = c.intrinsic("maxnum", c.times(c.constant(BEHIND[0]), self.tolerance), c.constant(BEHIND[1]))
-        return c.plus(c.times(part, natural), c.times(c.constant(4 * TINY), c.absolute(c.load(self.t))))
-
-    def _untie(self) -> None:
-        """At a border no side is the one to follow: the side is that on which a short step ends, which is tried first."""
-        c, b = self.c, self.borders
-        c.store("false", self.probing, "i1")
-        tied = c.compare("olt", c.load(b.regular_before), c.constant(0.5))
-        c.fork(c.both(tied, c.negated(c.either(b.none, self._is(FREE)))), "probe", "step", False)
-        c.label("probe")
-        h = c.load(self.h)
-        c.store(h, self.meant)
-        c.store(self._way(c.select(self._is(CROSSING), c.load(self.next), h)), self.h)
-        c.store("true", self.probing, "i1")
-        c.label("shortly")
-        c.store(c.plus(c.load(self.t), c.load(self.h)), self.end)
-        c.go("try")
-
-    def _judge_probe(self, good: str) -> None:
-        """Begin on that side; or, if the short step ends at the border, a longer one, until the choices are free."""
-        c, b = self.c, self.borders
-        c.label("probed")
-        c.fork(c.both(good, c.compare("ogt", c.load(b.regular), c.constant(0.5))), "sided", "tied", True)
-        c.label("sided")
-        b.keep(0, c.constant(0.0))
-        b.choose()
-        self._field(self.slopes[0], c.load(self.t), "%y", "too_small")
-        c.store(c.load(self.meant), self.h)
-        c.store("false", self.probing, "i1")
-        c.go("step")
-        c.label("tied")
-        longer, meant = c.times(c.constant(FARTHER), c.load(self.h)), c.load(self.meant)
-        c.store(longer, self.h)
-        c.fork(c.compare("olt", longer, c.times(c.constant(FARTHEST), meant)), "shortly", "stay")
-        c.label("stay")
-        c.store(meant, self.h)
-        c.store(str(FREE), self.mode, "i64")
-        c.store(c.constant(1.0), b.given)
-        c.go("begin")
-
-    def _begin_again(self, h: str) -> None:
-        """The end of the step is the beginning of the next one, which proposes h; to "begin", unless all is done."""
-        c, value = self.c, self.c.slot("value")
-        c.store(c.load(self.end), self.t)
-        c.store(h, self.h)
-        self._copy(self.new, "%y")
-        over = c.let(f"icmp sge i64 {c.load(self.saved, 'i64')}, {self.times}")
-        c.fork(over, "reached", "look", False)
-        c.label("look")
-        next_ = c.name("next")
-        c.fork(c.let("icmp eq ptr %watch, null"), next_, "watching", True)
-        c.label("watching")
-        self._field(value, c.load(self.t), "%y", "watched", "%watch", "%watch_told")
-        c.fork(c.compare("oge", c.load(value), c.constant(0.0)), next_, "watched", True)
-        c.label(next_)
-        c.fork(self.borders.none, "step", "begin", True)
+def way_beyond(r: Run, natural: Real) -> Real:
+    """Time by which a step goes beyond a border, if its length would be `natural`."""
+    part = np.fmax(BEHIND[0] * r.numbers.tolerance, BEHIND[1])
+    return part * natural + 4 * TINY * abs(r.numbers.t)

@@ -189,9 +189,14 @@ class Code:
             return condition
         return self.call("i1", f"llvm.vector.reduce.or.v{self.width}i1", (self.truth, condition))
 
+    @property
+    def ended(self) -> bool:
+        """True if the block has been left."""
+        return bool(self.lines) and self.lines[-1].startswith(("  br", "  ret", "  switch"))
+
     def label(self, name: str) -> None:
         """Begin a block, from the end of the one before if that did not leave."""
-        if self.lines and not self.lines[-1].startswith(("  br", "  ret", "  switch")):
+        if self.lines and not self.ended:
             self.line(f"br label %{name}")
         self.lines.append(f"{name}:")
         self.block = name

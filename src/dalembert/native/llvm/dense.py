@@ -7,11 +7,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
+import math
 from collections.abc import Sequence
 
 from dalembert.algebra.roots import SINGULAR_PIVOT
 from dalembert.native.graph.graph import size_of_system
-from dalembert.native.llvm.builder import Code, real
+from dalembert.native.llvm.builder import Code
+from dalembert.native.llvm.subset import Reals, Whole, machine, program
 
 LAPACK_SOLVE = "dalembert_dgesv"  # what machine code calls it; an object file on disk may hold the name
 
@@ -73,171 +75,88 @@ def _solve_in_place(c: Code, n: int, system: str) -> None:
 
 
 SOLVED, SINGULAR, NOT_FINITE, EXACT = range(4)
+INFINITY = math.inf
 
 
 def pivoted_solver(size: int | None = None) -> str:
-    """LLVM module with  i64 @pivoted(i64 n, ptr a, ptr b, ptr report): b ← a⁻¹b, a (n, n) by rows.
+    """The module of `pivoted`. With a size, n is that number, so that the loops are compiled for it."""
+    return program([pivoted], size=size)
 
-    With a size, n is that number, so that the loops are compiled for it.
+
+size = None
+
+
+@machine(apart=True)
+def pivoted(n: Whole, a: Reals, b: Reals, report: Reals) -> Whole:
+    """b ← a⁻¹b, a (n, n) by rows.
+
     Rows are scaled to unit maximum, then partial pivoting. report: largest row-scaled |b_i|, sign and size of the
     determinant. Returns SOLVED; EXACT (b is zero: nothing to solve); SINGULAR (a pivot is at most SINGULAR_PIVOT of the
     largest); NOT_FINITE (an entry of a or b is).
     """
-    c = Code()
-    n = "%n" if size is None else str(size)
-    finite, zero, residual, whole = c.slot("finite", "i1"), c.slot("zero", "i1"), c.slot("residual"), c.slot("whole")
-    for slot in (finite, zero):
-        c.store("true", slot, "i1")
-    c.store("0.0", residual)
-    c.store("1.0", whole)
-    with c.loop(0, n) as i:
-        _times(c, whole, _scale_row(c, n, i, finite, zero, residual))
-    c.store(c.load(residual), "%report")
-    c.fork(c.load(finite, "i1"), "factor", "bad")
-    c.label("bad")
-    c.line(f"ret i64 {NOT_FINITE}")
-    c.label("factor")
-    low, high, sign = c.slot("low"), c.slot("high"), c.slot("sign")
-    for slot, start in ((low, real(float("inf"))), (high, "0.0"), (sign, "1.0")):
-        c.store(start, slot)
-    with c.loop(0, n) as k:
-        _swap_pivot(c, n, k, sign)
-        _times(c, whole, _note_pivot(c, n, k, low, high, sign))
-        _eliminate_below(c, n, k)
-    _substitute_back(c, n)
-    c.store(c.load(sign), c.at("%report", 1))
-    c.store(c.load(whole), c.at("%report", 2))
-    limit = c.let(f"fmul double {c.load(high)}, {real(SINGULAR_PIVOT)}")
-    singular = c.let(f"fcmp ole double {c.load(low)}, {limit}")
-    code = c.let(f"select i1 {singular}, i64 {SINGULAR}, i64 {SOLVED}")
-    exact = c.load(zero, "i1")
-    code = c.let(f"select i1 {exact}, i64 {EXACT}, i64 {code}")
-    c.line(f"ret i64 {code}")
-    head = "define i64 @pivoted(i64 %n, ptr noalias %a, ptr noalias %b, ptr noalias %report) nounwind"
-    return "\n".join([c.function(head), *sorted(c.declared)])
+    if size is not None:
+        n = size
+    finite, zero, residual, whole = True, True, 0.0, 1.0
+    for i in range(n):
+        row = a[i * n :]
+        largest, total = 0.0, abs(b[i])
+        for j in range(n):
+            entry = abs(row[j])
+            largest = max(largest, entry)
+            total = total if entry < INFINITY else entry
+        finite, zero = finite & (total < INFINITY), zero & (b[i] == 0.0)
+        scale = largest if largest > 0.0 else 1.0
+        for j in range(n):
+            row[j] = row[j] / scale
+        b[i] = b[i] / scale
+        right = abs(b[i])
+        residual = residual if not right > residual and right == right else right
+        whole *= scale
+    report[0] = residual
+    if not finite:
+        return NOT_FINITE
+    low, high, sign = INFINITY, 0.0, 1.0
+    for k in range(n):
+        best, largest = k, abs(a[k * n + k])
+        for i in range(k + 1, n):
+            entry = abs(a[i * n + k])
+            best, largest = i if entry > largest else best, max(largest, entry)
+        if best != k:
+            sign = -sign
+            for j in range(n):
+                a[k * n + j], a[best * n + j] = a[best * n + j], a[k * n + j]
+            b[k], b[best] = b[best], b[k]
+        pivot = a[k * n + k]
+        low, high = min(low, abs(pivot)), max(high, abs(pivot))
+        sign = 0.0 if pivot == 0.0 else -sign if pivot < 0.0 else sign
+        whole *= abs(pivot)
+        _eliminate_below(n, k, a, b)
+    _substitute_back(n, a, b)
+    report[1] = sign
+    report[2] = whole
+    return EXACT if zero else SINGULAR if low <= high * SINGULAR_PIVOT else SOLVED
 
 
-def _absolute(c: Code, x: str) -> str:
-    return c.call("double", "llvm.fabs.f64", ("double", x))
+@machine(flags="contract")
+def _eliminate_below(n: Whole, k: Whole, a: Reals, b: Reals) -> None:
+    inverse, above = 1.0 / a[k * n + k], b[k]
+    for i in range(k + 1, n):
+        factor = a[i * n + k] * inverse
+        for j in range(k + 1, n):
+            a[i * n + j] -= factor * a[k * n + j]
+        b[i] -= factor * above
 
 
-def _entry(c: Code, n: str, i: str, j: str) -> str:
-    start = c.let(f"mul i64 {i}, {n}")
-    return c.at("%a", c.let(f"add i64 {start}, {j}"))
+@machine(flags="contract")
+def _substitute_back(n: Whole, a: Reals, b: Reals) -> None:
+    for k in range(n - 1, -1, -1):
+        rest = b[k]
+        for j in range(k + 1, n):
+            rest -= a[k * n + j] * b[j]
+        b[k] = rest / a[k * n + k]
 
 
-def _raise(c: Code, slot: str, value: str) -> None:
-    """slot ← max(slot, value)."""
-    old = c.load(slot)
-    larger = c.let(f"fcmp ogt double {value}, {old}")
-    c.store(c.let(f"select i1 {larger}, double {value}, double {old}"), slot)
-
-
-def _times(c: Code, slot: str, factor: str) -> None:
-    c.store(c.let(f"fmul double {c.load(slot)}, {factor}"), slot)
-
-
-def _and(c: Code, slot: str, condition: str) -> None:
-    old = c.load(slot, "i1")
-    c.store(c.let(f"and i1 {old}, {condition}"), slot, "i1")
-
-
-def _scale_row(c: Code, n: str, i: str, finite: str, zero: str, residual: str) -> str:
-    """Divide a row and its right side by the row's largest entry, which is returned."""
-    largest, total = c.slot("largest"), c.slot("total")
-    c.store("0.0", largest)
-    right = c.at("%b", i)
-    b = c.load(right)
-    c.store(_absolute(c, b), total)
-    with c.loop(0, n) as j:
-        size = _absolute(c, c.load(_entry(c, n, i, j)))
-        _raise(c, largest, size)
-        not_finite = c.let(f"fcmp uge double {size}, {real(float('inf'))}")
-        c.store(c.let(f"select i1 {not_finite}, double {size}, double {c.load(total)}"), total)
-    _and(c, finite, c.let(f"fcmp olt double {c.load(total)}, {real(float('inf'))}"))
-    _and(c, zero, c.let(f"fcmp oeq double {b}, 0.0"))
-    size = c.load(largest)
-    positive = c.let(f"fcmp ogt double {size}, 0.0")
-    scale = c.let(f"select i1 {positive}, double {size}, double 1.0")
-    with c.loop(0, n) as j:
-        entry = _entry(c, n, i, j)
-        c.store(c.let(f"fdiv double {c.load(entry)}, {scale}"), entry)
-    scaled = c.let(f"fdiv double {b}, {scale}")
-    c.store(scaled, right)
-    size = _absolute(c, scaled)
-    old = c.load(residual)
-    keep = c.let(f"fcmp ule double {size}, {old}")
-    valid = c.let(f"fcmp ord double {size}, {size}")
-    keep = c.let(f"and i1 {keep}, {valid}")
-    c.store(c.let(f"select i1 {keep}, double {old}, double {size}"), residual)
-    return scale
-
-
-def _swap_pivot(c: Code, n: str, k: str, sign: str) -> None:
-    best, largest = c.slot("best", "i64"), c.slot("largest")
-    c.store(k, best, "i64")
-    c.store(_absolute(c, c.load(_entry(c, n, k, k))), largest)
-    with c.loop(c.let(f"add i64 {k}, 1"), n) as i:
-        size = _absolute(c, c.load(_entry(c, n, i, k)))
-        larger = c.let(f"fcmp ogt double {size}, {c.load(largest)}")
-        c.store(c.let(f"select i1 {larger}, i64 {i}, i64 {c.load(best, 'i64')}"), best, "i64")
-        _raise(c, largest, size)
-    row = c.load(best, "i64")
-    swap, done = c.name("swap"), c.name("swapped")
-    c.fork(c.let(f"icmp eq i64 {row}, {k}"), done, swap)
-    c.label(swap)
-    c.store(c.let(f"fneg double {c.load(sign)}"), sign)
-    with c.loop(0, n) as j:
-        _exchange(c, _entry(c, n, k, j), _entry(c, n, row, j))
-    _exchange(c, c.at("%b", k), c.at("%b", row))
-    c.label(done)
-
-
-def _exchange(c: Code, first: str, second: str) -> None:
-    x, y = c.load(first), c.load(second)
-    c.store(y, first)
-    c.store(x, second)
-
-
-def _note_pivot(c: Code, n: str, k: str, low: str, high: str, sign: str) -> str:
-    """The extremes of the pivots and their sign; returns the size of this one."""
-    pivot = c.load(_entry(c, n, k, k))
-    size = _absolute(c, pivot)
-    _raise(c, high, size)
-    old = c.load(low)
-    smaller = c.let(f"fcmp olt double {size}, {old}")
-    c.store(c.let(f"select i1 {smaller}, double {size}, double {old}"), low)
-    old = c.load(sign)
-    turned, negative = c.let(f"fneg double {old}"), c.let(f"fcmp olt double {pivot}, 0.0")
-    turned = c.let(f"select i1 {negative}, double {turned}, double {old}")
-    zero = c.let(f"fcmp oeq double {pivot}, 0.0")
-    c.store(c.let(f"select i1 {zero}, double 0.0, double {turned}"), sign)
-    return size
-
-
-def _eliminate_below(c: Code, n: str, k: str) -> None:
-    inverse = c.let(f"fdiv double 1.0, {c.load(_entry(c, n, k, k))}")
-    after = c.let(f"add i64 {k}, 1")
-    above = c.load(c.at("%b", k))
-    with c.loop(after, n) as i:
-        factor = c.let(f"fmul double {c.load(_entry(c, n, i, k))}, {inverse}")
-        with c.loop(after, n) as j:
-            entry = _entry(c, n, i, j)
-            product = c.let(f"fmul contract double {factor}, {c.load(_entry(c, n, k, j))}")
-            c.store(c.let(f"fsub contract double {c.load(entry)}, {product}"), entry)
-        right = c.at("%b", i)
-        product = c.let(f"fmul contract double {factor}, {above}")
-        c.store(c.let(f"fsub contract double {c.load(right)}, {product}"), right)
-
-
-def _substitute_back(c: Code, n: str) -> None:
-    with c.loop(0, n) as up:
-        k = c.let(f"sub i64 {c.let(f'sub i64 {n}, 1')}, {up}")
-        right = c.at("%b", k)
-        rest = c.slot("rest")
-        c.store(c.load(right), rest)
-        with c.loop(c.let(f"add i64 {k}, 1"), n) as j:
-            entry, known = c.load(_entry(c, n, k, j)), c.load(c.at("%b", j))
-            product = c.let(f"fmul contract double {entry}, {known}")
-            c.store(c.let(f"fsub contract double {c.load(rest)}, {product}"), rest)
-        c.store(c.let(f"fdiv double {c.load(rest)}, {c.load(_entry(c, n, k, k))}"), right)
+def copy(count: Whole, source: Reals, to: Reals) -> None:
+    """to ← source, so many numbers."""
+    for i in range(count):
+        to[i] = source[i]

@@ -1,0 +1,566 @@
+"""A subset of Python as LLVM: functions of numbers and arrays with loops, which run as they are written.
+
+    @machine(flags="contract")
+    def dot(n: Whole, x: Reals, y: Reals) -> Real:
+        total = 0.0
+        for i in range(n):
+            total += x[i] * y[i]
+        return total
+
+Names that the function assigns are variables. All others are constants of its module, or of `program`: what depends on them
+alone is done while the code is written, so that a loop over a table is unrolled and a condition on a size chooses. Calls of
+other functions are written in place, unless these are functions of the same program. Both sides of `and`, `or` and
+`a if c else b` are evaluated. x[i:] is the part of an array that begins there, a call of an address without a value is one
+of a function that returns nothing, and max and min are the larger and smaller of two numbers as Python has them.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import dataclasses
+import functools
+import inspect
+import operator
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import FunctionType
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from dalembert.native.llvm.builder import Code, module, real
+from dalembert.native.llvm.packing import Packing
+
+Real: TypeAlias = float
+Whole: TypeAlias = int
+Truth: TypeAlias = bool
+Reals: TypeAlias = Any
+Wholes: TypeAlias = Any
+Address: TypeAlias = Any
+
+TYPES = {"Real": "double", "Whole": "i64", "Truth": "i1", "None": "void"}  # the others are addresses
+ITEMS = {"Reals": "Real", "Wholes": "Whole"}
+INTRINSICS = {"abs": "fabs", "sqrt": "sqrt", "log": "log", "pow": "pow", "copysign": "copysign", "fmax": "maxnum",
+              "fmin": "minnum"}  # fmt: skip
+# Of constants, of real and of whole numbers, of truth values.
+OPERATIONS: dict[type, tuple[Callable, str, str, str]] = {
+    ast.Add: (operator.add, "fadd", "add", ""), ast.Sub: (operator.sub, "fsub", "sub", ""),
+    ast.Mult: (operator.mul, "fmul", "mul", ""), ast.Div: (operator.truediv, "fdiv", "", ""),
+    ast.FloorDiv: (operator.floordiv, "", "sdiv", ""), ast.Mod: (operator.mod, "", "srem", ""),
+    ast.BitAnd: (operator.and_, "", "and", "and"), ast.BitOr: (operator.or_, "", "or", "or"),
+    ast.Lt: (operator.lt, "olt", "slt", ""), ast.LtE: (operator.le, "ole", "sle", ""),
+    ast.Gt: (operator.gt, "ogt", "sgt", ""), ast.GtE: (operator.ge, "oge", "sge", ""),
+    ast.Eq: (operator.eq, "oeq", "eq", "eq"), ast.NotEq: (operator.ne, "une", "ne", "ne"),
+    ast.In: (lambda a, b: a in b, "", "", ""), ast.Is: (operator.is_, "", "", ""), ast.IsNot: (operator.is_not, "", "", ""),
+}  # fmt: skip
+
+
+class Value(NamedTuple):
+    """A number or an address that the code computes."""
+
+    kind: str
+    name: str
+
+
+class Variable(NamedTuple):
+    """Where a number stands."""
+
+    kind: str
+    address: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Struct:
+    """Packed numbers as attributes. kinds: of those that are not of the packing's own; constant: read once, at first."""
+
+    packing: Packing
+    kinds: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    default: str = ""
+    constant: bool = False
+
+    def kind(self, name: str) -> str:
+        """The kind of an attribute."""
+        return self.kinds.get(name) or self.default or ("Real" if self.packing.kind is np.float64 else "Whole")
+
+
+class Attributes(NamedTuple):
+    """A struct that begins at an address."""
+
+    struct: Struct
+    address: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """A function with what its code needs to know: the structs among its arguments, the flags of its arithmetic, and whether
+    its arrays are apart from each other."""
+
+    function: FunctionType
+    structs: Mapping[str, Struct]
+    flags: str
+    apart: bool
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+
+def machine(flags: str = "", apart: bool = False, **structs: Struct) -> Callable[[Any], Any]:
+    """Decorator of a function of the subset."""
+    return lambda function: Machine(function, structs, flags, apart)
+
+
+def program(functions: Sequence[Machine], **constants: Any) -> str:
+    """The module of some functions."""
+    writers = [_Writer(f, functions, constants) for f in functions]
+    return module(*(w.text() for w in writers), declared=set().union(*(w.c.declared for w in writers)))
+
+
+@dataclasses.dataclass
+class _Scope:
+    """names: what they stand for. Where its function, written in place, ends and leaves its result; where its loop goes."""
+
+    names: ChainMap[str, Any]
+    flags: str = ""
+    end: str = ""
+    result: Variable | None = None
+    again: str = ""
+    done: str = ""
+
+
+class _Inner(NamedTuple):
+    """A function that another one defines."""
+
+    node: Any
+    scope: _Scope
+
+
+@functools.cache
+def _definitions(file: str) -> dict[str, Any]:
+    """The functions of a module."""
+    return {node.name: node for node in ast.parse(Path(file).read_text()).body if isinstance(node, ast.FunctionDef)}
+
+
+def _definition(function: FunctionType) -> Any:
+    return _definitions(function.__code__.co_filename)[function.__name__]
+
+
+class _Writer:
+    """Writes one function."""
+
+    def __init__(self, target: Machine, functions: Sequence[Machine], constants: Mapping[str, Any]):
+        self.c, self.target, self.functions, self.constants = Code(), target, functions, constants
+        self._known: dict[tuple[str, str], Value] = {}
+
+    def text(self) -> str:
+        node, names, heads = _definition(self.target.function), dict[str, Any](), []
+        self.returns = ast.unparse(node.returns)
+        for a in node.args.args:
+            kind = "Address" if a.arg in self.target.structs else ast.unparse(a.annotation)
+            apart = " noalias" if self.target.apart and kind in ITEMS else ""
+            heads.append(f"{TYPES.get(kind, 'ptr')}{apart} %{a.arg}")
+            names[a.arg] = Value(kind, f"%{a.arg}")
+            if a.arg in self.target.structs:
+                names[a.arg] = Attributes(self.target.structs[a.arg], f"%{a.arg}")
+        scope = self._scope(node, names, self._outer(self.target.function), self.target.flags)
+        self._run(node.body, scope)
+        if not self.c.ended:
+            self.c.line("ret void" if self.returns == "None" else "unreachable")
+        return self.c.function(f"define {TYPES[self.returns]} @{self.target.name}({', '.join(heads)}) nounwind")
+
+    def _outer(self, function: FunctionType) -> ChainMap[str, Any]:
+        return ChainMap(dict(self.constants), function.__globals__, vars(builtins))
+
+    def _scope(self, node: Any, given: dict[str, Any], outer: ChainMap[str, Any], flags: str) -> _Scope:
+        """Arguments that are assigned to are variables."""
+        scope = _Scope(outer.new_child(given), flags)
+        for name in _stored(node) & given.keys():
+            self._assign(name, given.pop(name), scope)
+        return scope
+
+    # Values
+
+    def _value(self, node: ast.expr, s: _Scope) -> Any:
+        return getattr(self, f"_{type(node).__name__}")(node, s)
+
+    def _load(self, variable: Variable) -> Value:
+        return Value(variable.kind, self.c.load(variable.address, TYPES.get(variable.kind, "ptr")))
+
+    def _operand(self, x: Any, kind: str) -> str:
+        """The text of a value of this kind."""
+        if isinstance(x, Value):
+            if x.kind != kind and kind in TYPES:
+                raise TypeError(f"{self.target.name}: found {x.kind}, expected {kind}")
+            return x.name
+        if isinstance(x, Attributes):
+            return x.address
+        if x is None:
+            return "null"
+        return real(x) if kind == "Real" else str(x).lower() if kind == "Truth" else str(int(x))
+
+    def _operands(self, *x: Any) -> tuple[str, list[str]]:
+        """The kind that values have together, and their texts."""
+        kind = next(v.kind for v in x if isinstance(v, Value))
+        return kind, [self._operand(v, kind) for v in x]
+
+    def _Constant(self, node: ast.Constant, s: _Scope) -> Any:
+        return node.value
+
+    def _Name(self, node: ast.Name, s: _Scope) -> Any:
+        found = s.names[node.id]
+        return self._load(found) if isinstance(found, Variable) else found
+
+    def _Tuple(self, node: ast.Tuple | ast.List, s: _Scope) -> tuple:
+        found: list[Any] = []
+        for x in node.elts:
+            found += self._value(x.value, s) if isinstance(x, ast.Starred) else [self._value(x, s)]
+        return tuple(found)
+
+    _List = _Tuple
+
+    def _Slice(self, node: ast.Slice, s: _Scope) -> slice:
+        return slice(*(x and self._value(x, s) for x in (node.lower, node.upper, node.step)))
+
+    def _ListComp(self, node: ast.ListComp | ast.GeneratorExp, s: _Scope) -> list:
+        (part,), found = node.generators, []
+        for x in self._value(part.iter, s):
+            inner = dataclasses.replace(s, names=s.names.new_child())
+            self._bind(part.target, x, inner)
+            found.append(self._value(node.elt, inner))
+        return found
+
+    _GeneratorExp = _ListComp
+
+    def _Lambda(self, node: ast.Lambda, s: _Scope) -> _Inner:
+        return _Inner(node, s)
+
+    def _Attribute(self, node: ast.Attribute, s: _Scope) -> Any:
+        base = self._value(node.value, s)
+        if not isinstance(base, Attributes):
+            return getattr(base, node.attr)
+        if not base.struct.constant:
+            return self._load(self._attribute(base, node.attr))
+        key = base.address, node.attr
+        if key not in self._known:
+            self.c.lines, lines = self.c.slots, self.c.lines
+            self._known[key] = self._load(self._attribute(base, node.attr))
+            self.c.lines = lines
+        return self._known[key]
+
+    def _attribute(self, base: Attributes, name: str) -> Variable:
+        return Variable(base.struct.kind(name), self.c.at(base.address, base.struct.packing.offset(name)))
+
+    def _Subscript(self, node: ast.Subscript, s: _Scope) -> Any:
+        base = self._value(node.value, s)
+        if not isinstance(base, Value):
+            return base[self._value(node.slice, s)]
+        if isinstance(node.slice, ast.Slice):
+            return Value(base.kind, self._at(base, node.slice.lower, s))
+        return self._load(Variable(ITEMS[base.kind], self._at(base, node.slice, s)))
+
+    def _at(self, base: Value, index: ast.expr | None, s: _Scope) -> str:
+        i = 0 if index is None else self._value(index, s)
+        return self.c.at(base.name, i if isinstance(i, int) else self._operand(i, "Whole"), TYPES[ITEMS[base.kind]])
+
+    def _BinOp(self, node: ast.BinOp, s: _Scope) -> Any:
+        return self._operate(type(node.op), self._value(node.left, s), self._value(node.right, s), s)
+
+    def _operate(self, op: type, a: Any, b: Any, s: _Scope) -> Any:
+        if op is ast.Pow:
+            return self._call("pow", [a, b], s) if isinstance(a, Value) else a**b
+        constant, reals, *others = OPERATIONS[op]
+        if not isinstance(a, Value) and not isinstance(b, Value):
+            return constant(a, b)
+        kind, (x, y) = self._operands(a, b)
+        name = {"Real": reals, "Whole": others[0], "Truth": others[1]}[kind]
+        if kind == "Real" and s.flags and op is not ast.Div:
+            name = f"{name} {s.flags}"
+        return Value(kind, self.c.let(f"{name} {TYPES[kind]} {x}, {y}"))
+
+    def _Compare(self, node: ast.Compare, s: _Scope) -> Any:
+        op, a, b = type(node.ops[0]), self._value(node.left, s), self._value(node.comparators[0], s)
+        return self._compare(op, a, b)
+
+    def _compare(self, op: type, a: Any, b: Any) -> Any:
+        constant, reals, wholes, _ = OPERATIONS[op]
+        if not isinstance(a, Value) and not isinstance(b, Value):
+            return constant(a, b)
+        kind, (x, y) = self._operands(a, b)
+        if op in (ast.Is, ast.IsNot) and kind in TYPES:  # a number is not None
+            return op is ast.IsNot
+        order = f"fcmp {reals}" if kind == "Real" else f"icmp {wholes or ('eq' if op is ast.Is else 'ne')}"
+        return Value("Truth", self.c.let(f"{order} {TYPES.get(kind, 'ptr')} {x}, {y}"))
+
+    def _BoolOp(self, node: ast.BoolOp, s: _Scope) -> Any:
+        every = isinstance(node.op, ast.And)
+        found: Any = every
+        for part in node.values:
+            x = self._value(part, s)
+            if not isinstance(x, Value):
+                if bool(x) != every:
+                    return not every
+            elif isinstance(found, Value):
+                found = self._operate(ast.BitAnd if every else ast.BitOr, found, x, s)
+            else:
+                found = x
+        return found
+
+    def _UnaryOp(self, node: ast.UnaryOp, s: _Scope) -> Any:
+        x = self._value(node.operand, s)
+        if not isinstance(x, Value):
+            return not x if isinstance(node.op, ast.Not) else -x
+        if isinstance(node.op, ast.Not):
+            return Value("Truth", self.c.let(f"xor i1 {x.name}, true"))
+        return Value(x.kind, self.c.let(f"fneg double {x.name}" if x.kind == "Real" else f"sub i64 0, {x.name}"))
+
+    def _IfExp(self, node: ast.IfExp, s: _Scope) -> Any:
+        test = self._value(node.test, s)
+        if not isinstance(test, Value):
+            return self._value(node.body if test else node.orelse, s)
+        return self._choose(test, self._value(node.body, s), self._value(node.orelse, s))
+
+    def _choose(self, test: Value, a: Any, b: Any) -> Any:
+        if not isinstance(a, Value) and not isinstance(b, Value):
+            a = self._constant(a)
+        kind, (x, y) = self._operands(a, b)
+        return Value(kind, self.c.let(f"select i1 {test.name}, {TYPES[kind]} {x}, {TYPES[kind]} {y}"))
+
+    def _constant(self, x: Any) -> Value:
+        kind = "Truth" if isinstance(x, bool) else "Whole" if isinstance(x, int) else "Real"
+        return Value(kind, self._operand(x, kind))
+
+    # Calls
+
+    def _Call(self, node: ast.Call, s: _Scope, wanted: bool = True) -> Any:
+        callee, given = self._value(node.func, s), [self._value(a, s) for a in node.args]
+        named = {k.arg: self._value(k.value, s) for k in node.keywords if k.arg}
+        if isinstance(callee, Value):
+            return self._direct("i64" if wanted else "void", callee.name, given)
+        if isinstance(callee, Machine) and callee in self.functions:
+            return self._direct(TYPES[ast.unparse(_definition(callee.function).returns)], f"@{callee.name}", given)
+        if isinstance(callee, Machine | FunctionType | _Inner):
+            return self._in_place(callee, given, named)
+        if any(isinstance(x, Value) for x in given):
+            return (
+                self._call(callee.__name__, given, s)
+                if not isinstance(callee, type) or callee in (int, float)
+                else callee(*given)
+            )
+        return callee(*given, **named)
+
+    def _direct(self, result: str, address: str, given: Iterable[Any]) -> Value | None:
+        given = [x if isinstance(x, Value | Attributes) else self._constant(x) for x in given]
+        texts = [
+            f"{TYPES.get(getattr(x, 'kind', ''), 'ptr')} {self._operand(x, getattr(x, 'kind', 'Address'))}" for x in given
+        ]
+        call = f"call {result} {address}({', '.join(texts)})"
+        if result == "void":
+            return self.c.line(call)
+        return Value({v: k for k, v in TYPES.items()}[result], self.c.let(call))
+
+    def _call(self, name: str, x: list[Any], s: _Scope) -> Any:
+        """An operation that Python and NumPy have as a function."""
+        if name in ("max", "min", "maximum", "minimum"):
+            a, b = x if len(x) == 2 else (x[0], self._call(name, x[1:], s))
+            found = self._choose(self._compare(ast.Gt if name.startswith("max") else ast.Lt, b, a), b, a)
+            return found if name in ("max", "min") else self._choose(self._compare(ast.Eq, a, a), found, a)
+        if name == "where":
+            return self._choose(*x)
+        if name == "logical_not":
+            return Value("Truth", self.c.let(f"xor i1 {x[0].name}, true"))
+        if name == "atomic":  # the first number of an array, which another thread may write
+            return Value("Whole", self.c.let(f"load atomic i64, ptr {x[0].name} monotonic, align 8"))
+        if name in ("float", "int"):
+            old, new = x[0].kind, "Real" if name == "float" else "Whole"
+            how = {("Whole", "Real"): "sitofp", ("Truth", "Real"): "uitofp", ("Real", "Whole"): "fptosi"}.get(
+                (old, new), "zext"
+            )
+            return Value(new, self.c.let(f"{how} {TYPES[old]} {x[0].name} to {TYPES[new]}"))
+        return Value("Real", self.c.intrinsic(INTRINSICS[name], *(self._operand(v, "Real") for v in x)))
+
+    def _in_place(self, callee: Machine | FunctionType | _Inner, given: list[Any], named: dict[str, Any]) -> Any:
+        """The statements of a function with values for its arguments."""
+        if isinstance(callee, _Inner):
+            node, outer, flags = callee.node, callee.scope.names, callee.scope.flags
+            bound = dict(zip((a.arg for a in node.args.args), given, strict=True))
+        else:
+            function, flags = (callee.function, callee.flags) if isinstance(callee, Machine) else (callee, "")
+            known = inspect.signature(function).bind(*given, **named)
+            known.apply_defaults()
+            node, outer, bound = _definition(function), self._outer(function), dict(known.arguments)
+        scope = self._scope(node, bound, outer, flags)
+        if isinstance(node, ast.Lambda):
+            return self._value(node.body, scope)
+        *before, last = node.body
+        if _returns(node) == 1 and isinstance(last, ast.Return):
+            self._run(before, scope)
+            return last.value and self._value(last.value, scope)
+        scope.end = self.c.name("end")
+        self._run(node.body, scope)
+        self.c.label(scope.end)
+        return scope.result and self._load(scope.result)
+
+    # Statements
+
+    def _run(self, body: Sequence[ast.stmt], s: _Scope) -> None:
+        for node in body:
+            getattr(self, f"_{type(node).__name__}")(node, s)
+            if self.c.ended:
+                break
+
+    def _assign(self, name: str, value: Any, s: _Scope) -> None:
+        if isinstance(value, bool | int | float) and not isinstance(s.names.maps[0].get(name), Variable):
+            value = self._constant(value)
+        if not isinstance(value, Value | bool | int | float):
+            s.names[name] = value
+            return
+        place = s.names.maps[0].get(name)
+        if not isinstance(place, Variable):
+            assert isinstance(value, Value)
+            place = s.names[name] = Variable(value.kind, self.c.slot(name, TYPES.get(value.kind, "ptr")))
+        self._store(value, place)
+
+    def _store(self, value: Any, to: Variable) -> None:
+        self.c.store(self._operand(value, to.kind), to.address, TYPES.get(to.kind, "ptr"))
+
+    def _bind(self, target: ast.expr, value: Any, s: _Scope) -> None:
+        """Constants of a loop that is unrolled."""
+        if isinstance(target, ast.Tuple):
+            for part, x in zip(target.elts, value, strict=True):
+                self._bind(part, x, s)
+        else:
+            assert isinstance(target, ast.Name)
+            s.names[target.id] = value
+
+    def _put(self, target: ast.expr, value: Any, s: _Scope) -> None:
+        if isinstance(target, ast.Tuple):
+            for part, x in zip(target.elts, value, strict=True):
+                self._put(part, x, s)
+        elif isinstance(target, ast.Subscript):
+            base = self._value(target.value, s)
+            self._store(value, Variable(ITEMS[base.kind], self._at(base, target.slice, s)))
+        elif isinstance(target, ast.Attribute):
+            self._store(value, self._attribute(self._value(target.value, s), target.attr))
+        else:
+            assert isinstance(target, ast.Name)
+            self._assign(target.id, value, s)
+
+    def _Assign(self, node: ast.Assign, s: _Scope) -> None:
+        value = self._value(node.value, s)
+        for target in node.targets:
+            self._put(target, value, s)
+
+    def _AnnAssign(self, node: ast.AnnAssign, s: _Scope) -> None:
+        if node.value is not None:
+            self._put(node.target, self._value(node.value, s), s)
+
+    def _AugAssign(self, node: ast.AugAssign, s: _Scope) -> None:
+        self._put(node.target, self._operate(type(node.op), self._value(node.target, s), self._value(node.value, s), s), s)
+
+    def _Expr(self, node: ast.Expr, s: _Scope) -> None:
+        if isinstance(node.value, ast.Call):
+            self._Call(node.value, s, wanted=False)
+
+    def _FunctionDef(self, node: ast.FunctionDef, s: _Scope) -> None:
+        s.names[node.name] = _Inner(node, s)
+
+    def _Return(self, node: ast.Return, s: _Scope) -> None:
+        value = node.value and self._value(node.value, s)
+        if not s.end:
+            kind = self.returns
+            self.c.line("ret void" if kind == "None" else f"ret {TYPES[kind]} {self._operand(value, kind)}")
+            return
+        if value is not None:
+            value = value if isinstance(value, Value) else self._constant(value)
+            s.result = s.result or Variable(value.kind, self.c.slot("result", TYPES.get(value.kind, "ptr")))
+            self._store(value, s.result)
+        self.c.go(s.end)
+
+    def _If(self, node: ast.If, s: _Scope) -> None:
+        test = self._value(node.test, s)
+        if not isinstance(test, Value):
+            self._run(node.body if test else node.orelse, s)
+            return
+        yes, no, done = (self.c.name(x) for x in ("yes", "no", "done"))
+        self.c.fork(test.name, yes, no if node.orelse else done)
+        self.c.label(yes)
+        self._run(node.body, s)
+        if node.orelse:
+            self._leave(done)
+            self.c.label(no)
+            self._run(node.orelse, s)
+        self._leave(done)
+        self.c.label(done)
+
+    def _leave(self, label: str) -> None:
+        if not self.c.ended:
+            self.c.go(label)
+
+    def _Break(self, node: ast.Break, s: _Scope) -> None:
+        self.c.go(s.done)
+
+    def _Continue(self, node: ast.Continue, s: _Scope) -> None:
+        self.c.go(s.again)
+
+    def _While(self, node: ast.While, s: _Scope) -> None:
+        head, body, done = (self.c.name(x) for x in ("head", "body", "done"))
+        self.c.label(head)
+        test = self._value(node.test, s)
+        if isinstance(test, Value):
+            self.c.fork(test.name, body, done)
+            self.c.label(body)
+        self._run_turn(node.body, s, head, done)
+        self._leave(head)
+        self.c.label(done)
+
+    def _run_turn(self, body: Sequence[ast.stmt], s: _Scope, again: str, done: str) -> None:
+        before, s.again, s.done = (s.again, s.done), again, done
+        self._run(body, s)
+        s.again, s.done = before
+
+    def _For(self, node: ast.For, s: _Scope) -> None:
+        if isinstance(node.iter, ast.Call) and s.names.get(getattr(node.iter.func, "id", "")) is range:
+            self._loop(node, [self._value(a, s) for a in node.iter.args], s)
+            return
+        for x in self._value(node.iter, s):
+            self._bind(node.target, x, s)
+            self._run(node.body, s)
+
+    def _loop(self, node: ast.For, given: list[Any], s: _Scope) -> None:
+        c = self.c
+        start, stop, step = (0, *given, 1) if len(given) == 1 else (*given, 1)[:3]
+        counter, (head, body, again, done) = c.slot("i", "i64"), (c.name(x) for x in ("head", "body", "next", "done"))
+        end = self._operand(stop, "Whole")
+        c.store(self._operand(start, "Whole"), counter, "i64")
+        c.label(head)
+        i = c.load(counter, "i64")
+        c.fork(c.let(f"icmp {'slt' if step > 0 else 'sgt'} i64 {i}, {end}"), body, done)
+        c.label(body)
+        self._bind(node.target, Value("Whole", i), s)
+        self._run_turn(node.body, s, again, done)
+        c.label(again)
+        c.store(c.let(f"add i64 {i}, {step}"), counter, "i64")
+        c.go(head)
+        c.label(done)
+
+
+@functools.cache
+def _stored(node: Any) -> frozenset[str]:
+    """Names that a function assigns to."""
+    names = (n for n in _own_nodes(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    return frozenset(n.id for n in names)
+
+
+@functools.cache
+def _returns(node: Any) -> int:
+    """How many statements of a function return."""
+    return sum(isinstance(n, ast.Return) for n in _own_nodes(node))
+
+
+def _own_nodes(node: Any) -> Iterable[ast.AST]:
+    """Those of a function without those of functions that it defines."""
+    for x in node.body if isinstance(node.body, list) else ():
+        if not isinstance(x, ast.FunctionDef):
+            yield from ast.walk(x)
