@@ -15,8 +15,7 @@ from dalembert.boundary.kkt.system import Evaluation, KKTSystem
 from dalembert.boundary.newton import Settings, Termination
 from dalembert.interrupts import wanted
 from dalembert.native import CACHE
-from dalembert.native.assembly.interior_code import interior_text
-from dalembert.native.assembly.interior_parts import CONVERGED, LIMIT, REFUSED, SCALARS, TERM, WORDS
+from dalembert.native.assembly.interior_code import CONVERGED, LIMIT, REFUSED, SCALARS, TERM, WORDS, interior_text
 from dalembert.native.threads import watched
 
 WORK = 10**8  # blocks times the third power of their size, in a call of machine code: about a tenth of a second

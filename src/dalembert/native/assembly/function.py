@@ -6,7 +6,7 @@ import ctypes
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -94,26 +94,6 @@ def translated(function: Callable, *examples: Any) -> GraphFunction:
 def compile_function(function: Callable, *examples: Any, cache: Cache = CACHE) -> CompiledFunction:
     """function as machine code for arguments of the shapes of `examples`; float64 in and out, as a flat list."""
     return translated(function, *examples).compiled(cache)
-
-
-def inlined(function: Callable, tree: Any, code: Code, names: Sequence[str]) -> str:
-    """The value of a function of numbers inside other code. tree: of its arguments; names: of their values."""
-    g, output = _scalar(function, tree)
-    values = {g.variable("x", i): name for i, name in enumerate(names)}
-    return Emitter(g, code).emit([output], values)[0]
-
-
-@functools.lru_cache(maxsize=64)
-@refusing
-def _scalar(function: Callable, tree: Any) -> tuple[Graph, int]:
-    """Graph and result of a function of numbers, which closes over none but its literals."""
-    g = Graph()
-    inputs = [np.asarray(i) for i in g.vector("x", tree.num_leaves)]
-    shapes = [jax.ShapeDtypeStruct((), np.float64)] * len(inputs)
-    tracer = Tracer(g)
-    (result,) = tracer.trace(lambda *flat: function(*jax.tree.unflatten(tree, flat)), *inputs, shapes=shapes)
-    assert not tracer.captured
-    return g, int(result.item())
 
 
 def _function_text(g: Graph, sizes: list[int], captured: int, outputs: list[int]) -> str:

@@ -1,400 +1,489 @@
-"""Machine code of whole interior steps on a KKT system. When a step is taken say boundary/interior/rules.py.
+"""Whole interior steps on a KKT system, as machine code. When a step is taken say boundary/interior/rules.py.
 
     diagonal of K + κz/(U²s),   right = -∇L̃ ± κμ/(Us),   K x = right,   z + αx  (α from the slacks, halved)
 
-Three functions, `interior` the loop: it returns where something is met that it does not know, as if nothing of the iteration
-had happened, or at the end. `point` and `solution` are in `interior_parts`.
+`interior` is the loop: it returns where something is met that it does not know, as if nothing of the iteration had happened,
+or at the end. `rules`, the numbers of terms and coordinates (`TERMS`, `EACH`) and those of the data of the factorization
+(`DATA`) are constants of the program.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
-from dalembert.native.assembly.interior_parts import CONVERGED, LIMIT, REFUSED, InteriorPart, PointPart, SolutionPart
-from dalembert.native.llvm.builder import module
+from dalembert.native.llvm.dense import copy
+from dalembert.native.llvm.packing import Packing
+from dalembert.native.llvm.subset import Real, Reals, Struct, Truth, Whole, atomic, local, machine, program
+
+WORDS = Packing.words(
+    "blocks", "size", "tail", "constraints", "z", "g", "new_z", "new_g", "x", "y", "w", "right", "other",
+    "constraints_sum", "stored", "free", "fixed_blocks", "unit", "added", "diagonal", "pivots", "nudge", "shifted", "dual",
+    "held", "rows", "unknowns", "primal", "fixed_places", "fixed_count", "monitored", "monitored_count", "spans",
+    "positions", "sizes", "violations", "per_action", "flat_units", "bound_count", "places", "limits",
+    "scales", "reaches", "presses", "pushes", "stiffness", "multipliers", "slacks", "new_slacks", "dual_step",
+    "filter", "room", "first", "forward", "backward", "negative", "most", "stop",
+)  # fmt: skip
+TERM = Packing.words(
+    "gradient", "gradient_rows", "gradient_shared", "product", "product_rows", "product_shared", "number", "offset"
+)
+SCALARS = Packing.scalars(
+    "tolerance", "least", "largest_update", "count", "curvature", "small", "largest", "corrections", "barrier", "last_shift",
+    "shift", "update", "whole", "jammed", "raises", "shortened", "iterations",
+    "factorizations", "trusted", "sound", "nudged", "corners",
+    "objective", "violation", "norm", "theta", "logarithms", "new_objective", "new_violation", "new_norm", "new_theta",
+    "new_logarithms", "new_finite", "allowed",
+)  # fmt: skip
+KINDS = {
+    "Whole": ("blocks", "size", "tail", "fixed_count", "monitored_count", "most", "bound_count", "room", "constraints",
+              "number", "offset"),
+    "Wholes": ("fixed_places", "monitored", "places"),
+    "Address": ("first", "forward", "backward", "negative", "gradient", "product"),
+}  # fmt: skip
+JOB, ONE_TERM = Struct(WORDS, KINDS, "Reals", constant=True), Struct(TERM, KINDS, "Reals")
+DATUM = Struct(Packing.words("array"), default="Reals")
+VALUES = Struct(SCALARS)
+TRIAL = Struct(
+    Packing.scalars("shift", "trusted", "sound", "factorizations", "jammed", "whole", "length", "first", "own", "along",
+                    "update", "fraction")
+)  # fmt: skip
+REFUSED, CONVERGED, LIMIT = 0, 1, 2
+TAKEN, HALVED = 1, 2  # beside REFUSED: what corrections come to
+REFINEMENTS = 6  # of a solution
+RANGE = 1e-150, 1e150  # of products of slacks, whose logarithm is then taken
+INFINITY, STOP = math.inf, WORDS.offset("stop")
+# Constants of the program.
+rules: Any = None
+TERMS: Sequence[int] = ()
+DATA: Sequence[int] = ()
+EACH: Sequence[int] = ()
 
 
 def interior_text(terms: int, data: int, coordinates: int, rules: Any) -> str:
-    """The module."""
-    parts = [part(terms, data, coordinates, rules) for part in (PointPart, SolutionPart, InteriorLoop)]
-    texts = [part.text() for part in parts]
-    return module(*texts, declared=set().union(*(part.c.declared for part in parts)))
+    """The module of `interior`, for so many terms, data and coordinates."""
+    counts = {"TERMS": tuple(range(terms)), "DATA": tuple(range(data)), "EACH": tuple(range(coordinates))}
+    return program([point, solution, interior], rules=rules, **counts)
 
 
-class InteriorSearch(InteriorPart):
-    """Search of the loop along a step x; it goes on at the label `taken`, and `end`s the loop where no point is taken.
-
-    trial: slots of numbers of the iteration that is under way; along: the slope of the barrier function along x.
-    """
-
-    trial: dict[str, str]
-    length: str
-    first: str
-    along: str
-    own: str
-    start: str
-    at: Any
-
-    def held(self, name: str) -> str:
-        """A number of the iteration that is under way."""
-        return self.c.load(self.trial[name])
-
-    def hold(self, name: str, value: str) -> None:
-        self.c.store(value, self.trial[name])
-
-    def _lengths(self) -> None:
-        """Changes of slacks and of multipliers, and the longest steps inside."""
-        c, barrier = self.c, self.get("barrier")
-        self.fraction = self._judge(self.rules.fraction, barrier)
-        own, longest = self._begun(1.0), self._begun(1.0)
-        with c.loop(0, self.word["bound_count"]) as j:
-            change, m, s = self._slack_change("x", j), self._item("multipliers", j), self._item("slacks", j)
-            wanted = c.let(f"fdiv double {self._minus(barrier, self._times(m, change))}, {s}")
-            dual = self._minus(wanted, m)
-            c.store(dual, c.at(self.word["dual_step"], j))
-            self._shorten(own, m, dual)
-            self._shorten(longest, s, change)
-        self.own = c.load(own)
-        self.start = c.load(longest)
-        c.store(self.start, self.length)
-        self.hold("whole", c.constant(0.0))
-        self.hold("jammed", self._judge(self.rules.count_tiny_steps, self.start, self.get("jammed")))
-        self.at = self._standing("")
-
-    def _searched(self) -> None:
-        """The first point on the step, halved from the longest inside, that is taken; before it all slacks cut, where one
-        alone stops the step; after the first one corrections of second order."""
-        c, rules = self.c, self.rules
-        cut, search = c.name("cut"), c.name("search")
-        stopped = self._judge(rules.slack_stops, self.start, self.get("theta"), self.get("tolerance"))
-        c.store(c.constant(1.0), self.first)
-        c.fork(stopped, cut, search, likely=False)
-        c.label(cut)
-        self._cut()
-        c.label(search)
-        self._unless_stopped()
-        self._until(self._judge(rules.long_enough, c.load(self.length)))
-        self._move("x", c.load(self.length))
-        self._point()
-        yes, no, correct, halve = (c.name(x) for x in ("yes", "no", "correct", "halve"))
-        c.fork(self._takes(c.load(self.length)), yes, no)
-        c.label(yes)
-        shorter = c.let(f"fmul double {self.own}, {c.load(self.length)}")  # one of them is below 1
-        whole = c.let(f"fcmp oeq double {shorter}, {c.constant(1.0)}")
-        self.hold("whole", c.let(f"uitofp i1 {whole} to double"))
-        c.go("taken")
-        c.label(no)
-        begun = c.let(f"fcmp ogt double {c.load(self.first)}, {c.constant(0.0)}")
-        worse = c.let(f"fcmp oge double {self.get('new_theta')}, {self.at.violation}")
-        finite = c.let(f"fcmp ogt double {self.get('new_finite')}, {c.constant(0.0)}")
-        c.fork(c.both(c.both(begun, worse), finite), correct, halve)
-        c.label(correct)
-        self._corrected(halve)
-        c.label(halve)
-        c.store(self._times(c.constant(0.5), c.load(self.length)), self.length)
-        c.store(c.constant(0.0), self.first)
-        c.go(search)
-
-    def _takes(self, length: str) -> str:
-        """Condition that the new point is acceptable: that it decreases θ or ϕ enough, and that the filter allows it."""
-        given = self.at, self._standing("new_"), self.along, length, self.get("small"), self.get("tolerance")
-        return self.c.both(self._judge(self.rules.acceptable, *given), self._allowed)
-
-    @property
-    def _allowed(self) -> str:
-        return self.c.let(f"fcmp ogt double {self.get('allowed')}, {self.c.constant(0.0)}")
-
-    def _cut(self) -> None:
-        """The whole step, every slack for itself keeping a part, where that lowers the violation."""
-        c = self.c
-        self._move("x", c.constant(1.0))
-        kept = self._minus(c.constant(1.0), self.fraction)
-        with c.loop(0, self.word["bound_count"]) as j:
-            s = self._item("slacks", j)
-            short = self._minus(self._times(kept, s), self._plus(s, self._slack_change("x", j)))
-            at = c.at(self.word["new_z"], self._index("places", j))
-            back = self._times(self._item("reaches", j), self._larger(c.constant(0.0), short))
-            c.store(self._plus(c.load(at), back), at)
-        self._point()
-        better = self._judge(self.rules.much_better, self.at, self._standing("new_"))
-        yes, no = c.name("cut_taken"), c.name("cut_refused")
-        c.fork(c.both(better, self._allowed), yes, no)
-        c.label(yes)
-        self.hold("jammed", c.constant(0.0))
-        c.go("taken")
-        c.label(no)
-
-    def _corrected(self, halve: str) -> None:
-        """Steps towards c(z) + c(z + step) = 0 by the same factors."""
-        c, length, before, k = self.c, self.c.load(self.length), self.c.slot("before"), self.c.slot("k")
-        c.store(self.at.violation, before)
-        c.store(c.constant(0.0), k)
-        with c.loop(0, self.n) as i:
-            c.store(self._times(length, self._item("g", i)), c.at(self.word["constraints_sum"], i))
-        again, on = c.name("again"), c.name("on")
-        c.label(again)
-        with c.loop(0, self.n) as i:
-            at = c.at(self.word["constraints_sum"], i)
-            total = self._plus(c.load(at), self._item("new_g", i))
-            c.store(total, at)
-            primal = c.let(f"fcmp ogt double {self._item('primal', i)}, {c.constant(0.0)}")
-            free = c.let(f"fneg double {self._times(total, self._item('free', i))}")
-            right = c.let(f"select i1 {primal}, double {self._item('right', i)}, double {free}")
-            c.store(right, c.at(self.word["other"], i))
-            c.store(right, c.at(self.word["w"], i))
-        self._substitute("w")
-        self._until(self._solves("w", "other"))
-        square = self._total(self.n, lambda i: [self._times(self._item("w", i), self._item("w", i))], 1)[0]
-        good = c.name("good")
-        c.fork(self._finite(square), good, halve)
-        c.label(good)
-        short = self._begun(1.0)
-        with c.loop(0, self.word["bound_count"]) as j:
-            self._shorten(short, self._item("slacks", j), self._slack_change("w", j))
-        self._move("w", c.load(short))
-        self._point()
-        c.fork(self._takes(length), "taken", on)
-        c.label(on)
-        worse = self._judge(self.rules.no_better, self._standing("new_"), c.load(before))
-        finite = c.let(f"fcmp ogt double {self.get('new_finite')}, {c.constant(0.0)}")
-        next_, stop = c.name("next"), c.let(f"or i1 {worse}, {c.negated(finite)}")
-        c.fork(stop, halve, next_)
-        c.label(next_)
-        c.store(self.get("new_theta"), before)
-        with c.loop(0, self.n) as i:
-            at = c.at(self.word["constraints_sum"], i)
-            c.store(self._times(c.load(short), c.load(at)), at)
-        count = self._plus(c.load(k), c.constant(1.0))
-        c.store(count, k)
-        c.fork(c.let(f"fcmp olt double {count}, {self.get('corrections')}"), again, halve)
-
-    def _remember(self) -> None:
-        """The point that is left goes into the filter, unless ϕ falls as it has to; refused where there is no room."""
-        c, rules = self.c, self.rules
-        add, on = c.name("add"), c.name("added")
-        given = self.at, self._standing("new_"), self.along, c.load(self.length), self.get("small"), self.get("tolerance")
-        c.fork(self._judge(rules.augments_filter, *given), add, on)
-        c.label(add)
-        count = c.let(f"fptosi double {self.get('corners')} to i64")
-        self._until(c.let(f"icmp slt i64 {count}, {self.word['room']}"))
-        place = c.let(f"shl i64 {count}, 1")
-        c.store(self._judge(rules.corner_violation, self.at, self.get("tolerance")), c.at(self.word["filter"], place))
-        corner = c.at(c.at(self.word["filter"], place), 1)
-        c.store(self._judge(rules.corner_barrier, self.at), corner)
-        self.put("corners", self._plus(self.get("corners"), c.constant(1.0)))
-        c.label(on)
+@machine(job=JOB, values=VALUES)
+def interior(job: Any, values: Any) -> Whole:
+    """Steps until the equations are solved, CONVERGED; until there are as many as allowed, LIMIT; or REFUSED."""
+    trial, reach = TRIAL.at(local(TRIAL.packing.size)), local(len(EACH) + 1)
+    measure(job, reach)
+    while True:
+        if values.iterations >= float(job.most):
+            return LIMIT
+        dual, magnitude, most, least = residuals(job, values)
+        last = rules.LastStep(values.update, values.shift, values.whole)
+        errors = barrier_errors(values, 0.0, dual, magnitude, most, least)
+        relative = values.violation / reach[len(EACH)]
+        if rules.meets_tolerance(errors, last, relative, values.largest_update, values.tolerance):
+            return CONVERGED
+        while values.barrier > values.least:  # the filter is empty with each new one
+            errors = barrier_errors(values, values.barrier, dual, magnitude, most, least)
+            if rules.exceeds_barrier(values.barrier, errors, last, values.tolerance):
+                break
+            values.barrier = rules.lower_barrier(values.barrier, values.least)
+            values.corners, values.shortened = 0.0, 0.0
+        if rules.watches(values.shortened):
+            return REFUSED
+        write_equations(job, values)
+        if not factorize(job, values, trial, reach):
+            return REFUSED
+        find_lengths(job, values, trial)
+        at = standing(values, values.theta, values.objective, values.logarithms)
+        if not search(job, values, trial, at):
+            return REFUSED
+        if not remember(job, values, trial, at):
+            return REFUSED
+        arrive(job, values, trial)
+        measure(job, reach)
+        values.jammed = rules.patient(trial.jammed, values.barrier, values.raises)
+        if rules.takes_tiny_steps(values.jammed):
+            values.jammed, values.shortened, values.corners = 0.0, 0.0, 0.0
+            values.raises += 1.0
+            values.barrier = rules.raise_barrier(values.barrier)
 
 
-class InteriorLoop(InteriorSearch):
-    """The loop."""
+def standing(values: Any, violation: Real, objective: Real, logarithms: Real) -> Any:
+    """θ and ϕ of a point."""
+    return rules.Standing(violation, objective / values.curvature - values.barrier * logarithms)
 
-    def text(self) -> str:
-        c, rules = self.c, self.rules
-        self.trial = {name: c.slot(name) for name in ("shift", "trusted", "sound", "factorizations", "jammed", "whole")}
-        self.length, self.first = c.slot("length"), c.slot("first")
-        self.finish(REFUSED)
-        self._measure()
-        c.label("step")
-        self._ends_if(c.let(f"fcmp oge double {self.get('iterations')}, {self.real('most')}"), LIMIT)
-        self._residuals()
-        errors = self._errors(c.constant(0.0))
-        given = errors, self.last, self._violation(), self.get("largest_update"), self.get("tolerance")
-        self._ends_if(self._judge(rules.meets_tolerance, *given), CONVERGED)
-        self._lower()
-        self._until(c.negated(self._judge(rules.watches, self.get("shortened"))))
-        self._equations()
-        self._factored()
-        self._lengths()
-        self._searched()
-        c.label("taken")
-        self._remember()
-        self._take()
-        c.go("step")
-        c.label("end")
-        c.line(f"ret i64 {c.load(self.status, 'i64')}")
-        return c.function("define i64 @interior(ptr %job, ptr %values) nounwind")
 
-    def _ends_if(self, condition: str, status: int) -> None:
-        c = self.c
-        stop, on = c.name("stop"), c.name("on")
-        c.fork(condition, stop, on, likely=False)
-        c.label(stop)
-        self.finish(status)
-        c.go("end")
-        c.label(on)
+def new_standing(values: Any) -> Any:
+    return standing(values, values.new_theta, values.new_objective, values.new_logarithms)
 
-    def _residuals(self) -> None:
-        """dual: the largest |∇L̃ ∓ κz/U| in units of κ, relative; size: what it is relative to; the span of sz."""
-        c = self.c
 
-        def multiplier(i: str) -> list[str]:
-            c.store(self._times(self._item("g", i), self._item("dual", i)), c.at(self.word["y"], i))
-            return [self._times(self._abs(self._item("z", i)), self._item("held", i))]
+def is_finite(x: Real) -> Truth:
+    return abs(x) < INFINITY
 
-        own = self._total(self.n, multiplier, 1)[0]
-        total, most, least = (self._begun(x) for x in (0.0, float("-inf"), float("inf")))
-        with c.loop(0, self.word["bound_count"]) as j:
-            at, m = c.at(self.word["y"], self._index("places", j)), self._item("multipliers", j)
-            c.store(self._minus(c.load(at), self._times(self._item("presses", j), m)), at)
-            c.store(self._plus(c.load(total), m), total)
-            product = self._times(self._item("slacks", j), m)
-            c.store(self._larger(c.load(most), product), most)
-            c.store(self._smaller(c.load(least), product), least)
-        largest = self._begun(0.0)
-        with c.loop(0, self.n) as i:
-            value, known = self._abs(self._item("y", i)), c.load(largest)
-            more = c.let(f"fcmp nnan nsz ogt double {value}, {known}")
-            c.store(c.let(f"select nnan nsz i1 {more}, double {value}, double {known}"), largest)
-        size = self._judge(self.rules.magnitude, own, c.load(total), self.get("count"))
-        self.dual, self.magnitude = c.let(f"fdiv double {c.load(largest)}, {size}"), size
-        self.span = c.load(most), c.load(least)
 
-    def _errors(self, barrier: str):
-        """Against the equations of this μ; max|sz - μ| is that of the largest or of the smallest product."""
-        c, (most, least) = self.c, self.span
-        off = self._larger(self._minus(most, barrier), self._minus(barrier, least))
-        off = self._larger(c.constant(0.0), off)
-        return self.rules.BarrierErrors(self.dual, self.get("theta"), c.let(f"fdiv double {off}, {self.magnitude}"))
+def is_stopped(job: Any) -> Truth:
+    """True if Ctrl-C asks for the end, which is as where something is met that the loop does not know."""
+    return atomic(job[STOP:]) != 0
 
-    @property
-    def last(self):
-        return self.rules.LastStep(self.get("update"), self.get("shift"), self.get("whole"))
 
-    def _lower(self) -> None:
-        """The next μ, as long as the equations of the present one are solved; then the filter is empty."""
-        c, rules = self.c, self.rules
-        more, fall, on = c.name("lower"), c.name("fall"), c.name("direction")
-        c.label(more)
-        barrier = self.get("barrier")
-        open_ = self._judge(rules.exceeds_barrier, barrier, self._errors(barrier), self.last, self.get("tolerance"))
-        least = c.let(f"fcmp ole double {barrier}, {self.get('least')}")
-        c.fork(c.let(f"or i1 {open_}, {least}"), on, fall)
-        c.label(fall)
-        self.put("barrier", self._judge(rules.lower_barrier, barrier, self.get("least")))
-        self.put("corners", c.constant(0.0))
-        self.put("shortened", c.constant(0.0))
-        c.go(more)
-        c.label(on)
+def max_norms(job: Any, v: Reals) -> Reals:
+    """max|v_j| over the positions of every coordinate."""
+    largest = local(len(EACH))
+    for j in EACH:
+        largest[j] = 0.0
+    for i in range(job.monitored_count):
+        for j in EACH:
+            largest[j] = max(largest[j], job.spans[i] * abs(v[job.monitored[i * len(EACH) + j]]))
+    return largest
 
-    def _equations(self) -> None:
-        """The right-hand side, and what the barrier adds to the diagonal."""
-        c, barrier = self.c, self.get("barrier")
-        with c.loop(0, self.n) as i:
-            c.store(self._item("unit", i), c.at(self.word["added"], i))
-            c.store(c.let(f"fneg double {self._item('g', i)}"), c.at(self.word["right"], i))
-        with c.loop(0, self.word["bound_count"]) as j:
-            place, slack = self._index("places", j), self._item("slacks", j)
-            to, right = (c.at(self.word[name], place) for name in ("added", "right"))
-            ratio = c.let(f"fdiv double {self._item('multipliers', j)}, {slack}")
-            c.store(self._plus(c.load(to), self._times(ratio, self._item("stiffness", j))), to)
-            push = self._times(self._item("pushes", j), c.let(f"fdiv double {barrier}, {slack}"))
-            c.store(self._plus(c.load(right), push), right)
 
-    def _factored(self) -> None:
-        """x = K⁻¹ right, δ raised until K has as many negative eigenvalues as constraints; refused where it has fewer, or
-        where solutions are not accurate, with a nudge neither."""
-        c, rules = self.c, self.rules
-        known, whole, more, done = (c.name(x) for x in ("known", "solved", "more", "done"))
-        for name in ("shift", "factorizations"):
-            self.hold(name, c.constant(0.0))
-        self.hold("sound", self.get("sound"))
-        c.label("factor")
-        self._unless_stopped()
-        self._diagonal()
-        self._clear_tail("x")
-        self._call("first", "blocks", "z", "free", "fixed_blocks", "pivots", "stored", "x", more=self.data)
-        self.hold("factorizations", self._plus(self.held("factorizations"), c.constant(1.0)))
-        negative = c.let(f"call i64 {self.word['negative']}(i64 {self.word['blocks']}, ptr {self.word['stored']})")
-        over = c.let(f"icmp sgt i64 {negative}, {self.word['constraints']}")
-        sure = c.let(f"fcmp ogt double {self.held('sound')}, {self.get('nudged')}")  # sound, and not nudged
-        c.fork(c.let(f"and i1 {over}, {sure}"), more, known)
-        c.label(known)
-        self._unless_stopped()
-        self._call("backward", "blocks", "stored", "free", "fixed_blocks", "x")
-        self.put("trusted", c.constant(0.0))
-        found = self._solves("x", "right")
-        self._nudge_if(c.negated(c.both(found, self._finite(self._measured()))))
-        self.hold("sound", c.constant(1.0))
-        update = self._change("x")
-        given = self.get("theta"), self.held("shift"), update, self.get("tolerance")
-        self._until(c.negated(self._judge(rules.locally_infeasible, *given)))
-        c.fork(over, more, whole)
-        c.label(more)
-        self.hold("shift", self._judge(rules.raise_shift, self.held("shift"), self.get("last_shift")))
-        self._until(self._judge(rules.affordable, self.held("shift")))
-        c.go("factor")
-        c.label(whole)
-        self._until(c.let(f"icmp eq i64 {negative}, {self.word['constraints']}"))
-        c.go(done)
-        c.label(done)
-        self.hold("trusted", self.get("trusted"))
-        self.update = update
+def measure(job: Any, reach: Reals) -> None:
+    """s + max|q| of every coordinate, and then the largest of them in typical sizes."""
+    norms = max_norms(job, job.z)
+    for j in EACH:
+        reach[j] = job.sizes[j] + norms[j]
+    reach[len(EACH)] = largest_ratio(reach, job.positions)
 
-    def _nudge_if(self, inaccurate: str) -> None:
-        """The same factorization with a nudge, from then on."""
-        c = self.c
-        again, on = c.name("nudge"), c.name("accurate")
-        c.fork(inaccurate, again, on, likely=False)
-        c.label(again)
-        self._until(c.let(f"fcmp oeq double {self.get('nudged')}, {c.constant(0.0)}"))
-        self.put("nudged", c.constant(1.0))
-        self.hold("sound", c.constant(0.0))
-        self.hold("factorizations", self._minus(self.held("factorizations"), c.constant(1.0)))
-        c.go("factor")
-        c.label(on)
 
-    def _diagonal(self) -> None:
-        """That of K and of what is factorized; x begins as the right-hand side."""
-        c, shift, nudged = self.c, self.held("shift"), self.get("nudged")
-        with c.loop(0, self.n) as i:
-            own = self._plus(self._item("added", i), self._times(shift, self._item("shifted", i)))
-            c.store(own, c.at(self.word["diagonal"], i))
-            c.store(self._plus(own, self._times(nudged, self._item("nudge", i))), c.at(self.word["pivots"], i))
-            c.store(self._item("right", i), c.at(self.word["x"], i))
+def largest_ratio(norms: Reals, sizes: Reals) -> Real:
+    found = norms[0] / sizes[0]
+    for j in EACH[1:]:
+        found = max(found, norms[j] / sizes[j])
+    return found
 
-    def _measured(self) -> str:
-        """|x|²; the slope of the barrier function along the step: residualᵀdx of the unknowns and -νᵀA dx, divided by κ."""
 
-        def both(i: str) -> list[str]:
-            x = self._item("x", i)
-            free = self._times(self._times(self._item("right", i), self._item("unknowns", i)), x)
-            held = self._times(self._times(self._item("g", i), self._item("rows", i)), self._item("z", i))
-            return [self._times(x, x), self._minus(held, free)]
+@machine(flags="reassoc contract")
+def scaled_gradient(job: Any) -> Real:
+    """Σ|ν|; y = the gradient of the unknowns in units of κ."""
+    own = 0.0
+    for i in range(job.blocks * job.size):
+        job.y[i] = job.g[i] * job.dual[i]
+        own += abs(job.z[i]) * job.held[i]
+    return own
 
-        square, total = self._total(self.n, both, 2)
-        self.along = self.c.let(f"fdiv double {total}, {self.get('curvature')}")
-        return square
 
-    def _take(self) -> None:
-        """The new point is the present one; μ is raised where slacks have stopped several steps."""
-        c, rules, barrier = self.c, self.rules, self.get("barrier")
-        with c.loop(0, self.word["bound_count"]) as j:
-            at, slack = c.at(self.word["multipliers"], j), self._item("new_slacks", j)
-            wanted = self._plus(c.load(at), self._times(self.own, self._item("dual_step", j)))
-            c.store(self._judge(rules.clip_multiplier, wanted, slack, barrier), at)
-            c.store(slack, c.at(self.word["slacks"], j))
-        self._copy("z", "new_z")
-        self._copy("g", "new_g")
-        for name in ("objective", "violation", "norm", "theta", "logarithms"):
-            self.put(name, self.get(f"new_{name}"))
-        for name in ("shift", "trusted", "sound", "whole"):
-            self.put(name, self.held(name))
-        for name, more in (("iterations", c.constant(1.0)), ("factorizations", self.held("factorizations"))):
-            self.put(name, self._plus(self.get(name), more))
-        shifted = c.let(f"fcmp ogt double {self.get('shift')}, {c.constant(0.0)}")
-        self.put("last_shift", c.let(f"select i1 {shifted}, double {self.get('shift')}, double {self.get('last_shift')}"))
-        self.put("update", self.update)
-        halved = self._minus(c.constant(1.0), c.load(self.first))
-        self.put("shortened", self._judge(rules.shortens, halved, self.get("shortened")))
-        self._measure()
-        jammed = self._judge(rules.patient, self.held("jammed"), barrier, self.get("raises"))
-        self.put("jammed", jammed)
-        stuck, on = c.name("stuck"), c.name("on")
-        c.fork(self._judge(rules.takes_tiny_steps, jammed), stuck, on, likely=False)
-        c.label(stuck)
-        self.put("jammed", c.constant(0.0))
-        self.put("shortened", c.constant(0.0))
-        self.put("raises", self._plus(self.get("raises"), c.constant(1.0)))
-        self.put("barrier", self._judge(rules.raise_barrier, barrier))
-        self.put("corners", c.constant(0.0))
-        c.label(on)
+@machine(flags="nnan nsz")
+def largest_of(count: Whole, x: Reals) -> Real:
+    found = 0.0
+    for i in range(count):
+        found = max(found, abs(x[i]))
+    return found
+
+
+def residuals(job: Any, values: Any) -> tuple[Real, Real, Real, Real]:
+    """The largest |∇L̃ ∓ κz/U| in units of κ, relative; what it is relative to; the span of sz."""
+    own, total, most, least = scaled_gradient(job), 0.0, -INFINITY, INFINITY
+    for j in range(job.bound_count):
+        place, m = job.places[j], job.multipliers[j]
+        job.y[place] -= job.presses[j] * m
+        total += m
+        product = job.slacks[j] * m
+        most, least = max(most, product), min(least, product)
+    magnitude = rules.magnitude(own, total, values.count)
+    return largest_of(job.blocks * job.size, job.y) / magnitude, magnitude, most, least
+
+
+def barrier_errors(values: Any, barrier: Real, dual: Real, magnitude: Real, most: Real, least: Real) -> Any:
+    """Against the equations of this μ; max|sz - μ| is that of the largest or of the smallest product."""
+    off = max(0.0, max(most - barrier, barrier - least))
+    return rules.BarrierErrors(dual, values.theta, off / magnitude)
+
+
+def write_equations(job: Any, values: Any) -> None:
+    """The right-hand side, and what the barrier adds to the diagonal."""
+    for i in range(job.blocks * job.size):
+        job.added[i] = job.unit[i]
+        job.right[i] = -job.g[i]
+    for j in range(job.bound_count):
+        place, slack = job.places[j], job.slacks[j]
+        job.added[place] += job.multipliers[j] / slack * job.stiffness[j]
+        job.right[place] += job.pushes[j] * (values.barrier / slack)
+
+
+def factorize(job: Any, values: Any, trial: Any, reach: Reals) -> Truth:
+    """x = K⁻¹ right, δ raised until K has as many negative eigenvalues as constraints; False where it has fewer, or where
+    solutions are not accurate, with a nudge neither."""
+    n, data = job.blocks * job.size, [DATUM.at(job[WORDS.size + len(TERMS) * TERM.size + k :]).array for k in DATA]
+    trial.shift, trial.factorizations, trial.sound = 0.0, 0.0, values.sound
+    while True:
+        if is_stopped(job):
+            return False
+        for i in range(n):
+            job.diagonal[i] = job.added[i] + trial.shift * job.shifted[i]
+            job.pivots[i] = job.diagonal[i] + values.nudged * job.nudge[i]
+            job.x[i] = job.right[i]
+        fill(job.tail, job.x[n:])
+        job.first(job.blocks, job.z, job.free, job.fixed_blocks, job.pivots, job.stored, job.x, *data)
+        trial.factorizations += 1.0
+        negative = job.negative(job.blocks, job.stored)
+        if not (negative > job.constraints and trial.sound > values.nudged):  # or surely too many: sound, and not nudged
+            if is_stopped(job):
+                return False
+            job.backward(job.blocks, job.stored, job.free, job.fixed_blocks, job.x)
+            values.trusted = 0.0
+            solved = solution(job, values, job.x, job.right)
+            square, slope = squares_and_slope(job)
+            trial.along = slope / values.curvature
+            if solved == 0 or not is_finite(square):  # the same factorization with a nudge, from then on
+                if values.nudged != 0.0:
+                    return False
+                values.nudged, trial.sound = 1.0, 0.0
+                trial.factorizations -= 1.0
+                continue
+            trial.sound = 1.0
+            trial.update = largest_ratio(max_norms(job, job.x), reach)
+            if rules.locally_infeasible(values.theta, trial.shift, trial.update, values.tolerance):
+                return False
+            if not negative > job.constraints:
+                trial.trusted = values.trusted
+                return negative == job.constraints
+        trial.shift = rules.raise_shift(trial.shift, values.last_shift)
+        if not rules.affordable(trial.shift):
+            return False
+
+
+@machine(flags="reassoc contract")
+def squares_and_slope(job: Any) -> tuple[Real, Real]:
+    """|x|²; the slope of the barrier function along the step, times κ: residualᵀdx of the unknowns and -νᵀA dx."""
+    square, slope = 0.0, 0.0
+    for i in range(job.blocks * job.size):
+        x = job.x[i]
+        square += x * x
+        slope += job.g[i] * job.rows[i] * job.z[i] - job.right[i] * job.unknowns[i] * x
+    return square, slope
+
+
+def find_lengths(job: Any, values: Any, trial: Any) -> None:
+    """Changes of multipliers, and the longest steps inside for these and for slacks."""
+    barrier, own, longest = values.barrier, 1.0, 1.0
+    trial.fraction = rules.fraction(barrier)
+    for j in range(job.bound_count):
+        change, m, s = slack_change(job, job.x, j), job.multipliers[j], job.slacks[j]
+        dual = (barrier - m * change) / s - m
+        job.dual_step[j] = dual
+        own = shortened(own, trial.fraction, m, dual)
+        longest = shortened(longest, trial.fraction, s, change)
+    trial.own, trial.length, trial.first, trial.whole = own, longest, 1.0, 0.0
+    trial.jammed = rules.count_tiny_steps(longest, values.jammed)
+
+
+def slack_change(job: Any, x: Reals, j: Whole) -> Real:
+    """Of slack j by such a step."""
+    return job.scales[j] * x[job.places[j]]
+
+
+def shortened(length: Real, fraction: Real, value: Real, change: Real) -> Real:
+    """The longest step after which a part 1 - τ of the value is left."""
+    bound = -fraction * value / change
+    return bound if (change < 0.0) & (bound < length) else length
+
+
+def search(job: Any, values: Any, trial: Any, at: Any) -> Truth:
+    """The first point on the step, halved from the longest inside, that is acceptable; before it all slacks cut, where one
+    alone stops the step; after the first one corrections of second order. False where no point is taken."""
+    if rules.slack_stops(trial.length, values.theta, values.tolerance):
+        cut_slacks(job, values, trial)
+        if rules.much_better(at, new_standing(values)) and values.allowed > 0.0:
+            trial.jammed = 0.0
+            return True
+    while True:
+        if is_stopped(job) or not rules.long_enough(trial.length):
+            return False
+        move(job, job.x, trial.length)
+        point(job, values)
+        if is_acceptable(values, trial, at):
+            trial.whole = float(trial.own * trial.length == 1.0)  # one of them is below 1
+            return True
+        if trial.first > 0.0 and values.new_theta >= at.violation and values.new_finite > 0.0:
+            found = correct(job, values, trial, at)
+            if found != HALVED:
+                return found == TAKEN
+        trial.length *= 0.5
+        trial.first = 0.0
+
+
+def is_acceptable(values: Any, trial: Any, at: Any) -> Truth:
+    """True if the new point decreases θ or ϕ enough, and if the filter allows it."""
+    new = new_standing(values)
+    return rules.acceptable(at, new, trial.along, trial.length, values.small, values.tolerance) & (values.allowed > 0.0)
+
+
+def move(job: Any, step: Reals, length: Real) -> None:
+    """The new path."""
+    for i in range(job.blocks * job.size):
+        job.new_z[i] = job.z[i] + length * step[i]
+
+
+def cut_slacks(job: Any, values: Any, trial: Any) -> None:
+    """The whole step, every slack for itself keeping a part."""
+    move(job, job.x, 1.0)
+    for j in range(job.bound_count):
+        s = job.slacks[j]
+        short = (1.0 - trial.fraction) * s - (s + slack_change(job, job.x, j))
+        job.new_z[job.places[j]] += job.reaches[j] * max(0.0, short)
+    point(job, values)
+
+
+def correct(job: Any, values: Any, trial: Any, at: Any) -> Whole:
+    """Steps towards c(z) + c(z + step) = 0 by the same factors."""
+    n, before = job.blocks * job.size, at.violation
+    for i in range(n):
+        job.constraints_sum[i] = trial.length * job.g[i]
+    for _ in range(int(values.corrections)):
+        for i in range(n):
+            total = job.constraints_sum[i] + job.new_g[i]
+            job.constraints_sum[i] = total
+            right = job.right[i] if job.primal[i] > 0.0 else -(total * job.free[i])
+            job.other[i], job.w[i] = right, right
+        substitute(job, job.w)
+        if solution(job, values, job.w, job.other) == 0:
+            return REFUSED
+        if not is_finite(sum_of_squares(n, job.w)):
+            return HALVED
+        short = 1.0
+        for j in range(job.bound_count):
+            short = shortened(short, trial.fraction, job.slacks[j], slack_change(job, job.w, j))
+        move(job, job.w, short)
+        point(job, values)
+        if is_acceptable(values, trial, at):
+            return TAKEN
+        if rules.no_better(new_standing(values), before) or not values.new_finite > 0.0:
+            return HALVED
+        before = values.new_theta
+        for i in range(n):
+            job.constraints_sum[i] = short * job.constraints_sum[i]
+    return HALVED
+
+
+@machine(flags="reassoc contract")
+def sum_of_squares(count: Whole, x: Reals) -> Real:
+    total = 0.0
+    for i in range(count):
+        total += x[i] * x[i]
+    return total
+
+
+def remember(job: Any, values: Any, trial: Any, at: Any) -> Truth:
+    """The point that is left goes into the filter, unless ϕ falls as it has to; False where there is no room."""
+    new = new_standing(values)
+    if rules.augments_filter(at, new, trial.along, trial.length, values.small, values.tolerance):
+        count = int(values.corners)
+        if count >= job.room:
+            return False
+        job.filter[2 * count] = rules.corner_violation(at, values.tolerance)
+        job.filter[2 * count + 1] = rules.corner_barrier(at)
+        values.corners += 1.0
+    return True
+
+
+def arrive(job: Any, values: Any, trial: Any) -> None:
+    """The new point is the present one."""
+    n = job.blocks * job.size
+    for j in range(job.bound_count):
+        wanted = job.multipliers[j] + trial.own * job.dual_step[j]
+        job.multipliers[j] = rules.clip_multiplier(wanted, job.new_slacks[j], values.barrier)
+        job.slacks[j] = job.new_slacks[j]
+    copy(n, job.new_z, job.z)
+    copy(n, job.new_g, job.g)
+    values.objective, values.violation, values.norm = values.new_objective, values.new_violation, values.new_norm
+    values.theta, values.logarithms = values.new_theta, values.new_logarithms
+    values.shift, values.trusted, values.sound, values.whole = trial.shift, trial.trusted, trial.sound, trial.whole
+    values.iterations += 1.0
+    values.factorizations += trial.factorizations
+    values.last_shift = trial.shift if trial.shift > 0.0 else values.last_shift
+    values.update = trial.update
+    values.shortened = rules.shortens(1.0 - trial.first, values.shortened)
+
+
+@machine(job=JOB, values=VALUES)
+def point(job: Any, values: Any) -> None:
+    """Objective, gradient, slacks, violation and Σ log s of the new path, and whether the filter allows them."""
+    objective = new_gradient(job)
+    violation, theta, square = violations(job)
+    values.new_objective, values.new_violation, values.new_norm = objective, violation, math.sqrt(square)
+    least, total, product = INFINITY, 0.0, 1.0  # Σ log s as few logarithms of products
+    for j in range(job.bound_count):
+        slack = job.scales[j] * (job.new_z[job.places[j]] - job.limits[j])
+        job.new_slacks[j] = slack
+        least, longer = min(least, slack), product * slack
+        if longer > RANGE[0] and longer < RANGE[1]:
+            product = longer
+        else:
+            total += math.log(product)
+            product = slack
+    inside = (least > 0.0) & is_finite(objective) & is_finite(values.new_norm)
+    values.new_theta = theta if inside else INFINITY
+    values.new_logarithms = total + math.log(product) if inside else -INFINITY
+    new = new_standing(values)
+    finite = is_finite(new.violation) & is_finite(new.barrier)
+    values.new_finite = float(finite)
+    allowed = finite & (new.violation <= values.largest)
+    for k in range(int(values.corners)):
+        allowed = allowed & rules.better(new, job.filter[2 * k], job.filter[2 * k + 1])
+    values.allowed = float(allowed)
+
+
+def new_gradient(job: Any) -> Real:
+    """The gradient at the new path, without what is fixed; the objective, which stands after it."""
+    n = job.blocks * job.size
+    fill(n + 1, job.new_g)
+    for t in terms(job):
+        z, g = job.new_z[t.offset // 8 :], job.new_g[t.offset // 8 :]
+        t.gradient(t.number, z, t.gradient_rows, t.gradient_shared, job.new_g[n:], g)
+    for i in range(job.fixed_count):
+        job.new_g[job.fixed_places[i]] = 0.0
+    return job.new_g[n]
+
+
+def terms(job: Any) -> Sequence[Any]:
+    """What the terms of the sum are told."""
+    return [ONE_TERM.at(job[WORDS.size + t * TERM.size :]) for t in TERMS]
+
+
+@machine(flags="reassoc contract")
+def violations(job: Any) -> tuple[Real, Real, Real]:
+    """Σ|c|, the same in units of the action, and the square of the norm of the gradient."""
+    violation, theta, square = 0.0, 0.0, 0.0
+    for i in range(job.blocks * job.size):
+        size, scaled = abs(job.new_g[i]), job.flat_units[i] * job.new_g[i]
+        violation += job.violations[i] * size
+        theta += job.per_action[i] * size
+        square += scaled * scaled
+    return violation, theta, square
+
+
+@machine(job=JOB, values=VALUES)
+def solution(job: Any, values: Any, x: Reals, right: Reals) -> Whole:
+    """1, and K⁻¹ right from a first solution x by iterative refinement; 0 where that does not converge."""
+    n = job.blocks * job.size
+    if values.trusted > 0.0:
+        return 1
+    for count in range(REFINEMENTS):
+        fill(n, job.y)  # the second derivatives at z times x; rows of fixed components are not zero
+        for t in terms(job):
+            k = t.offset // 8
+            t.product(t.number, job.z[k:], x[k:], t.product_rows, t.product_shared, job.y[k:])
+        for i in range(n):
+            job.y[i] = right[i] - (job.y[i] * job.free[i] + job.diagonal[i] * x[i])
+        substitute(job, job.y)
+        size = largest_ratio(max_norms(job, x), job.positions)
+        change = largest_ratio(max_norms(job, job.y), job.positions)
+        for i in range(n):
+            x[i] += job.y[i]
+        if rules.accurate(change, size):
+            values.trusted = float(count == 0)
+            return 1
+        if not rules.converging(change, size):
+            return 0
+    return 0
+
+
+def substitute(job: Any, x: Reals) -> None:
+    """x ← K⁻¹x, by the factors that are stored."""
+    fill(job.tail, x[job.blocks * job.size :])
+    job.forward(job.blocks, job.stored, job.free, job.fixed_blocks, x)
+    job.backward(job.blocks, job.stored, job.free, job.fixed_blocks, x)
+
+
+def fill(count: Whole, x: Reals) -> None:
+    """x ← 0."""
+    for i in range(count):
+        x[i] = 0.0

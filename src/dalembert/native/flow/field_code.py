@@ -22,12 +22,12 @@ NEAR = 1e-9  # of those with |y| + 1: what no update reduces, and is less, is ro
 UPDATES = 10
 
 
-REALS, WHOLES = ("tolerance", "clock", "factor"), ("unknowns", "size", "width", "most", "signs", "flat", "sides")
-FUNCTIONS = ("root", "equations", "pivoted", "function", "written")
-TOLD = Struct(
-    FIELD, dict.fromkeys(REALS, "Real") | dict.fromkeys(WHOLES, "Whole") | dict.fromkeys(FUNCTIONS, "Address"), "Reals", True
-)
-PROJECTED = Struct(PROJECTION, {"clock": "Real", "size": "Whole", "function": "Address"}, "Reals", True)
+KINDS = {
+    "Real": ("tolerance", "clock", "factor"),
+    "Whole": ("unknowns", "size", "width", "most", "signs", "flat", "sides"),
+    "Address": ("root", "equations", "pivoted", "function", "written"),
+}
+TOLD, PROJECTED = (Struct(x, KINDS, "Reals", constant=True) for x in (FIELD, PROJECTION))
 
 
 def field_text() -> str:

@@ -245,9 +245,8 @@ def integrate(
         copy(n, new, y)
         if counts.saved >= counts.times:
             return REACHED
-        if watch is not None:
-            if watch(watched, numbers.t, y, b.slope) != 0 or not b.slope[0] >= 0.0:
-                return WATCHED
+        if watch is not None and (watch(watched, numbers.t, y, b.slope) != 0 or not b.slope[0] >= 0.0):
+            return WATCHED
         begins = told.sides != 0
 
 
@@ -309,9 +308,7 @@ def try_step(r: Run, end: Real) -> Real:
             keep_sample(r.borders, SAMPLES.index(i), NODES[i] * h)
     move(r, r.new, STAGES[END])
     norm = error_norm(r)
-    if not onto_constraints(r, r.new, end):
-        return INFINITY
-    if r.field(r.told, end, r.new, r.slopes[END]) != 0:
+    if not onto_constraints(r, r.new, end) or r.field(r.told, end, r.new, r.slopes[END]) != 0:
         return INFINITY
     keep_sample(r.borders, SAMPLES.index(END), h)
     return norm
@@ -393,23 +390,19 @@ def interpolate(r: Run, passed: Real, to: Reals) -> None:
 def write_rows(r: Run, rows: Reals, end: Real) -> Truth:
     """The rows at times before the end of the step by interpolation, that at its end from the new y; False where the step
     has no interpolant, or a row no projection."""
-    saved, times = r.counts.saved, r.times
-    if saved < r.counts.times:
-        if times[saved] < end:
-            if not find_interpolant(r):
-                return False
-            while saved < r.counts.times:
-                if not times[saved] < end:
-                    break
-                interpolate(r, times[saved] - r.numbers.t, rows[saved * r.n :])
-                if not onto_constraints(r, rows[saved * r.n :], times[saved]):
-                    return False
-                saved += 1
-                r.counts.saved = saved
-        if saved < r.counts.times:
-            if times[saved] == end:
-                copy(r.n, r.new, rows[saved * r.n :])
-                r.counts.saved = saved + 1
+    saved, times, count = r.counts.saved, r.times, r.counts.times
+    if saved < count and times[saved] < end and not find_interpolant(r):
+        return False
+    while saved < count and times[saved] < end:
+        row = rows[saved * r.n :]
+        interpolate(r, times[saved] - r.numbers.t, row)
+        if not onto_constraints(r, row, times[saved]):
+            return False
+        saved += 1
+        r.counts.saved = saved
+    if saved < count and times[saved] == end:
+        copy(r.n, r.new, rows[saved * r.n :])
+        r.counts.saved = saved + 1
     return True
 
 

@@ -49,12 +49,27 @@ OPERATIONS: dict[type, tuple[Callable, str, str, str]] = {
     ast.Add: (operator.add, "fadd", "add", ""), ast.Sub: (operator.sub, "fsub", "sub", ""),
     ast.Mult: (operator.mul, "fmul", "mul", ""), ast.Div: (operator.truediv, "fdiv", "", ""),
     ast.FloorDiv: (operator.floordiv, "", "sdiv", ""), ast.Mod: (operator.mod, "", "srem", ""),
+    ast.Pow: (operator.pow, "", "", ""), ast.In: (lambda a, b: a in b, "", "", ""),
     ast.BitAnd: (operator.and_, "", "and", "and"), ast.BitOr: (operator.or_, "", "or", "or"),
     ast.Lt: (operator.lt, "olt", "slt", ""), ast.LtE: (operator.le, "ole", "sle", ""),
     ast.Gt: (operator.gt, "ogt", "sgt", ""), ast.GtE: (operator.ge, "oge", "sge", ""),
     ast.Eq: (operator.eq, "oeq", "eq", "eq"), ast.NotEq: (operator.ne, "une", "ne", "ne"),
-    ast.In: (lambda a, b: a in b, "", "", ""), ast.Is: (operator.is_, "", "", ""), ast.IsNot: (operator.is_not, "", "", ""),
+    ast.Is: (operator.is_, "", "eq", ""), ast.IsNot: (operator.is_not, "", "ne", ""),
 }  # fmt: skip
+KINDS = ("Real", "Whole", "Truth")
+CONVERSIONS = {("Whole", "Real"): "sitofp", ("Truth", "Real"): "uitofp", ("Real", "Whole"): "fptosi",
+               ("Truth", "Whole"): "zext"}  # fmt: skip
+OTHERS = frozenset(["max", "min", "maximum", "minimum", "where", "logical_not", "float", "int", "atomic"])
+
+
+def local(count: int) -> Reals:
+    """So many numbers that a function keeps to itself."""
+    return np.empty(count)
+
+
+def atomic(x: Wholes) -> Whole:
+    """The first number of an array, which another thread may write."""
+    return x[0]
 
 
 class Value(NamedTuple):
@@ -73,16 +88,26 @@ class Variable(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Struct:
-    """Packed numbers as attributes. kinds: of those that are not of the packing's own; constant: read once, at first."""
+    """Packed numbers as attributes. kinds: names of those that are not of the kind `default`, or of the packing's own;
+    constant: read once, at first."""
 
     packing: Packing
-    kinds: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    kinds: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     default: str = ""
     constant: bool = False
 
+    @property
+    def item(self) -> str:
+        """The kind of the packed numbers."""
+        return "Real" if self.packing.kind is np.float64 else "Whole"
+
     def kind(self, name: str) -> str:
         """The kind of an attribute."""
-        return self.kinds.get(name) or self.default or ("Real" if self.packing.kind is np.float64 else "Whole")
+        return next((kind for kind, names in self.kinds.items() if name in names), self.default or self.item)
+
+    def at(self, array: Any) -> Any:
+        """The struct that begins where an array does."""
+        return Attributes(self, array.name)
 
 
 class Attributes(NamedTuple):
@@ -97,7 +122,7 @@ class Machine:
     """A function with what its code needs to know: the structs among its arguments, the flags of its arithmetic, and whether
     its arrays are apart from each other."""
 
-    function: FunctionType
+    function: Any
     structs: Mapping[str, Struct]
     flags: str
     apart: bool
@@ -123,7 +148,6 @@ class _Scope:
     """names: what they stand for. Where its function, written in place, ends and leaves its result; where its loop goes."""
 
     names: ChainMap[str, Any]
-    flags: str = ""
     end: str = ""
     result: Variable | None = None
     again: str = ""
@@ -143,7 +167,7 @@ def _definitions(file: str) -> dict[str, Any]:
     return {node.name: node for node in ast.parse(Path(file).read_text()).body if isinstance(node, ast.FunctionDef)}
 
 
-def _definition(function: FunctionType) -> Any:
+def _definition(function: Any) -> Any:
     return _definitions(function.__code__.co_filename)[function.__name__]
 
 
@@ -152,6 +176,7 @@ class _Writer:
 
     def __init__(self, target: Machine, functions: Sequence[Machine], constants: Mapping[str, Any]):
         self.c, self.target, self.functions, self.constants = Code(), target, functions, constants
+        self.flags = f" {target.flags}" if target.flags else ""
         self._known: dict[tuple[str, str], Value] = {}
 
     def text(self) -> str:
@@ -164,18 +189,18 @@ class _Writer:
             names[a.arg] = Value(kind, f"%{a.arg}")
             if a.arg in self.target.structs:
                 names[a.arg] = Attributes(self.target.structs[a.arg], f"%{a.arg}")
-        scope = self._scope(node, names, self._outer(self.target.function), self.target.flags)
+        scope = self._scope(node, names, self._outer(self.target.function))
         self._run(node.body, scope)
         if not self.c.ended:
             self.c.line("ret void" if self.returns == "None" else "unreachable")
         return self.c.function(f"define {TYPES[self.returns]} @{self.target.name}({', '.join(heads)}) nounwind")
 
-    def _outer(self, function: FunctionType) -> ChainMap[str, Any]:
-        return ChainMap(dict(self.constants), function.__globals__, vars(builtins))
+    def _outer(self, function: Any) -> ChainMap[str, Any]:
+        return ChainMap(dict(self.constants), function.__globals__, builtins.__dict__)
 
-    def _scope(self, node: Any, given: dict[str, Any], outer: ChainMap[str, Any], flags: str) -> _Scope:
+    def _scope(self, node: Any, given: dict[str, Any], outer: ChainMap[str, Any]) -> _Scope:
         """Arguments that are assigned to are variables."""
-        scope = _Scope(outer.new_child(given), flags)
+        scope = _Scope(outer.new_child(given))
         for name in _stored(node) & given.keys():
             self._assign(name, given.pop(name), scope)
         return scope
@@ -213,12 +238,15 @@ class _Writer:
         return self._load(found) if isinstance(found, Variable) else found
 
     def _Tuple(self, node: ast.Tuple | ast.List, s: _Scope) -> tuple:
-        found: list[Any] = []
-        for x in node.elts:
-            found += self._value(x.value, s) if isinstance(x, ast.Starred) else [self._value(x, s)]
-        return tuple(found)
+        return tuple(self._values(node.elts, s))
 
     _List = _Tuple
+
+    def _values(self, nodes: Sequence[ast.expr], s: _Scope) -> list[Any]:
+        found: list[Any] = []
+        for x in nodes:
+            found += self._value(x.value, s) if isinstance(x, ast.Starred) else [self._value(x, s)]
+        return found
 
     def _Slice(self, node: ast.Slice, s: _Scope) -> slice:
         return slice(*(x and self._value(x, s) for x in (node.lower, node.upper, node.step)))
@@ -254,6 +282,8 @@ class _Writer:
 
     def _Subscript(self, node: ast.Subscript, s: _Scope) -> Any:
         base = self._value(node.value, s)
+        if isinstance(base, Attributes):
+            base = Value(f"{base.struct.item}s", base.address)
         if not isinstance(base, Value):
             return base[self._value(node.slice, s)]
         if isinstance(node.slice, ast.Slice):
@@ -265,53 +295,55 @@ class _Writer:
         return self.c.at(base.name, i if isinstance(i, int) else self._operand(i, "Whole"), TYPES[ITEMS[base.kind]])
 
     def _BinOp(self, node: ast.BinOp, s: _Scope) -> Any:
-        return self._operate(type(node.op), self._value(node.left, s), self._value(node.right, s), s)
+        return self._operate(type(node.op), self._value(node.left, s), self._value(node.right, s))
 
-    def _operate(self, op: type, a: Any, b: Any, s: _Scope) -> Any:
-        if op is ast.Pow:
-            return self._call("pow", [a, b], s) if isinstance(a, Value) else a**b
-        constant, reals, *others = OPERATIONS[op]
+    def _operate(self, op: type, a: Any, b: Any) -> Any:
+        constant, *names = OPERATIONS[op]
         if not isinstance(a, Value) and not isinstance(b, Value):
             return constant(a, b)
+        if op is ast.Pow:
+            return self._apply("pow", (a, b))
         kind, (x, y) = self._operands(a, b)
-        name = {"Real": reals, "Whole": others[0], "Truth": others[1]}[kind]
-        if kind == "Real" and s.flags and op is not ast.Div:
-            name = f"{name} {s.flags}"
-        return Value(kind, self.c.let(f"{name} {TYPES[kind]} {x}, {y}"))
+        name = names[KINDS.index(kind)]
+        flags = self.flags if kind == "Real" and op is not ast.Div else ""
+        return Value(kind, self.c.let(f"{name}{flags} {TYPES[kind]} {x}, {y}"))
 
     def _Compare(self, node: ast.Compare, s: _Scope) -> Any:
-        op, a, b = type(node.ops[0]), self._value(node.left, s), self._value(node.comparators[0], s)
-        return self._compare(op, a, b)
+        return self._compare(type(node.ops[0]), self._value(node.left, s), self._value(node.comparators[0], s))
 
     def _compare(self, op: type, a: Any, b: Any) -> Any:
-        constant, reals, wholes, _ = OPERATIONS[op]
+        constant, *names = OPERATIONS[op]
         if not isinstance(a, Value) and not isinstance(b, Value):
             return constant(a, b)
         kind, (x, y) = self._operands(a, b)
-        if op in (ast.Is, ast.IsNot) and kind in TYPES:  # a number is not None
+        if b is None and kind in TYPES:  # a number is not None
             return op is ast.IsNot
-        order = f"fcmp {reals}" if kind == "Real" else f"icmp {wholes or ('eq' if op is ast.Is else 'ne')}"
-        return Value("Truth", self.c.let(f"{order} {TYPES.get(kind, 'ptr')} {x}, {y}"))
+        name = names[KINDS.index(kind) if kind in KINDS else 1]
+        compare = f"fcmp{self.flags}" if kind == "Real" else "icmp"
+        return Value("Truth", self.c.let(f"{compare} {name} {TYPES.get(kind, 'ptr')} {x}, {y}"))
 
     def _BoolOp(self, node: ast.BoolOp, s: _Scope) -> Any:
-        every = isinstance(node.op, ast.And)
-        found: Any = every
-        for part in node.values:
-            x = self._value(part, s)
-            if not isinstance(x, Value):
-                if bool(x) != every:
-                    return not every
-            elif isinstance(found, Value):
-                found = self._operate(ast.BitAnd if every else ast.BitOr, found, x, s)
-            else:
-                found = x
+        every, c = isinstance(node.op, ast.And), self.c
+        found, *others = node.values
+        found = self._value(found, s)
+        for part in others:
+            if isinstance(found, Value):
+                slot, (more, done) = Variable("Truth", c.slot("both", "i1")), (c.name(x) for x in ("more", "done"))
+                self._store(found, slot)
+                c.fork(found.name, *((more, done) if every else (done, more)))
+                c.label(more)
+                self._store(self._value(part, s), slot)
+                c.label(done)
+                found = self._load(slot)
+            elif bool(found) == every:
+                found = self._value(part, s)
         return found
 
     def _UnaryOp(self, node: ast.UnaryOp, s: _Scope) -> Any:
         x = self._value(node.operand, s)
         if not isinstance(x, Value):
             return not x if isinstance(node.op, ast.Not) else -x
-        if isinstance(node.op, ast.Not):
+        if isinstance(node.op, ast.Not | ast.Invert):
             return Value("Truth", self.c.let(f"xor i1 {x.name}, true"))
         return Value(x.kind, self.c.let(f"fneg double {x.name}" if x.kind == "Real" else f"sub i64 0, {x.name}"))
 
@@ -325,7 +357,8 @@ class _Writer:
         if not isinstance(a, Value) and not isinstance(b, Value):
             a = self._constant(a)
         kind, (x, y) = self._operands(a, b)
-        return Value(kind, self.c.let(f"select i1 {test.name}, {TYPES[kind]} {x}, {TYPES[kind]} {y}"))
+        flags = self.flags if kind == "Real" else ""
+        return Value(kind, self.c.let(f"select{flags} i1 {test.name}, {TYPES[kind]} {x}, {TYPES[kind]} {y}"))
 
     def _constant(self, x: Any) -> Value:
         kind = "Truth" if isinstance(x, bool) else "Whole" if isinstance(x, int) else "Real"
@@ -334,20 +367,19 @@ class _Writer:
     # Calls
 
     def _Call(self, node: ast.Call, s: _Scope, wanted: bool = True) -> Any:
-        callee, given = self._value(node.func, s), [self._value(a, s) for a in node.args]
+        callee, given = self._value(node.func, s), self._values(node.args, s)
         named = {k.arg: self._value(k.value, s) for k in node.keywords if k.arg}
+        name = getattr(callee, "__name__", "")
         if isinstance(callee, Value):
             return self._direct("i64" if wanted else "void", callee.name, given)
         if isinstance(callee, Machine) and callee in self.functions:
             return self._direct(TYPES[ast.unparse(_definition(callee.function).returns)], f"@{callee.name}", given)
+        if callee is local:
+            return Value("Reals", self.c.slot("local", f"[{given[0]} x double]"))
+        if (name in OTHERS or name in INTRINSICS) and any(isinstance(x, Value) for x in given):
+            return self._apply(name, given)
         if isinstance(callee, Machine | FunctionType | _Inner):
             return self._in_place(callee, given, named)
-        if any(isinstance(x, Value) for x in given):
-            return (
-                self._call(callee.__name__, given, s)
-                if not isinstance(callee, type) or callee in (int, float)
-                else callee(*given)
-            )
         return callee(*given, **named)
 
     def _direct(self, result: str, address: str, given: Iterable[Any]) -> Value | None:
@@ -360,47 +392,51 @@ class _Writer:
             return self.c.line(call)
         return Value({v: k for k, v in TYPES.items()}[result], self.c.let(call))
 
-    def _call(self, name: str, x: list[Any], s: _Scope) -> Any:
+    def _apply(self, name: str, x: Sequence[Any]) -> Any:
         """An operation that Python and NumPy have as a function."""
         if name in ("max", "min", "maximum", "minimum"):
-            a, b = x if len(x) == 2 else (x[0], self._call(name, x[1:], s))
+            a, b = x if isinstance(x[1], Value) else x[::-1]
             found = self._choose(self._compare(ast.Gt if name.startswith("max") else ast.Lt, b, a), b, a)
-            return found if name in ("max", "min") else self._choose(self._compare(ast.Eq, a, a), found, a)
+            return found if name in ("max", "min") else self._choose(self._compare(ast.Eq, b, b), found, b)
         if name == "where":
             return self._choose(*x)
         if name == "logical_not":
             return Value("Truth", self.c.let(f"xor i1 {x[0].name}, true"))
-        if name == "atomic":  # the first number of an array, which another thread may write
-            return Value("Whole", self.c.let(f"load atomic i64, ptr {x[0].name} monotonic, align 8"))
         if name in ("float", "int"):
-            old, new = x[0].kind, "Real" if name == "float" else "Whole"
-            how = {("Whole", "Real"): "sitofp", ("Truth", "Real"): "uitofp", ("Real", "Whole"): "fptosi"}.get(
-                (old, new), "zext"
-            )
-            return Value(new, self.c.let(f"{how} {TYPES[old]} {x[0].name} to {TYPES[new]}"))
+            new = "Real" if name == "float" else "Whole"
+            how = CONVERSIONS[x[0].kind, new]
+            return Value(new, self.c.let(f"{how} {TYPES[x[0].kind]} {x[0].name} to {TYPES[new]}"))
+        if name == "atomic":
+            return Value("Whole", self.c.let(f"load atomic i64, ptr {x[0].name} monotonic, align 8"))
         return Value("Real", self.c.intrinsic(INTRINSICS[name], *(self._operand(v, "Real") for v in x)))
 
     def _in_place(self, callee: Machine | FunctionType | _Inner, given: list[Any], named: dict[str, Any]) -> Any:
         """The statements of a function with values for its arguments."""
         if isinstance(callee, _Inner):
-            node, outer, flags = callee.node, callee.scope.names, callee.scope.flags
+            node, outer = callee.node, callee.scope.names
             bound = dict(zip((a.arg for a in node.args.args), given, strict=True))
         else:
-            function, flags = (callee.function, callee.flags) if isinstance(callee, Machine) else (callee, "")
+            function = callee.function if isinstance(callee, Machine) else callee
             known = inspect.signature(function).bind(*given, **named)
             known.apply_defaults()
             node, outer, bound = _definition(function), self._outer(function), dict(known.arguments)
-        scope = self._scope(node, bound, outer, flags)
+        before, self.flags = self.flags, f" {callee.flags}" if isinstance(callee, Machine) else self.flags
+        found = self._result(node, self._scope(node, bound, outer))
+        self.flags = before
+        return found
+
+    def _result(self, node: Any, s: _Scope) -> Any:
+        """Of the statements of a function; in a variable where it ends at several places."""
         if isinstance(node, ast.Lambda):
-            return self._value(node.body, scope)
-        *before, last = node.body
+            return self._value(node.body, s)
+        last = node.body[-1]
         if _returns(node) == 1 and isinstance(last, ast.Return):
-            self._run(before, scope)
-            return last.value and self._value(last.value, scope)
-        scope.end = self.c.name("end")
-        self._run(node.body, scope)
-        self.c.label(scope.end)
-        return scope.result and self._load(scope.result)
+            self._run(node.body[:-1], s)
+            return last.value and self._value(last.value, s)
+        s.end = self.c.name("end")
+        self._run(node.body, s)
+        self.c.label(s.end)
+        return s.result and self._load(s.result)
 
     # Statements
 
@@ -457,7 +493,7 @@ class _Writer:
             self._put(node.target, self._value(node.value, s), s)
 
     def _AugAssign(self, node: ast.AugAssign, s: _Scope) -> None:
-        self._put(node.target, self._operate(type(node.op), self._value(node.target, s), self._value(node.value, s), s), s)
+        self._put(node.target, self._operate(type(node.op), self._value(node.target, s), self._value(node.value, s)), s)
 
     def _Expr(self, node: ast.Expr, s: _Scope) -> None:
         if isinstance(node.value, ast.Call):
