@@ -196,13 +196,15 @@ class Code:
 
     def label(self, name: str) -> None:
         """Begin a block, from the end of the one before if that did not leave."""
-        if self.lines and not self.ended:
-            self.line(f"br label %{name}")
+        if self.lines:
+            self.go(name)
         self.lines.append(f"{name}:")
         self.block = name
 
     def go(self, name: str) -> None:
-        self.line(f"br label %{name}")
+        """To a block, if this one has not been left."""
+        if not self.ended:
+            self.line(f"br label %{name}")
 
     def fork(self, condition: str, yes: str, no: str, likely: bool | None = None) -> None:
         """Two ways; `likely` tells which is usual, so that the other is laid out of the way."""

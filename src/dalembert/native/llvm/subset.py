@@ -44,21 +44,20 @@ TYPES = {"Real": "double", "Whole": "i64", "Truth": "i1", "None": "void"}  # the
 ITEMS = {"Reals": "Real", "Wholes": "Whole"}
 INTRINSICS = {"abs": "fabs", "sqrt": "sqrt", "log": "log", "pow": "pow", "copysign": "copysign", "fmax": "maxnum",
               "fmin": "minnum"}  # fmt: skip
-# Of constants, of real and of whole numbers, of truth values.
+# Of constants, of real and of whole numbers or addresses, of truth values.
 OPERATIONS: dict[type, tuple[Callable, str, str, str]] = {
     ast.Add: (operator.add, "fadd", "add", ""), ast.Sub: (operator.sub, "fsub", "sub", ""),
     ast.Mult: (operator.mul, "fmul", "mul", ""), ast.Div: (operator.truediv, "fdiv", "", ""),
     ast.FloorDiv: (operator.floordiv, "", "sdiv", ""), ast.Mod: (operator.mod, "", "srem", ""),
     ast.Pow: (operator.pow, "", "", ""), ast.In: (lambda a, b: a in b, "", "", ""),
     ast.BitAnd: (operator.and_, "", "and", "and"), ast.BitOr: (operator.or_, "", "or", "or"),
-    ast.Lt: (operator.lt, "olt", "slt", ""), ast.LtE: (operator.le, "ole", "sle", ""),
-    ast.Gt: (operator.gt, "ogt", "sgt", ""), ast.GtE: (operator.ge, "oge", "sge", ""),
-    ast.Eq: (operator.eq, "oeq", "eq", "eq"), ast.NotEq: (operator.ne, "une", "ne", "ne"),
-    ast.Is: (operator.is_, "", "eq", ""), ast.IsNot: (operator.is_not, "", "ne", ""),
+    ast.Lt: (operator.lt, "fcmp olt", "icmp slt", ""), ast.LtE: (operator.le, "fcmp ole", "icmp sle", ""),
+    ast.Gt: (operator.gt, "fcmp ogt", "icmp sgt", ""), ast.GtE: (operator.ge, "fcmp oge", "icmp sge", ""),
+    ast.Eq: (operator.eq, "fcmp oeq", "icmp eq", "icmp eq"), ast.NotEq: (operator.ne, "fcmp une", "icmp ne", "icmp ne"),
+    ast.Is: (operator.is_, "", "icmp eq", ""), ast.IsNot: (operator.is_not, "", "icmp ne", ""),
 }  # fmt: skip
-KINDS = ("Real", "Whole", "Truth")
-CONVERSIONS = {("Whole", "Real"): "sitofp", ("Truth", "Real"): "uitofp", ("Real", "Whole"): "fptosi",
-               ("Truth", "Whole"): "zext"}  # fmt: skip
+KINDS = {"Real": 0, "Whole": 1, "Truth": 2}
+CONVERSIONS = {("Whole", "Real"): "sitofp", ("Truth", "Real"): "uitofp", ("Real", "Whole"): "fptosi"}
 OTHERS = frozenset(["max", "min", "maximum", "minimum", "where", "logical_not", "float", "int", "atomic"])
 
 
@@ -154,11 +153,11 @@ class _Scope:
     done: str = ""
 
 
-class _Inner(NamedTuple):
-    """A function that another one defines."""
+class _Lambda(NamedTuple):
+    """A function without a name, and what it sees."""
 
     node: Any
-    scope: _Scope
+    names: ChainMap[str, Any]
 
 
 @functools.cache
@@ -176,7 +175,7 @@ class _Writer:
 
     def __init__(self, target: Machine, functions: Sequence[Machine], constants: Mapping[str, Any]):
         self.c, self.target, self.functions, self.constants = Code(), target, functions, constants
-        self.flags = f" {target.flags}" if target.flags else ""
+        self.flags = target.flags
         self._known: dict[tuple[str, str], Value] = {}
 
     def text(self) -> str:
@@ -251,18 +250,16 @@ class _Writer:
     def _Slice(self, node: ast.Slice, s: _Scope) -> slice:
         return slice(*(x and self._value(x, s) for x in (node.lower, node.upper, node.step)))
 
-    def _ListComp(self, node: ast.ListComp | ast.GeneratorExp, s: _Scope) -> list:
+    def _ListComp(self, node: ast.ListComp, s: _Scope) -> list:
         (part,), found = node.generators, []
         for x in self._value(part.iter, s):
             inner = dataclasses.replace(s, names=s.names.new_child())
-            self._bind(part.target, x, inner)
+            self._put(part.target, x, inner, constant=True)
             found.append(self._value(node.elt, inner))
         return found
 
-    _GeneratorExp = _ListComp
-
-    def _Lambda(self, node: ast.Lambda, s: _Scope) -> _Inner:
-        return _Inner(node, s)
+    def _Lambda(self, node: ast.Lambda, s: _Scope) -> _Lambda:
+        return _Lambda(node, s.names)
 
     def _Attribute(self, node: ast.Attribute, s: _Scope) -> Any:
         base = self._value(node.value, s)
@@ -297,6 +294,9 @@ class _Writer:
     def _BinOp(self, node: ast.BinOp, s: _Scope) -> Any:
         return self._operate(type(node.op), self._value(node.left, s), self._value(node.right, s))
 
+    def _Compare(self, node: ast.Compare, s: _Scope) -> Any:
+        return self._operate(type(node.ops[0]), self._value(node.left, s), self._value(node.comparators[0], s))
+
     def _operate(self, op: type, a: Any, b: Any) -> Any:
         constant, *names = OPERATIONS[op]
         if not isinstance(a, Value) and not isinstance(b, Value):
@@ -304,23 +304,12 @@ class _Writer:
         if op is ast.Pow:
             return self._apply("pow", (a, b))
         kind, (x, y) = self._operands(a, b)
-        name = names[KINDS.index(kind)]
-        flags = self.flags if kind == "Real" and op is not ast.Div else ""
-        return Value(kind, self.c.let(f"{name}{flags} {TYPES[kind]} {x}, {y}"))
-
-    def _Compare(self, node: ast.Compare, s: _Scope) -> Any:
-        return self._compare(type(node.ops[0]), self._value(node.left, s), self._value(node.comparators[0], s))
-
-    def _compare(self, op: type, a: Any, b: Any) -> Any:
-        constant, *names = OPERATIONS[op]
-        if not isinstance(a, Value) and not isinstance(b, Value):
-            return constant(a, b)
-        kind, (x, y) = self._operands(a, b)
         if b is None and kind in TYPES:  # a number is not None
             return op is ast.IsNot
-        name = names[KINDS.index(kind) if kind in KINDS else 1]
-        compare = f"fcmp{self.flags}" if kind == "Real" else "icmp"
-        return Value("Truth", self.c.let(f"{compare} {name} {TYPES.get(kind, 'ptr')} {x}, {y}"))
+        name, *order = names[KINDS.get(kind, 1)].split()
+        flags = self.flags.split() if kind == "Real" and op is not ast.Div else []
+        text = " ".join([name, *flags, *order, TYPES.get(kind, "ptr")])
+        return Value("Truth" if order else kind, self.c.let(f"{text} {x}, {y}"))
 
     def _BoolOp(self, node: ast.BoolOp, s: _Scope) -> Any:
         every, c = isinstance(node.op, ast.And), self.c
@@ -358,7 +347,7 @@ class _Writer:
             a = self._constant(a)
         kind, (x, y) = self._operands(a, b)
         flags = self.flags if kind == "Real" else ""
-        return Value(kind, self.c.let(f"select{flags} i1 {test.name}, {TYPES[kind]} {x}, {TYPES[kind]} {y}"))
+        return Value(kind, self.c.let(f"select {flags} i1 {test.name}, {TYPES[kind]} {x}, {TYPES[kind]} {y}"))
 
     def _constant(self, x: Any) -> Value:
         kind = "Truth" if isinstance(x, bool) else "Whole" if isinstance(x, int) else "Real"
@@ -378,7 +367,7 @@ class _Writer:
             return Value("Reals", self.c.slot("local", f"[{given[0]} x double]"))
         if (name in OTHERS or name in INTRINSICS) and any(isinstance(x, Value) for x in given):
             return self._apply(name, given)
-        if isinstance(callee, Machine | FunctionType | _Inner):
+        if isinstance(callee, Machine | FunctionType | _Lambda):
             return self._in_place(callee, given, named)
         return callee(*given, **named)
 
@@ -396,8 +385,8 @@ class _Writer:
         """An operation that Python and NumPy have as a function."""
         if name in ("max", "min", "maximum", "minimum"):
             a, b = x if isinstance(x[1], Value) else x[::-1]
-            found = self._choose(self._compare(ast.Gt if name.startswith("max") else ast.Lt, b, a), b, a)
-            return found if name in ("max", "min") else self._choose(self._compare(ast.Eq, b, b), found, b)
+            found = self._choose(self._operate(ast.Gt if name.startswith("max") else ast.Lt, b, a), b, a)
+            return found if name in ("max", "min") else self._choose(self._operate(ast.Eq, b, b), found, b)
         if name == "where":
             return self._choose(*x)
         if name == "logical_not":
@@ -410,17 +399,17 @@ class _Writer:
             return Value("Whole", self.c.let(f"load atomic i64, ptr {x[0].name} monotonic, align 8"))
         return Value("Real", self.c.intrinsic(INTRINSICS[name], *(self._operand(v, "Real") for v in x)))
 
-    def _in_place(self, callee: Machine | FunctionType | _Inner, given: list[Any], named: dict[str, Any]) -> Any:
+    def _in_place(self, callee: Machine | FunctionType | _Lambda, given: list[Any], named: dict[str, Any]) -> Any:
         """The statements of a function with values for its arguments."""
-        if isinstance(callee, _Inner):
-            node, outer = callee.node, callee.scope.names
+        if isinstance(callee, _Lambda):
+            node, outer = callee.node, callee.names
             bound = dict(zip((a.arg for a in node.args.args), given, strict=True))
         else:
             function = callee.function if isinstance(callee, Machine) else callee
             known = inspect.signature(function).bind(*given, **named)
             known.apply_defaults()
             node, outer, bound = _definition(function), self._outer(function), dict(known.arguments)
-        before, self.flags = self.flags, f" {callee.flags}" if isinstance(callee, Machine) else self.flags
+        before, self.flags = self.flags, callee.flags if isinstance(callee, Machine) else self.flags
         found = self._result(node, self._scope(node, bound, outer))
         self.flags = before
         return found
@@ -461,19 +450,11 @@ class _Writer:
     def _store(self, value: Any, to: Variable) -> None:
         self.c.store(self._operand(value, to.kind), to.address, TYPES.get(to.kind, "ptr"))
 
-    def _bind(self, target: ast.expr, value: Any, s: _Scope) -> None:
-        """Constants of a loop that is unrolled."""
+    def _put(self, target: ast.expr, value: Any, s: _Scope, constant: bool = False) -> None:
+        """constant: what a turn of a loop stands for."""
         if isinstance(target, ast.Tuple):
             for part, x in zip(target.elts, value, strict=True):
-                self._bind(part, x, s)
-        else:
-            assert isinstance(target, ast.Name)
-            s.names[target.id] = value
-
-    def _put(self, target: ast.expr, value: Any, s: _Scope) -> None:
-        if isinstance(target, ast.Tuple):
-            for part, x in zip(target.elts, value, strict=True):
-                self._put(part, x, s)
+                self._put(part, x, s, constant)
         elif isinstance(target, ast.Subscript):
             base = self._value(target.value, s)
             self._store(value, Variable(ITEMS[base.kind], self._at(base, target.slice, s)))
@@ -481,16 +462,18 @@ class _Writer:
             self._store(value, self._attribute(self._value(target.value, s), target.attr))
         else:
             assert isinstance(target, ast.Name)
-            self._assign(target.id, value, s)
+            if constant:
+                s.names[target.id] = value
+            else:
+                self._assign(target.id, value, s)
 
     def _Assign(self, node: ast.Assign, s: _Scope) -> None:
         value = self._value(node.value, s)
         for target in node.targets:
             self._put(target, value, s)
 
-    def _AnnAssign(self, node: ast.AnnAssign, s: _Scope) -> None:
-        if node.value is not None:
-            self._put(node.target, self._value(node.value, s), s)
+    def _AnnAssign(self, node: Any, s: _Scope) -> None:
+        self._put(node.target, self._value(node.value, s), s)
 
     def _AugAssign(self, node: ast.AugAssign, s: _Scope) -> None:
         self._put(node.target, self._operate(type(node.op), self._value(node.target, s), self._value(node.value, s)), s)
@@ -498,9 +481,6 @@ class _Writer:
     def _Expr(self, node: ast.Expr, s: _Scope) -> None:
         if isinstance(node.value, ast.Call):
             self._Call(node.value, s, wanted=False)
-
-    def _FunctionDef(self, node: ast.FunctionDef, s: _Scope) -> None:
-        s.names[node.name] = _Inner(node, s)
 
     def _Return(self, node: ast.Return, s: _Scope) -> None:
         value = node.value and self._value(node.value, s)
@@ -520,19 +500,13 @@ class _Writer:
             self._run(node.body if test else node.orelse, s)
             return
         yes, no, done = (self.c.name(x) for x in ("yes", "no", "done"))
-        self.c.fork(test.name, yes, no if node.orelse else done)
+        self.c.fork(test.name, yes, no)
         self.c.label(yes)
         self._run(node.body, s)
-        if node.orelse:
-            self._leave(done)
-            self.c.label(no)
-            self._run(node.orelse, s)
-        self._leave(done)
+        self.c.go(done)
+        self.c.label(no)
+        self._run(node.orelse, s)
         self.c.label(done)
-
-    def _leave(self, label: str) -> None:
-        if not self.c.ended:
-            self.c.go(label)
 
     def _Break(self, node: ast.Break, s: _Scope) -> None:
         self.c.go(s.done)
@@ -540,63 +514,50 @@ class _Writer:
     def _Continue(self, node: ast.Continue, s: _Scope) -> None:
         self.c.go(s.again)
 
-    def _While(self, node: ast.While, s: _Scope) -> None:
-        head, body, done = (self.c.name(x) for x in ("head", "body", "done"))
-        self.c.label(head)
-        test = self._value(node.test, s)
-        if isinstance(test, Value):
-            self.c.fork(test.name, body, done)
-            self.c.label(body)
-        self._run_turn(node.body, s, head, done)
-        self._leave(head)
-        self.c.label(done)
-
-    def _run_turn(self, body: Sequence[ast.stmt], s: _Scope, again: str, done: str) -> None:
+    def _turns(self, body: Sequence[ast.stmt], s: _Scope, test: Callable[[], Any], after: Callable[[], Any]) -> None:
+        c, (head, turn, again, done) = self.c, (self.c.name(x) for x in ("head", "turn", "again", "done"))
+        c.label(head)
+        condition = test()
+        if isinstance(condition, Value):
+            c.fork(condition.name, turn, done)
+            c.label(turn)
         before, s.again, s.done = (s.again, s.done), again, done
         self._run(body, s)
         s.again, s.done = before
-
-    def _For(self, node: ast.For, s: _Scope) -> None:
-        if isinstance(node.iter, ast.Call) and s.names.get(getattr(node.iter.func, "id", "")) is range:
-            self._loop(node, [self._value(a, s) for a in node.iter.args], s)
-            return
-        for x in self._value(node.iter, s):
-            self._bind(node.target, x, s)
-            self._run(node.body, s)
-
-    def _loop(self, node: ast.For, given: list[Any], s: _Scope) -> None:
-        c = self.c
-        start, stop, step = (0, *given, 1) if len(given) == 1 else (*given, 1)[:3]
-        counter, (head, body, again, done) = c.slot("i", "i64"), (c.name(x) for x in ("head", "body", "next", "done"))
-        end = self._operand(stop, "Whole")
-        c.store(self._operand(start, "Whole"), counter, "i64")
-        c.label(head)
-        i = c.load(counter, "i64")
-        c.fork(c.let(f"icmp {'slt' if step > 0 else 'sgt'} i64 {i}, {end}"), body, done)
-        c.label(body)
-        self._bind(node.target, Value("Whole", i), s)
-        self._run_turn(node.body, s, again, done)
         c.label(again)
-        c.store(c.let(f"add i64 {i}, {step}"), counter, "i64")
+        after()
         c.go(head)
         c.label(done)
+
+    def _While(self, node: ast.While, s: _Scope) -> None:
+        self._turns(node.body, s, lambda: self._value(node.test, s), lambda: None)
+
+    def _For(self, node: ast.For, s: _Scope) -> None:
+        if not isinstance(node.iter, ast.Call) or s.names.get(getattr(node.iter.func, "id", "")) is not range:
+            for x in self._value(node.iter, s):
+                self._put(node.target, x, s, constant=True)
+                self._run(node.body, s)
+            return
+        given = self._values(node.iter.args, s)
+        start, stop, step = (0, *given, 1) if len(given) == 1 else (*given, 1)[:3]
+        counter = Variable("Whole", self.c.slot("i", "i64"))
+        self._store(start, counter)
+
+        def more() -> Any:
+            i = self._load(counter)
+            self._put(node.target, i, s, constant=True)
+            return self._operate(ast.Lt if step > 0 else ast.Gt, i, stop)
+
+        self._turns(node.body, s, more, lambda: self._store(self._operate(ast.Add, self._load(counter), step), counter))
 
 
 @functools.cache
 def _stored(node: Any) -> frozenset[str]:
     """Names that a function assigns to."""
-    names = (n for n in _own_nodes(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-    return frozenset(n.id for n in names)
+    return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
 
 
 @functools.cache
 def _returns(node: Any) -> int:
     """How many statements of a function return."""
-    return sum(isinstance(n, ast.Return) for n in _own_nodes(node))
-
-
-def _own_nodes(node: Any) -> Iterable[ast.AST]:
-    """Those of a function without those of functions that it defines."""
-    for x in node.body if isinstance(node.body, list) else ():
-        if not isinstance(x, ast.FunctionDef):
-            yield from ast.walk(x)
+    return sum(isinstance(n, ast.Return) for n in ast.walk(node))
