@@ -116,7 +116,7 @@ def _batch_side(code: CompiledStep, carry, count, inputs, rows, steps: int, thre
     def iterations() -> float:
         return float(np.mean(numbers[:, COUNTS.index("iterations")])) / steps
 
-    at, n = code.layout.carry["q"]
+    at, n = code.layout.packed_carry.offset("q"), code.layout.n
     return Batch(
         reset, lambda: code.run_many(state, numbers, inputs, out, threads), lambda: state[:, at : at + n], iterations
     )

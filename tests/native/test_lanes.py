@@ -39,11 +39,10 @@ class Batch:
         self.n, self.steps, self.every, self.size = step.n, steps, every, len(self.q)
         sample = Sample(np.full(step.n, self.q[0]), np.full(step.k, s), t0, h, self.p[:1])
         self.code = compile_step(step, sample, cache)
-        carry = self.code.layout.carry
+        carry = self.code.layout.packed_carry.fields
         self.start = np.zeros((self.size, self.code.carry_size))
         for name, value in (("q", self.q[:, None]), ("s", s), ("failed_residual", np.nan)):
-            at, length = carry[name]
-            self.start[:, at : at + length] = value
+            self.start[:, carry[name].offset :][:, : carry[name].length] = value
         told = counts(until=steps, last=steps, every=every, limit=limit, law_every=law_every, target=min(every, steps))
         self.told = np.repeat(told[None], self.size, axis=0)
         self.inputs = np.array([self.code.inputs(t0, h, 1e-10, np.array([x])) for x in self.p])

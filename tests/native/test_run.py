@@ -45,16 +45,16 @@ def run(step, q=1.0, s=0.0, t0=0.0, h=0.1, p=1.0, steps=10, every=1, limit=25, l
     carry = np.zeros(code.carry_size)
     layout = code.layout
     for name, value in (("q", sample.q), ("s", sample.s), ("failed_residual", np.nan)):
-        at, size = layout.carry[name]
-        carry[at : at + size] = value
+        field = layout.packed_carry.fields[name]
+        carry[field.offset : field.offset + field.length] = value
     numbers = counts(until=steps, last=steps, every=every, limit=limit, law_every=law_every, target=min(every, steps))
-    rows = np.full((math.ceil(steps / every) + 1, layout.row["k"][0] + 1), np.nan)
+    rows = np.full((math.ceil(steps / every) + 1, layout.packed_row.size), np.nan)
     code.run(carry, numbers, code.inputs(t0, h, tolerance, sample.p), rows)
     rows = rows[: numbers[COUNTS.index("rows")]]
     return code, Result(
-        {k: carry[a : a + n].copy() for k, (a, n) in layout.carry.items()},
+        {k: carry[f.offset : f.offset + f.length].copy() for k, f in layout.packed_carry.fields.items()},
         dict(zip(COUNTS, numbers.tolist(), strict=True)),
-        {k: rows[:, a : a + n] for k, (a, n) in layout.row.items()},
+        {k: rows[:, f.offset : f.offset + f.length] for k, f in layout.packed_row.fields.items()},
     )
 
 

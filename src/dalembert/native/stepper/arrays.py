@@ -58,7 +58,7 @@ class Layout:
 
     @functools.cached_property
     def packed_carry(self) -> Packing:
-        """The carry by name, for Python; machine code takes offsets and lengths of the same, `carry`."""
+        """The carry by name."""
         shapes: dict[str, int | tuple[int, ...]] = {
             "q": self.n, "q_compensation": self.n, "s": self.k, "history": (kept(self.stages), self.z), "held_force": self.n,
             "sampled": self.n, "sign": self.sides, "residual": (), "failed_residual": (), "reduced": self.r,
@@ -89,29 +89,9 @@ class Layout:
         return Packing.of({**dict.fromkeys(SETTINGS, ()), "p": self.p, "captured": self.captured})
 
     @functools.cached_property
-    def carry(self) -> dict[str, tuple[int, int]]:
-        """Name → (offset, length)."""
-        return _places(self.packed_carry)
-
-    @functools.cached_property
     def packed_scratch(self) -> Packing:
         """Room to work in by name."""
         return Packing.of({"partial": self.z, "matrix": self.z**2, "right": self.z, "report": 3})
-
-    @functools.cached_property
-    def scratch(self) -> dict[str, tuple[int, int]]:
-        """Name → (offset, length)."""
-        return _places(self.packed_scratch)
-
-    @functools.cached_property
-    def row(self) -> dict[str, tuple[int, int]]:
-        """Name → (offset, length)."""
-        return _places(self.packed_row)
-
-    @functools.cached_property
-    def inputs(self) -> dict[str, tuple[int, int]]:
-        """Name → (offset, length)."""
-        return _places(self.packed_inputs)
 
 
 def kept(stages: int) -> int:
@@ -122,7 +102,3 @@ def kept(stages: int) -> int:
 def counts(**given: int) -> np.ndarray:
     """The array of COUNTS; what is not given is 0. TypeError for a name that is none of them."""
     return COUNTED.pack(**{**NOTHING, **given})
-
-
-def _places(packing: Packing) -> dict[str, tuple[int, int]]:
-    return {name: (field.offset, field.length) for name, field in packing.fields.items()}

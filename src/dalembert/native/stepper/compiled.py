@@ -17,7 +17,7 @@ from dalembert.native.llvm.cache import CACHE, Cache, Loaded, lanes_of_processor
 from dalembert.native.llvm.dense import pivoted_solver
 from dalembert.native.llvm.packing import Packing
 from dalembert.native.stepper.arrays import COUNTED, Layout
-from dalembert.native.stepper.frame import ScalarFrame
+from dalembert.native.stepper.frame import Frame
 from dalembert.native.stepper.lane_frame import LaneFrame
 from dalembert.native.stepper.linear_systems import LARGEST_WRITTEN, GraphOutputs, Plan, choose_plan, graph_outputs
 from dalembert.native.stepper.step import Sample, StepFunctions, Translated, translate
@@ -187,7 +187,7 @@ def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> C
     found = choose_plan(translated, at(translated.jacobian))
     plan = found if found is not None and found.operations <= LARGEST_WRITTEN else None
     outputs = graph_outputs(translated, plan)
-    text = StepCode(ScalarFrame(translated, layout, outputs, plan)).text()
+    text = StepCode(Frame(translated, layout, outputs, plan)).text()
     # Beside a plan it takes over where a pivot fails: one for all systems, the same as that of the checks while n is small.
     own = plan is None
     solver = cache.load(pivoted_solver(layout.z if own else None), plain=not own and layout.z <= SHORT)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from dalembert.native.stepper.arrays import COUNTED, SINCE, Layout, kept
-from dalembert.native.stepper.frame import Frame, LastUpdate, refine
+from dalembert.native.stepper.frame import Frame, refine
 from dalembert.native.stepper.linear_systems import GraphOutputs, Plan
 from dalembert.native.stepper.step import Translated
 from dalembert.outcome import Outcome
@@ -36,9 +37,11 @@ class LaneFrame(Frame):
     """
 
     def __init__(self, step: Translated, layout: Layout, outputs: GraphOutputs, plan: Plan, width: int):
+        self.iterated, self.affine_columns = sorted(plan.nonlinear.columns), sorted(plan.affine.columns)
         super().__init__(step, layout, outputs, plan, width)
-        self.kept = kept(self.stages.number)
-        self.iterated, affine = sorted(plan.nonlinear.columns), sorted(plan.affine.columns)
+
+    def open(self) -> None:
+        layout, self.kept = self.layout, kept(self.stages.number)
         c = self.code
         self.in_carry = self.code.addresses("carry", str(layout.packed_carry.size), "double")
         self.in_count = self.code.addresses("count", str(COUNTED.size), "i64")
@@ -48,11 +51,11 @@ class LaneFrame(Frame):
         self._choose(there)
         c.fork(c.some(c.load(self.alive, c.truth)), "enter", "end")
         c.label("enter")
-        inputs = {name: [self.code.gather(in_inputs, start + i, "double", there) for i in range(length)]
-                  for name, (start, length) in layout.inputs.items()}  # fmt: skip
+        inputs = {name: [self.code.gather(in_inputs, f.offset + i, "double", there) for i in range(f.length)]
+                  for name, f in layout.packed_inputs.fields.items()}  # fmt: skip
         since = [f"begin_{name}" for name in (*SINCE, "w")] if self.stages.number > 1 else []
         self.part = {name: self._copy(name, there) for name in (*STATE, *since)}
-        self._copy_solutions(there, affine)
+        self._copy_solutions(there, self.affine_columns)
         self.going, self.out, self.chord = (c.slot(name, c.truth) for name in ("going", "out", "chord"))
         self.lap = c.slot("lap", "i64")
         self.good = self.settled = c.constant(True)
@@ -95,14 +98,14 @@ class LaneFrame(Frame):
 
     def _copy(self, name: str, mask: str) -> list[str]:
         """Slots with a part of the carry."""
-        start, length = self.layout.carry[name]
+        start, length = self.layout.packed_carry.offset(name), self.layout.packed_carry.fields[name].length
         slots = [self.code.slot(name) for _ in range(length)]
         self.store(slots, [self.code.gather(self.in_carry, start + i, "double", mask) for i in range(length)])
         return slots
 
     def _copy_solutions(self, mask: str, affine: Sequence[int]) -> None:
         """The last solutions of what is iterated, in a ring, `newest` telling where; of the others the latest."""
-        c, (start, _), n = self.code, self.layout.carry["history"], self.layout.z
+        c, start, n = self.code, self.layout.packed_carry.offset("history"), self.layout.z
         self.ring, self.newest = c.slot("ring", c.real, self.kept * len(self.iterated)), c.slot("newest", "i64")
         c.store("0", self.newest, "i64")
         for j, row in enumerate(self._history()):
@@ -123,7 +126,7 @@ class LaneFrame(Frame):
 
     def _write_history(self, mask: str) -> None:
         """The ring in the carry's order. The scalar run predicts affine unknowns by the latest, too: equal rows."""
-        c, (start, _), n = self.code, self.layout.carry["history"], self.layout.z
+        c, start, n = self.code, self.layout.packed_carry.offset("history"), self.layout.z
         for j, row in enumerate(self._history()):
             for i, column in enumerate(self.iterated):
                 self.code.scatter(c.load(c.at(row, i, c.real)), self.in_carry, start + j * n + column, "double", mask)
@@ -224,7 +227,7 @@ class LaneFrame(Frame):
     def require_convergence(self, small: str) -> None:
         self.settled = self.code.both(self.settled, small)
 
-    def finish(self, small: str, tiny: str, close: str, last: LastUpdate) -> None:
+    def finish(self, small: str, tiny: str, close: str, last: Any) -> None:
         """A lane that has ended by a chord does so again in every lap of the others, bit by bit, and counts it once."""
         c, chord, ended = self.code, self.code.name("chord"), self.code.name("ended")
         last.keep()
@@ -243,7 +246,7 @@ class LaneFrame(Frame):
         c.label(ended)
         self.settled = c.both(self.settled, c.either(tiny, c.load(self.chord, c.truth)))
 
-    def conclude(self, last: LastUpdate) -> None:
+    def conclude(self, last: Any) -> None:
         c, report = self.code, last.report()
         c.store(c.select(c.load(self.chord, c.truth), c.load(self.size), report), self.size)
 
@@ -288,7 +291,7 @@ class LaneFrame(Frame):
         out = c.load(self.out, c.truth)
         for name, slots in self.part.items():
             for i, slot in enumerate(slots):
-                self.code.scatter(c.load(slot), self.in_carry, self.layout.carry[name][0] + i, "double", out)
+                self.code.scatter(c.load(slot), self.in_carry, self.layout.packed_carry.offset(name) + i, "double", out)
         self._write_history(out)
         for name in (*self.shared, *self.own):
             value = self.count(name) if name in self.own else c.broadcast(self.count(name), "i64")

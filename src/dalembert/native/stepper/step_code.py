@@ -14,7 +14,7 @@ from dalembert.native.llvm.builder import Code, module
 from dalembert.native.llvm.dense import EXACT, NOT_FINITE, SOLVED
 from dalembert.native.llvm.emit import Values
 from dalembert.native.stepper.arrays import HISTORY, LEAP, LONG_HISTORY, SINCE, kept
-from dalembert.native.stepper.frame import Frame, LastUpdate, ScalarFrame, tables
+from dalembert.native.stepper.frame import Frame, tables
 from dalembert.native.stepper.linear_systems import Plan
 from dalembert.outcome import Outcome
 
@@ -33,7 +33,7 @@ class StepCode:
         """The whole module as LLVM assembly."""
         self._step()
         self.code.label("leave")
-        if isinstance(self.frame, ScalarFrame):
+        if self.code.width == 1:
             self._end(self.frame)
         self.frame.leave()
         return module(tables(self.frame.step), self.code.function(self.frame.signature), declared=self.code.declared)
@@ -128,7 +128,7 @@ class StepCode:
         f.count_iteration()
         if f.plan is not None:
             self._direct(f.plan, inner, values, z)
-        if isinstance(f, ScalarFrame):
+        if c.width == 1:
             Pivoted(f, inner, values, z).write()
         c.label("accept")
 
@@ -276,7 +276,7 @@ class StepCode:
         f.add("rows", "1")
         f.set_count("saved", k)
 
-    def _end(self, f: ScalarFrame) -> None:
+    def _end(self, f: Frame) -> None:
         """A row for the last solved step, if the run ends and it has none yet."""
         c = self.code
         f.go_back()
@@ -363,7 +363,7 @@ def next_update(f: Frame, plan: Plan, inner: Values, values: Values, w: Sequence
     return dict(zip(sorted(plan.nonlinear.columns), update, strict=True)), again
 
 
-class Chord(LastUpdate):
+class Chord:
     """w - F′(z)⁻¹F(w) after w = z - F′(z)⁻¹F(z): with one Jacobian the error is the product of both updates, times a number
     that the quotient of both tells. inner: values at z; first: the update from there, by unknown."""
 
@@ -373,16 +373,20 @@ class Chord(LastUpdate):
         self.second, self.again = dict[int, str](), Values()
 
     def keep(self) -> None:
+        """The update that was small."""
         keep_compensation(self.frame, self.z, dict(enumerate(self.w)), self.first)
 
     def report(self) -> str:
+        """The size of the residual before it."""
         return self.frame.emitter.emit(self.frame.outputs.size, dict(self.inner), fast=True)[0]
 
     def try_next(self) -> str:
+        """Condition that the next update is small, too, and that all it changes may be taken."""
         self.second, self.again = next_update(self.frame, self.plan, self.inner, self.values, self.w)
         return is_finished(self.frame, self.values, self.w, self.first, self.second)
 
     def take(self, where: str | None) -> None:
+        """The next one instead, with the size of its residual."""
         f = self.frame
         new = {j: f.code.minus(self.w[j], x) for j, x in self.second.items()}
         for j, value in new.items():
@@ -478,7 +482,7 @@ class Pivoted:
     alone.
     """
 
-    def __init__(self, frame: ScalarFrame, inner: Values, values: Values, z: Sequence[str]):
+    def __init__(self, frame: Frame, inner: Values, values: Values, z: Sequence[str]):
         self.frame, self.code = frame, frame.code
         self.inner, self.pivoted, self.values, self.z = inner, dict(inner), values, z
 
