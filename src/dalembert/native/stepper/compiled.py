@@ -184,7 +184,7 @@ def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> C
         sides=2 if min(step.weights) < 0 else 1, clock=len(translated.clock),
     )  # fmt: skip
     at = sample.near(translated.graph, np.array(translated.guess), translated.captured)
-    found = choose_plan(translated, at(translated.jacobian))
+    found = choose_plan(translated, at(translated.matrix))
     plan = found if found is not None and found.operations <= LARGEST_WRITTEN else None
     outputs = graph_outputs(translated, plan)
     text = StepCode(Frame(translated, layout, outputs, plan)).text()

@@ -11,9 +11,10 @@ from dalembert.native.graph.dependence import reached
 from dalembert.native.graph.elimination import GROWTH, PivotOrder, choose_order, eliminate, parity, within
 from dalembert.native.graph.graph import Graph, paired
 from dalembert.native.graph.simplify import gather_factors, replaced, share_reciprocals
-from dalembert.native.stepper.step import Translated
+from dalembert.native.stepper.step import StepNodes, Translated
 from dalembert.native.trace.partition import Part, split
 
+FOLLOWING = ("new_velocity", "turned", "overlap", "inside", "stop", "new_reduced", "clock")  # what depends on the new s
 CHORD = 1.75  # times the operations of a chord that an update has at least, where chords are tried
 SINE = 10  # operations of a sine or cosine
 LARGEST_WRITTEN = 12_000  # operations of an elimination that is written out; beyond it the loops of the pivoted solver
@@ -50,7 +51,7 @@ class Plan:
 
 def choose_plan(step: Translated, samples: np.ndarray) -> Plan | None:
     """The plan for a step whose Jacobian has the values `samples` (s, n, n); None where no pivots are good at them."""
-    entries = step.jacobian
+    entries = step.matrix
     levels = np.array([step.level(int(i)) for i in entries.ravel()]).reshape(entries.shape)
     parts = split(step.graph, step.equations)
     orders = [_order_of(part, entries != step.graph.zero, levels, samples) for part in parts]
@@ -70,17 +71,14 @@ def _order_of(part: Part, pattern: np.ndarray, levels: np.ndarray, samples: np.n
 
 
 @dataclasses.dataclass
-class GraphOutputs:
-    """f, jacobian (by rows): the system. update, check, pivots: the written-out solution of the nonlinear unknowns; empty if
-    there is none; affine_…: that of the others, with the first in z. Updates are in the order of the plan's sorted columns.
+class GraphOutputs(StepNodes):
+    """update, check, pivots: the written-out solution of the nonlinear unknowns; empty if there is none; affine_…: that of
+    the others, with the first in z. Updates are in the order of the plan's sorted columns.
 
     size: largest scaled residual of what is iterated. following: its update from another point, with this Jacobian, of F
-    there, `again`, and following_size the size of that residual; empty where one solution is enough. The others are as in
-    Translated.
+    there, `again`, and following_size the size of that residual; empty where one solution is enough.
     """
 
-    f: list[int]
-    jacobian: list[int]
     update: list[int]
     check: list[int]
     pivots: list[int]
@@ -90,24 +88,6 @@ class GraphOutputs:
     size: list[int]
     following: list[int]
     following_size: list[int]
-    guess: list[int]
-    scale: list[int]
-    new_q: list[int]
-    new_q_compensation: list[int]
-    new_s: list[int]
-    new_s_compensation: list[int]
-    multipliers: list[int]
-    force: list[int]
-    new_velocity: list[int]
-    turned: list[int]
-    factor: list[int]
-    overlap: list[int]
-    inside: list[int]
-    stop: list[int]
-    astray: list[int]
-    law: list[int]
-    new_reduced: list[int]
-    clock: list[int]
 
     @property
     def ends_with_chord(self) -> bool:
@@ -137,7 +117,7 @@ class GraphOutputs:
 def graph_outputs(step: Translated, plan: Plan | None) -> GraphOutputs:
     """All outputs of a step; without a plan the elimination is left to loops."""
     g, n = step.graph, len(step.f)
-    gathered = gather_factors(g, [*step.f, *step.jacobian.ravel().tolist()], step.level, step.length)
+    gathered = gather_factors(g, [*step.f, *step.jacobian], step.level, step.length)
     f = gathered[:n]
     jacobian = np.array(gathered[n:], np.int64).reshape(n, n)
     none = [], [], []
@@ -150,22 +130,15 @@ def graph_outputs(step: Translated, plan: Plan | None) -> GraphOutputs:
     following = _following(step, jacobian, plan)
     chord = plan is not None and not plan.judged and worth_a_chord(g, step.level, f, [*update, *check], following)
     again = g.vector("again", len(f))[list(rows)].tolist() if chord else []
-    parts = GraphOutputs(
-        f=f, jacobian=jacobian.ravel().tolist(), update=update, check=check, pivots=pivots, affine_update=affine[0],
-        affine_check=affine[1], affine_pivots=affine[2], size=[size], following=following,
-        following_size=[scaled_residual(g, again, jacobian[list(rows)])] if again else [],
-        guess=step.guess, scale=step.scale, new_q=step.new_q, new_q_compensation=step.new_q_compensation, new_s=new_s,
-        new_s_compensation=new_s_compensation, multipliers=step.multipliers, force=step.force,
-        new_velocity=replaced(g, step.new_velocity, new), turned=replaced(g, [step.turned], new),
-        factor=_one(step.factor), overlap=replaced(g, _one(step.overlap), new),
-        inside=replaced(g, _one(step.inside), new), stop=replaced(g, _one(step.stop), new),
-        astray=_one(step.astray), law=step.law or [],
-        new_reduced=replaced(g, step.new_reduced or [], new), clock=replaced(g, step.clock, new),
-    )  # fmt: skip
-    names = [field.name for field in dataclasses.fields(GraphOutputs)]
-    lists = [getattr(parts, name) for name in names]
-    flat = iter(share_reciprocals(g, [i for part in lists for i in part], step.level))
-    return GraphOutputs(**{name: [next(flat) for _ in part] for name, part in zip(names, lists, strict=True)})
+    following_size = [scaled_residual(g, again, jacobian[list(rows)])] if again else []
+    lists = {field.name: getattr(step, field.name) for field in dataclasses.fields(StepNodes)}
+    lists |= {"f": f, "jacobian": jacobian.ravel().tolist(), "new_s": new_s, "new_s_compensation": new_s_compensation}
+    lists |= {name: replaced(g, lists[name], new) for name in FOLLOWING}
+    lists |= dict(zip(("update", "check", "pivots"), (update, check, pivots), strict=True))
+    lists |= dict(zip(("affine_update", "affine_check", "affine_pivots"), affine, strict=True))
+    lists |= {"size": [size], "following": following, "following_size": following_size}
+    flat = iter(share_reciprocals(g, [i for part in lists.values() for i in part], step.level))
+    return GraphOutputs(**{name: [next(flat) for _ in part] for name, part in lists.items()})
 
 
 def _solve_blocks(
@@ -218,10 +191,6 @@ def _increments(step: Translated) -> tuple[list[int], list[int]]:
         sums.append(g.raw("add", s, part))
         rests.append(g.raw("sub", part, g.raw("sub", sums[-1], s)))
     return sums, rests
-
-
-def _one(node: int | None) -> list[int]:
-    return [] if node is None else [node]
 
 
 def scaled_residual(g: Graph, f: list[int], jacobian: np.ndarray) -> int:

@@ -62,24 +62,17 @@ class StepFunctions:
 
 
 @dataclasses.dataclass
-class Translated:
-    """A step as nodes of a graph. Inputs: z (the iterate), w (the accepted z), q, s, t, h, held_force, reduced, p, captured;
-    the rounding compensations of q, s and w; increment: w - s of unknowns that start at s; and again, F at another point
-    than the Jacobian.
+class StepNodes:
+    """Nodes of what a step computes; empty where there is no such thing.
 
-    f, jacobian: at z. declared: nodes whose part in the Jacobian is what somebody says. scale, and all that follows the
-    solution, at w: new_q, new_s and their compensations; multipliers, force; velocity of new_s and of s; turned: the
-    scalar product of the velocities before and after the whole step, which begins at (q, s), with stages at `since`;
-    astray: of the whole step, whose end is `after`; factor, overlap, inside, stop, length, new_reduced or None; clock, empty
-    where steps are equal. law: at the state before it.
+    f, jacobian (by rows): at z. scale, and all that follows the solution, at w: new_q, new_s and their compensations;
+    multipliers, force; velocity of new_s; turned: the scalar product of the velocities before and after the whole step,
+    which begins at (q, s), with stages at `since`; astray: of the whole step, whose end is `after`; factor, overlap,
+    inside, stop, new_reduced; clock, empty where steps are equal. law: at the state before it.
     """
 
-    graph: Graph
-    depend: Dependence
-    captured: np.ndarray
-    declared: set[int]
     f: list[int]
-    jacobian: np.ndarray
+    jacobian: list[int]
     guess: list[int]
     scale: list[int]
     new_q: list[int]
@@ -89,17 +82,37 @@ class Translated:
     multipliers: list[int]
     force: list[int]
     new_velocity: list[int]
-    turned: int
-    factor: int | None
-    ends: bool
-    overlap: int | None
-    inside: int | None
-    stop: int | None
-    astray: int | None
-    length: int | None
-    law: list[int] | None
-    new_reduced: list[int] | None
+    turned: list[int]
+    factor: list[int]
+    overlap: list[int]
+    inside: list[int]
+    stop: list[int]
+    astray: list[int]
+    law: list[int]
+    new_reduced: list[int]
     clock: list[int]
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """The Jacobian, (z, z)."""
+        return np.array(self.jacobian, np.int64).reshape(len(self.f), len(self.f))
+
+
+@dataclasses.dataclass
+class Translated(StepNodes):
+    """A step as nodes of a graph. Inputs: z (the iterate), w (the accepted z), q, s, t, h, held_force, reduced, p, captured;
+    the rounding compensations of q, s and w; increment: w - s of unknowns that start at s; and again, F at another point
+    than the Jacobian.
+
+    declared: nodes whose part in the Jacobian is what somebody says. length: of the step, if it is not h.
+    """
+
+    graph: Graph
+    depend: Dependence
+    captured: np.ndarray
+    declared: set[int]
+    ends: bool
+    length: int | None
     weights: tuple[float, ...]
     extrapolation: np.ndarray
 
@@ -121,7 +134,7 @@ class Translated:
     @functools.cached_property
     def equations(self) -> Equations:
         """Equations F with what is proven of them."""
-        return Equations(self.graph, self.f, self.jacobian, self.declared)
+        return Equations(self.graph, self.f, self.matrix, self.declared)
 
     @property
     def everything(self) -> range:
@@ -171,45 +184,43 @@ def translate(step: StepFunctions, sample: Sample | None = None, limit: int = 40
     (new_velocity,) = trace(step.velocity, new_s)
     since = (q, s) if len(step.weights) == 1 else (graph.vector("since_q", n), graph.vector("since_s", k))
     (start,) = trace(step.velocity, since[1])
-    turned = graph.total(graph.apply("mul", int(a), int(b)) for a, b in zip(start, new_velocity, strict=True))
+    turned = [graph.total(graph.apply("mul", int(a), int(b)) for a, b in zip(start, new_velocity, strict=True))]
     (clock,) = trace(step.clock, new_s) if step.clock else (np.zeros(0, np.int64),)
     begin, end = t, np.asarray(graph.apply("add", int(t), int(h)))
     if step.clock:
         begin, end = trace(step.clock, s)[0][0].reshape(()), clock[0].reshape(())
 
-    def condition(function: Callable | None) -> int | None:
+    def condition(function: Callable | None) -> list[int]:
         if function is None:
-            return None
+            return []
         (answer,) = trace(function, new_q, new_velocity, end)
         every = graph.true
         for i in answer.ravel().tolist():
             every = graph.apply("and", every, i)
-        return every
+        return [every]
 
-    (factor,) = trace(step.factor, w, q, s, t, h) if step.factor else (None,)
-    (overlap,) = trace(step.overlap, w, q, s, t, h) if step.overlap else (None,)
-    (astray,) = (
-        trace(step.astray, *since, *(graph.vector(*x) for x in (("after_q", n), ("after_s", k)))) if step.astray else (None,)
-    )
-    (length,) = trace(step.length, s, h) if step.length else (None,)
-    (law,) = trace(step.law, q, velocity, begin) if step.law else (None,)
-    new_reduced = None
-    if step.reduce:
-        values = np.split(reduced, [step.reduced[0]])
-        new_reduced = np.concatenate(trace(step.reduce, *values, end, new_q, new_velocity, multipliers))
+    def optional(function: Callable | None, *inputs: np.ndarray) -> list[np.ndarray]:
+        return trace(function, *inputs) if function else []
+
+    factor, overlap = (optional(function, w, q, s, t, h) for function in (step.factor, step.overlap))
+    after = [graph.vector(*x) for x in (("after_q", n), ("after_s", k))] if step.astray else []
+    astray, length = optional(step.astray, *since, *after), optional(step.length, s, h)
+    law = optional(step.law, q, velocity, begin)
+    values = np.split(reduced, [step.reduced[0]])
+    new_reduced = optional(step.reduce, *values, end, new_q, new_velocity, multipliers)
     inside, stop = condition(step.domain), condition(step.stop)
-    lists = {
-        "f": f, "guess": guess, "scale": scale, "new_q": new_q, "new_s": new_s, "new_s_compensation": new_s_compensation,
-        "multipliers": multipliers, "force": force, "new_velocity": new_velocity, "law": law, "new_reduced": new_reduced,
+    nodes: dict[str, Any] = {
+        "f": f, "jacobian": jacobian, "guess": guess, "scale": scale, "new_q": new_q,
+        "new_q_compensation": new_q_compensation, "new_s": new_s, "new_s_compensation": new_s_compensation,
+        "multipliers": multipliers, "force": force, "new_velocity": new_velocity, "turned": turned, "factor": factor,
+        "overlap": overlap, "inside": inside, "stop": stop, "astray": astray, "law": law, "new_reduced": new_reduced,
         "clock": clock,
     }  # fmt: skip
-    flat_lists: dict[str, Any] = {name: None if a is None else a.ravel().tolist() for name, a in lists.items()}
+    lists: dict[str, Any] = {name: [int(i) for part in x for i in np.ravel(part)] for name, x in nodes.items()}
     return Translated(
-        graph, Dependence(graph), np.array(tracer.captured), tracer.declared, jacobian=jacobian, turned=turned,
-        new_q_compensation=new_q_compensation, factor=None if factor is None else int(factor), ends=step.ends,
-        overlap=None if overlap is None else int(overlap), inside=inside, stop=stop,
-        astray=None if astray is None else int(astray), length=None if length is None else int(length),
-        weights=step.weights, extrapolation=step.extrapolation, **flat_lists,
+        **lists,
+        graph=graph, depend=Dependence(graph), captured=np.array(tracer.captured), declared=tracer.declared, ends=step.ends,
+        length=int(length[0]) if length else None, weights=step.weights, extrapolation=step.extrapolation,
     )  # fmt: skip
 
 
