@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dalembert.native import ROOT_FOUND, compile_root
-from dalembert.native.llvm.dense import NOT_FINITE, SINGULAR
-from dalembert.native.root import NOT_CONVERGED
+from dalembert.native.llvm.dense import NOT_CONVERGED, NOT_FINITE, SINGULAR
 
 UNITS = np.array([4.0, 0.25])
 

@@ -9,6 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+# A pivot this much smaller than the largest of the row-scaled matrix is taken as zero. Row scaling makes a healthy
+# matrix have pivots between about h² and 1, so that 1e-13 leaves room for h = 1e-5.
+SINGULAR_PIVOT = 1e-13
+
 
 def least_norm(rows: Float[Array, "m n"], side: Float[Array, "m"]) -> Float[Array, "n"]:
     """Jᵀ(JJᵀ)⁻¹f; NaN or infinite where the rows are dependent."""

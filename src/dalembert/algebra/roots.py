@@ -18,6 +18,7 @@ from jax.extend.core import Literal, Primitive
 from jax.interpreters import batching, mlir
 from jaxtyping import Array, Bool, Float, Int
 
+from dalembert.algebra.dense import SINGULAR_PIVOT
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.tracing import traced_once
 from dalembert.tracing.evaluation.program import scan_sizes
@@ -188,9 +189,6 @@ def _settled(body: Callable, carry: list[Found]) -> list[Found]:
 _OF_PARTS = {"custom_linear_solve": _linear_solve, "cond": _cond, "while": _while, "scan": _scan}
 
 
-# A pivot this much smaller than the largest of the row-scaled matrix is taken as zero. Row scaling makes a healthy
-# matrix have pivots between about h² and 1, so that 1e-13 leaves room for h = 1e-5.
-SINGULAR_PIVOT = 1e-13
 DIVERGING = 0.5  # a scaled update beyond which the iteration is not near a root
 
 

@@ -28,7 +28,7 @@ from dalembert.native.flow.flow import (
 from dalembert.native.flow.projection import compile_projection
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
-from dalembert.native.root import CONVERGED as ROOT_FOUND
+from dalembert.native.llvm.dense import CONVERGED as ROOT_FOUND
 from dalembert.native.root import CompiledRoot, compile_root
 from dalembert.native.stepper.arrays import COUNTED, COUNTS, counts
 from dalembert.native.stepper.compiled import CompiledStep, compile_step

@@ -12,49 +12,8 @@ import numpy as np
 
 from dalembert.native.assembly.function import CompiledFunction, compile_function
 from dalembert.native.llvm.cache import CACHE, Cache, Loaded
-from dalembert.native.llvm.dense import EXACT, SOLVED, copy, pivoted_solver
-from dalembert.native.llvm.subset import Address, Real, Reals, Whole, machine, program
+from dalembert.native.llvm.dense import iteration, pivoted_solver
 from dalembert.native.trace.place import refusing
-
-CONVERGED, NOT_CONVERGED = SOLVED, 4  # between them the pivoted solver's own codes
-
-
-@machine(apart=True)
-def root(
-    evaluate: Address, pivoted: Address, given: Reals, result: Reals, work: Reals, k: Whole, tolerance: Real, most: Whole
-) -> Whole:
-    """z ← z - u F'(z)⁻¹F(z) until |update_i| ≤ tolerance (1 + |z_i|), which is left to the caller.
-
-    given: z (k), which is moved, and whatever else evaluate(given, result) reads. result: F (k), F' (k, k) with its columns
-    times u, and u (k), then whatever else it writes; at the end it is that of the z in `given`. work: k (k + 1) + 3 numbers.
-    Returns CONVERGED, the code of the pivoted solver where it failed, or NOT_CONVERGED after `most` updates.
-    """
-    square = k * k
-    units, right = result[k + square :], work[square:]
-    for _ in range(most):
-        evaluate(given, result)
-        copy(square, result[k:], work)
-        copy(k, result, right)
-        code = pivoted(k, work, right, right[k:])
-        if code == EXACT:
-            return CONVERGED
-        if code != SOLVED:
-            return code
-        size = 0.0
-        for i in range(k):
-            update = right[i] * units[i]
-            size = max(abs(update) / (1.0 + abs(given[i] - update)), size)
-        if size <= tolerance:
-            return CONVERGED
-        for i in range(k):
-            given[i] -= right[i] * units[i]
-    return NOT_CONVERGED
-
-
-def iteration() -> str:
-    """The module of `root`."""
-    return program([root])
-
 
 REPORT = 3  # largest row-scaled |F_i|, sign and size of the determinant
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dalembert.native.llvm.dense import copy
+from dalembert.native.llvm.dense import CONVERGED, copy
 from dalembert.native.llvm.packing import Packing
 from dalembert.native.llvm.subset import Real, Reals, Struct, Whole, machine, program
-from dalembert.native.root import CONVERGED
 
 # What the code of a field is told: sizes, functions and arrays, by address; the first three have the bits of doubles.
 FIELD = Packing.words("tolerance", "clock", "factor", "unknowns", "size", "width", "most", "signs", "flat", "sides", "root",
@@ -82,7 +81,7 @@ def _solve(told: Any, y: Reals, t: Real) -> Whole:
 
 
 @machine(told=TOLD)
-def along(told: Any, times: Reals, rows: Reals, out: Reals, count: Whole, size: Whole, width: Whole) -> None:
+def along(told: Any, times: Reals, rows: Reals, out: Reals, *, count: Whole, size: Whole, width: Whole) -> None:
     """g at every row, NaN where there is no z; size: of a row, width: of a result."""
     for i in range(count):
         if field(told, times[i], rows[i * size :], out[i * width :]) != 0:

@@ -21,9 +21,9 @@ from dalembert.native.flow.loop_code import COUNTED, NUMBERS, REACHED, TOO_MANY,
 from dalembert.native.flow.written import write_elimination
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache, Loaded
-from dalembert.native.llvm.dense import pivoted_solver
+from dalembert.native.llvm.dense import iteration, pivoted_solver
 from dalembert.native.llvm.packing import Held, bits
-from dalembert.native.root import REPORT, iteration
+from dalembert.native.root import REPORT
 from dalembert.native.threads import FIRST, paced, share
 from dalembert.native.trace.place import refusing
 from dalembert.native.trace.proof import Equations

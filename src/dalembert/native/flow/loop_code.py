@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dalembert.native.flow.choices import (
+from dalembert.native.flow.borders import (
     INFINITY,
     SAMPLES,
     Borders,
@@ -127,7 +127,7 @@ def loop_text() -> str:
     return program([integrate])
 
 
-class Run(NamedTuple):
+class FlowStep(NamedTuple):
     """What the functions below have in common. Behind y stand the typical sizes of its components."""
 
     field: Address
@@ -148,7 +148,7 @@ class Run(NamedTuple):
 
 @machine(told=TOLD, numbers=Struct(NUMBERS), counts=Struct(COUNTED))
 def integrate(
-    field: Address, told: Any, watch: Address, watched: Address, project: Address, projected: Address,
+    field: Address, told: Any, *, watch: Address, watched: Address, project: Address, projected: Address,
     numbers: Any, counts: Any, times: Reals, y: Reals, rows: Reals, work: Reals,
 ) -> Whole:  # fmt: skip
     """y from numbers.t over times, one row each, as `NUMBERS` and `COUNTED` lay out.
@@ -165,7 +165,7 @@ def integrate(
     stage, new = [work[n * (COLUMNS + i) :] for i in (0, 1)]
     dense = [work[n * (COLUMNS + 2 + i) :] for i in tuple(range(TERMS))]
     b = lay_out_borders(told, work[n * (COLUMNS + 2 + TERMS) :])
-    run = Run(field, told, project, projected, n, numbers, counts, times, y, slopes, stage, new, dense, b)
+    run = FlowStep(field, told, project, projected, n, numbers, counts, times, y, slopes, stage, new, dense, b)
     begins, probing, cut, longest, end, meant = True, False, False, INFINITY, 0.0, 0.0
     while True:
         if begins:  # the slope at the beginning of a step, with the choices that are made there
@@ -250,12 +250,12 @@ def integrate(
         begins = told.sides != 0
 
 
-def allowance(r: Run, l: Whole, size: Real) -> Real:
+def allowance(r: FlowStep, l: Whole, size: Real) -> Real:
     """The error that a component of this size may have; its typical size is that below which the error is absolute."""
     return r.numbers.tolerance * r.y[l + r.n] + r.numbers.tolerance * size
 
 
-def relative_size(r: Run, component: Callable[[Whole], Real]) -> Real:
+def relative_size(r: FlowStep, component: Callable[[Whole], Real]) -> Real:
     """√(mean of (x / (tolerance (s + |y|)))²), s the typical size."""
     total = 0.0
     for l in range(r.n):
@@ -264,7 +264,7 @@ def relative_size(r: Run, component: Callable[[Whole], Real]) -> Real:
     return math.sqrt(total / float(r.n))
 
 
-def first_step(r: Run) -> Real:
+def first_step(r: FlowStep) -> Real:
     """A first step whose error is about the tolerance: from the sizes of y, ẏ and ÿ; Hairer, Norsett, Wanner, II.4."""
     t, y, slopes = r.numbers.t, r.y, r.slopes
     whole = r.times[r.counts.times - 1] - t
@@ -281,7 +281,7 @@ def first_step(r: Run) -> Real:
     return min(whole, min(found if found > 0.0 else short, 100.0 * short))
 
 
-def move(r: Run, to: Reals, row: Row) -> None:
+def move(r: FlowStep, to: Reals, row: Row) -> None:
     """to ← y + h Σ a_j k_j."""
     h = r.numbers.h
     for l in range(r.n):
@@ -296,7 +296,7 @@ def weighted_sum(row: Row, slopes: Sequence[Reals], l: Whole) -> Real:
     return total
 
 
-def try_step(r: Run, end: Real) -> Real:
+def try_step(r: FlowStep, end: Real) -> Real:
     """The slopes k₁ … k₁₁ and the new y, projected, with the slope there; the norm of the error, which is infinite where a
     slope does not exist, or no projection."""
     t, h = r.numbers.t, r.numbers.h
@@ -314,14 +314,14 @@ def try_step(r: Run, end: Real) -> Real:
     return norm
 
 
-def onto_constraints(r: Run, y: Reals, t: Real) -> Truth:
+def onto_constraints(r: FlowStep, y: Reals, t: Real) -> Truth:
     """y ← the nearest y on the constraints at t, where there are any; False where none is found."""
     if r.project is None:
         return True
     return r.project(r.projected, t, y) == 0
 
 
-def error_norm(r: Run) -> Real:
+def error_norm(r: FlowStep) -> Real:
     """h |e₅|² / √(n (|e₅|² + |e₃|²/100)), in units of what is allowed; Hairer, Norsett, Wanner, II.10."""
     five, three = 0.0, 0.0
     for l in range(r.n):
@@ -339,13 +339,13 @@ def step_factor(norm: Real, refused: Whole) -> Real:
     return min(1.0 if refused != 0 else LARGEST, max(SMALLEST, SAFETY * pow(norm, -0.125)))
 
 
-def step_again(r: Run, h: Real) -> None:
+def step_again(r: FlowStep, h: Real) -> None:
     """The same step, shorter."""
     r.numbers.h, r.counts.refused = h, 1
     r.counts.mode = FREE if r.counts.mode == FREE else PLAIN
 
 
-def free_choices(r: Run) -> Truth:
+def free_choices(r: FlowStep) -> Truth:
     """A step with choices as the state says, and the error alone to see them; False if they were so, or there are none."""
     if r.told.sides == 0 or r.counts.mode == FREE:
         return False
@@ -355,7 +355,7 @@ def free_choices(r: Run) -> Truth:
     return True
 
 
-def find_interpolant(r: Run) -> Truth:
+def find_interpolant(r: FlowStep) -> Truth:
     """The three more slopes and the seven terms of the polynomial; False where a step has not these."""
     h = r.numbers.h
     for i, row in tuple(enumerate(STAGES))[END + 1 :]:
@@ -368,7 +368,7 @@ def find_interpolant(r: Run) -> Truth:
     return True
 
 
-def dense_terms(r: Run, h: Real, change: Real, l: Whole) -> Sequence[Real]:
+def dense_terms(r: FlowStep, h: Real, change: Real, l: Whole) -> Sequence[Real]:
     """The seven terms of the polynomial, of one component. change: of y in the step."""
     first, last = h * r.slopes[0][l], h * r.slopes[END][l]
     bend = change - first
@@ -376,7 +376,7 @@ def dense_terms(r: Run, h: Real, change: Real, l: Whole) -> Sequence[Real]:
     return (change, first - change, bend - (last - change), *others)
 
 
-def interpolate(r: Run, passed: Real, to: Reals) -> None:
+def interpolate(r: FlowStep, passed: Real, to: Reals) -> None:
     """to ← y + s (d₀ + (1 - s)(d₁ + s (d₂ + …))), s the part of the step that has passed."""
     s = passed / r.numbers.h
     factors = s, 1.0 - s
@@ -387,7 +387,7 @@ def interpolate(r: Run, passed: Real, to: Reals) -> None:
         to[l] = r.y[l] + total
 
 
-def write_rows(r: Run, rows: Reals, end: Real) -> Truth:
+def write_rows(r: FlowStep, rows: Reals, end: Real) -> Truth:
     """The rows at times before the end of the step by interpolation, that at its end from the new y; False where the step
     has no interpolant, or a row no projection."""
     saved, times, count = r.counts.saved, r.times, r.counts.times
@@ -406,7 +406,7 @@ def write_rows(r: Run, rows: Reals, end: Real) -> Truth:
     return True
 
 
-def within_borders(r: Run) -> Whole:
+def within_borders(r: FlowStep) -> Whole:
     """WITHIN; SHORTER, as an argument goes too far; CROSSES, where a step beyond a border is tried again, to end just
     behind it; or HELD at a border, as the motion is there again so soon.
 
@@ -446,7 +446,7 @@ def within_borders(r: Run) -> Whole:
     return WITHIN
 
 
-def way_beyond(r: Run, natural: Real) -> Real:
+def way_beyond(r: FlowStep, natural: Real) -> Real:
     """Time by which a step goes beyond a border, if its length would be `natural`."""
     part = np.fmax(BEHIND[0] * r.numbers.tolerance, BEHIND[1])
     return part * natural + 4 * TINY * abs(r.numbers.t)

@@ -10,10 +10,10 @@ import importlib
 import math
 from collections.abc import Sequence
 
-from dalembert.algebra.roots import SINGULAR_PIVOT
+from dalembert.algebra.dense import SINGULAR_PIVOT
 from dalembert.native.graph.graph import size_of_system
 from dalembert.native.llvm.builder import Code
-from dalembert.native.llvm.subset import Reals, Whole, machine, program
+from dalembert.native.llvm.subset import Address, Real, Reals, Whole, machine, program
 
 LAPACK_SOLVE = "dalembert_dgesv"  # what machine code calls it; an object file on disk may hold the name
 
@@ -160,3 +160,43 @@ def copy(count: Whole, source: Reals, to: Reals) -> None:
     """to ← source, so many numbers."""
     for i in range(count):
         to[i] = source[i]
+
+
+CONVERGED, NOT_CONVERGED = SOLVED, 4  # between them the pivoted solver's own codes
+
+
+def iteration() -> str:
+    """The module of `root`."""
+    return program([root])
+
+
+@machine(apart=True)
+def root(
+    evaluate: Address, pivoted: Address, given: Reals, result: Reals, work: Reals, *, k: Whole, tolerance: Real, most: Whole
+) -> Whole:
+    """z ← z - u F'(z)⁻¹F(z) until |update_i| ≤ tolerance (1 + |z_i|), which is left to the caller.
+
+    given: z (k), which is moved, and whatever else evaluate(given, result) reads. result: F (k), F' (k, k) with its columns
+    times u, and u (k), then whatever else it writes; at the end it is that of the z in `given`. work: k (k + 1) + 3 numbers.
+    Returns CONVERGED, the code of the pivoted solver where it failed, or NOT_CONVERGED after `most` updates.
+    """
+    square = k * k
+    units, right = result[k + square :], work[square:]
+    for _ in range(most):
+        evaluate(given, result)
+        copy(square, result[k:], work)
+        copy(k, result, right)
+        code = pivoted(k, work, right, right[k:])
+        if code == EXACT:
+            return CONVERGED
+        if code != SOLVED:
+            return code
+        size = 0.0
+        for i in range(k):
+            update = right[i] * units[i]
+            size = max(abs(update) / (1.0 + abs(given[i] - update)), size)
+        if size <= tolerance:
+            return CONVERGED
+        for i in range(k):
+            given[i] -= right[i] * units[i]
+    return NOT_CONVERGED

@@ -71,7 +71,7 @@ def atomic(x: Wholes) -> Whole:
     return x[0]
 
 
-class Value(NamedTuple):
+class Operand(NamedTuple):
     """A number or an address that the code computes."""
 
     kind: str
@@ -117,7 +117,7 @@ class Attributes(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Machine:
+class MachineFunction:
     """A function with what its code needs to know: the structs among its arguments, the flags of its arithmetic, and whether
     its arrays are apart from each other."""
 
@@ -133,10 +133,10 @@ class Machine:
 
 def machine(flags: str = "", apart: bool = False, **structs: Struct) -> Callable[[Any], Any]:
     """Decorator of a function of the subset."""
-    return lambda function: Machine(function, structs, flags, apart)
+    return lambda function: MachineFunction(function, structs, flags, apart)
 
 
-def program(functions: Sequence[Machine], **constants: Any) -> str:
+def program(functions: Sequence[MachineFunction], **constants: Any) -> str:
     """The module of some functions."""
     writers = [_Writer(f, functions, constants) for f in functions]
     return module(*(w.text() for w in writers), declared=set().union(*(w.c.declared for w in writers)))
@@ -173,19 +173,19 @@ def _definition(function: Any) -> Any:
 class _Writer:
     """Writes one function."""
 
-    def __init__(self, target: Machine, functions: Sequence[Machine], constants: Mapping[str, Any]):
+    def __init__(self, target: MachineFunction, functions: Sequence[MachineFunction], constants: Mapping[str, Any]):
         self.c, self.target, self.functions, self.constants = Code(), target, functions, constants
         self.flags = target.flags
-        self._known: dict[tuple[str, str], Value] = {}
+        self._known: dict[tuple[str, str], Operand] = {}
 
     def text(self) -> str:
         node, names, heads = _definition(self.target.function), dict[str, Any](), []
         self.returns = ast.unparse(node.returns)
-        for a in node.args.args:
+        for a in [*node.args.args, *node.args.kwonlyargs]:
             kind = "Address" if a.arg in self.target.structs else ast.unparse(a.annotation)
             apart = " noalias" if self.target.apart and kind in ITEMS else ""
             heads.append(f"{TYPES.get(kind, 'ptr')}{apart} %{a.arg}")
-            names[a.arg] = Value(kind, f"%{a.arg}")
+            names[a.arg] = Operand(kind, f"%{a.arg}")
             if a.arg in self.target.structs:
                 names[a.arg] = Attributes(self.target.structs[a.arg], f"%{a.arg}")
         scope = self._scope(node, names, self._outer(self.target.function))
@@ -209,12 +209,12 @@ class _Writer:
     def _value(self, node: ast.expr, s: _Scope) -> Any:
         return getattr(self, f"_{type(node).__name__}")(node, s)
 
-    def _load(self, variable: Variable) -> Value:
-        return Value(variable.kind, self.c.load(variable.address, TYPES.get(variable.kind, "ptr")))
+    def _load(self, variable: Variable) -> Operand:
+        return Operand(variable.kind, self.c.load(variable.address, TYPES.get(variable.kind, "ptr")))
 
     def _operand(self, x: Any, kind: str) -> str:
         """The text of a value of this kind."""
-        if isinstance(x, Value):
+        if isinstance(x, Operand):
             if x.kind != kind and kind in TYPES:
                 raise TypeError(f"{self.target.name}: found {x.kind}, expected {kind}")
             return x.name
@@ -226,7 +226,7 @@ class _Writer:
 
     def _operands(self, *x: Any) -> tuple[str, list[str]]:
         """The kind that values have together, and their texts."""
-        kind = next(v.kind for v in x if isinstance(v, Value))
+        kind = next(v.kind for v in x if isinstance(v, Operand))
         return kind, [self._operand(v, kind) for v in x]
 
     def _Constant(self, node: ast.Constant, s: _Scope) -> Any:
@@ -280,14 +280,14 @@ class _Writer:
     def _Subscript(self, node: ast.Subscript, s: _Scope) -> Any:
         base = self._value(node.value, s)
         if isinstance(base, Attributes):
-            base = Value(f"{base.struct.item}s", base.address)
-        if not isinstance(base, Value):
+            base = Operand(f"{base.struct.item}s", base.address)
+        if not isinstance(base, Operand):
             return base[self._value(node.slice, s)]
         if isinstance(node.slice, ast.Slice):
-            return Value(base.kind, self._at(base, node.slice.lower, s))
+            return Operand(base.kind, self._at(base, node.slice.lower, s))
         return self._load(Variable(ITEMS[base.kind], self._at(base, node.slice, s)))
 
-    def _at(self, base: Value, index: ast.expr | None, s: _Scope) -> str:
+    def _at(self, base: Operand, index: ast.expr | None, s: _Scope) -> str:
         i = 0 if index is None else self._value(index, s)
         return self.c.at(base.name, i if isinstance(i, int) else self._operand(i, "Whole"), TYPES[ITEMS[base.kind]])
 
@@ -299,7 +299,7 @@ class _Writer:
 
     def _operate(self, op: type, a: Any, b: Any) -> Any:
         constant, *names = OPERATIONS[op]
-        if not isinstance(a, Value) and not isinstance(b, Value):
+        if not isinstance(a, Operand) and not isinstance(b, Operand):
             return constant(a, b)
         if op is ast.Pow:
             return self._apply("pow", (a, b))
@@ -309,14 +309,14 @@ class _Writer:
         name, *order = names[KINDS.get(kind, 1)].split()
         flags = self.flags.split() if kind == "Real" and op is not ast.Div else []
         text = " ".join([name, *flags, *order, TYPES.get(kind, "ptr")])
-        return Value("Truth" if order else kind, self.c.let(f"{text} {x}, {y}"))
+        return Operand("Truth" if order else kind, self.c.let(f"{text} {x}, {y}"))
 
     def _BoolOp(self, node: ast.BoolOp, s: _Scope) -> Any:
         every, c = isinstance(node.op, ast.And), self.c
         found, *others = node.values
         found = self._value(found, s)
         for part in others:
-            if isinstance(found, Value):
+            if isinstance(found, Operand):
                 slot, (more, done) = Variable("Truth", c.slot("both", "i1")), (c.name(x) for x in ("more", "done"))
                 self._store(found, slot)
                 c.fork(found.name, *((more, done) if every else (done, more)))
@@ -330,28 +330,28 @@ class _Writer:
 
     def _UnaryOp(self, node: ast.UnaryOp, s: _Scope) -> Any:
         x = self._value(node.operand, s)
-        if not isinstance(x, Value):
+        if not isinstance(x, Operand):
             return not x if isinstance(node.op, ast.Not) else -x
         if isinstance(node.op, ast.Not | ast.Invert):
-            return Value("Truth", self.c.let(f"xor i1 {x.name}, true"))
-        return Value(x.kind, self.c.let(f"fneg double {x.name}" if x.kind == "Real" else f"sub i64 0, {x.name}"))
+            return Operand("Truth", self.c.let(f"xor i1 {x.name}, true"))
+        return Operand(x.kind, self.c.let(f"fneg double {x.name}" if x.kind == "Real" else f"sub i64 0, {x.name}"))
 
     def _IfExp(self, node: ast.IfExp, s: _Scope) -> Any:
         test = self._value(node.test, s)
-        if not isinstance(test, Value):
+        if not isinstance(test, Operand):
             return self._value(node.body if test else node.orelse, s)
         return self._choose(test, self._value(node.body, s), self._value(node.orelse, s))
 
-    def _choose(self, test: Value, a: Any, b: Any) -> Any:
-        if not isinstance(a, Value) and not isinstance(b, Value):
+    def _choose(self, test: Operand, a: Any, b: Any) -> Any:
+        if not isinstance(a, Operand) and not isinstance(b, Operand):
             a = self._constant(a)
         kind, (x, y) = self._operands(a, b)
         flags = self.flags if kind == "Real" else ""
-        return Value(kind, self.c.let(f"select {flags} i1 {test.name}, {TYPES[kind]} {x}, {TYPES[kind]} {y}"))
+        return Operand(kind, self.c.let(f"select {flags} i1 {test.name}, {TYPES[kind]} {x}, {TYPES[kind]} {y}"))
 
-    def _constant(self, x: Any) -> Value:
+    def _constant(self, x: Any) -> Operand:
         kind = "Truth" if isinstance(x, bool) else "Whole" if isinstance(x, int) else "Real"
-        return Value(kind, self._operand(x, kind))
+        return Operand(kind, self._operand(x, kind))
 
     # Calls
 
@@ -359,57 +359,57 @@ class _Writer:
         callee, given = self._value(node.func, s), self._values(node.args, s)
         named = {k.arg: self._value(k.value, s) for k in node.keywords if k.arg}
         name = getattr(callee, "__name__", "")
-        if isinstance(callee, Value):
+        if isinstance(callee, Operand):
             return self._direct("i64" if wanted else "void", callee.name, given)
-        if isinstance(callee, Machine) and callee in self.functions:
+        if isinstance(callee, MachineFunction) and callee in self.functions:
             return self._direct(TYPES[ast.unparse(_definition(callee.function).returns)], f"@{callee.name}", given)
         if callee is local:
-            return Value("Reals", self.c.slot("local", f"[{given[0]} x double]"))
-        if (name in OTHERS or name in INTRINSICS) and any(isinstance(x, Value) for x in given):
+            return Operand("Reals", self.c.slot("local", f"[{given[0]} x double]"))
+        if (name in OTHERS or name in INTRINSICS) and any(isinstance(x, Operand) for x in given):
             return self._apply(name, given)
-        if isinstance(callee, Machine | FunctionType | _Lambda):
+        if isinstance(callee, MachineFunction | FunctionType | _Lambda):
             return self._in_place(callee, given, named)
         return callee(*given, **named)
 
-    def _direct(self, result: str, address: str, given: Iterable[Any]) -> Value | None:
-        given = [x if isinstance(x, Value | Attributes) else self._constant(x) for x in given]
+    def _direct(self, result: str, address: str, given: Iterable[Any]) -> Operand | None:
+        given = [x if isinstance(x, Operand | Attributes) else self._constant(x) for x in given]
         texts = [
             f"{TYPES.get(getattr(x, 'kind', ''), 'ptr')} {self._operand(x, getattr(x, 'kind', 'Address'))}" for x in given
         ]
         call = f"call {result} {address}({', '.join(texts)})"
         if result == "void":
             return self.c.line(call)
-        return Value({v: k for k, v in TYPES.items()}[result], self.c.let(call))
+        return Operand({v: k for k, v in TYPES.items()}[result], self.c.let(call))
 
     def _apply(self, name: str, x: Sequence[Any]) -> Any:
         """An operation that Python and NumPy have as a function."""
         if name in ("max", "min", "maximum", "minimum"):
-            a, b = x if isinstance(x[1], Value) else x[::-1]
+            a, b = x if isinstance(x[1], Operand) else x[::-1]
             found = self._choose(self._operate(ast.Gt if name.startswith("max") else ast.Lt, b, a), b, a)
             return found if name in ("max", "min") else self._choose(self._operate(ast.Eq, b, b), found, b)
         if name == "where":
             return self._choose(*x)
         if name == "logical_not":
-            return Value("Truth", self.c.let(f"xor i1 {x[0].name}, true"))
+            return Operand("Truth", self.c.let(f"xor i1 {x[0].name}, true"))
         if name in ("float", "int"):
             new = "Real" if name == "float" else "Whole"
             how = CONVERSIONS[x[0].kind, new]
-            return Value(new, self.c.let(f"{how} {TYPES[x[0].kind]} {x[0].name} to {TYPES[new]}"))
+            return Operand(new, self.c.let(f"{how} {TYPES[x[0].kind]} {x[0].name} to {TYPES[new]}"))
         if name == "atomic":
-            return Value("Whole", self.c.let(f"load atomic i64, ptr {x[0].name} monotonic, align 8"))
-        return Value("Real", self.c.intrinsic(INTRINSICS[name], *(self._operand(v, "Real") for v in x)))
+            return Operand("Whole", self.c.let(f"load atomic i64, ptr {x[0].name} monotonic, align 8"))
+        return Operand("Real", self.c.intrinsic(INTRINSICS[name], *(self._operand(v, "Real") for v in x)))
 
-    def _in_place(self, callee: Machine | FunctionType | _Lambda, given: list[Any], named: dict[str, Any]) -> Any:
+    def _in_place(self, callee: MachineFunction | FunctionType | _Lambda, given: list[Any], named: dict[str, Any]) -> Any:
         """The statements of a function with values for its arguments."""
         if isinstance(callee, _Lambda):
             node, outer = callee.node, callee.names
             bound = dict(zip((a.arg for a in node.args.args), given, strict=True))
         else:
-            function = callee.function if isinstance(callee, Machine) else callee
+            function = callee.function if isinstance(callee, MachineFunction) else callee
             known = inspect.signature(function).bind(*given, **named)
             known.apply_defaults()
             node, outer, bound = _definition(function), self._outer(function), dict(known.arguments)
-        before, self.flags = self.flags, callee.flags if isinstance(callee, Machine) else self.flags
+        before, self.flags = self.flags, callee.flags if isinstance(callee, MachineFunction) else self.flags
         found = self._result(node, self._scope(node, bound, outer))
         self.flags = before
         return found
@@ -438,12 +438,12 @@ class _Writer:
     def _assign(self, name: str, value: Any, s: _Scope) -> None:
         if isinstance(value, bool | int | float) and not isinstance(s.names.maps[0].get(name), Variable):
             value = self._constant(value)
-        if not isinstance(value, Value | bool | int | float):
+        if not isinstance(value, Operand | bool | int | float):
             s.names[name] = value
             return
         place = s.names.maps[0].get(name)
         if not isinstance(place, Variable):
-            assert isinstance(value, Value)
+            assert isinstance(value, Operand)
             place = s.names[name] = Variable(value.kind, self.c.slot(name, TYPES.get(value.kind, "ptr")))
         self._store(value, place)
 
@@ -489,14 +489,14 @@ class _Writer:
             self.c.line("ret void" if kind == "None" else f"ret {TYPES[kind]} {self._operand(value, kind)}")
             return
         if value is not None:
-            value = value if isinstance(value, Value) else self._constant(value)
+            value = value if isinstance(value, Operand) else self._constant(value)
             s.result = s.result or Variable(value.kind, self.c.slot("result", TYPES.get(value.kind, "ptr")))
             self._store(value, s.result)
         self.c.go(s.end)
 
     def _If(self, node: ast.If, s: _Scope) -> None:
         test = self._value(node.test, s)
-        if not isinstance(test, Value):
+        if not isinstance(test, Operand):
             self._run(node.body if test else node.orelse, s)
             return
         yes, no, done = (self.c.name(x) for x in ("yes", "no", "done"))
@@ -518,7 +518,7 @@ class _Writer:
         c, (head, turn, again, done) = self.c, (self.c.name(x) for x in ("head", "turn", "again", "done"))
         c.label(head)
         condition = test()
-        if isinstance(condition, Value):
+        if isinstance(condition, Operand):
             c.fork(condition.name, turn, done)
             c.label(turn)
         before, s.again, s.done = (s.again, s.done), again, done
