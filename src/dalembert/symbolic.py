@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.native import Unsupported
-from dalembert.native.graph.dependence import reached
+from dalembert.native.graph.dependence import needed_nodes
 from dalembert.native.graph.graph import Graph
 from dalembert.native.trace.tracer import Tracer
 from dalembert.numbers import check_x64, described, whole_number
@@ -412,7 +412,7 @@ def number(x: float | int | bool) -> Any:
 
 def _node_values(g: Graph, outputs: Sequence[int], given: dict[str, np.ndarray]) -> dict[int, Any]:
     values: dict[int, Any] = {}
-    for i in reached(g, outputs):
+    for i in needed_nodes(g, outputs):
         op, *args = g.nodes[i]
         if op == "const":
             values[i] = number(args[0])

@@ -7,7 +7,7 @@ import pytest
 
 from dalembert.algebra.jacobian import left_to_the_reader, value_and_jacobian
 from dalembert.native import CACHE, compile_function
-from dalembert.native.assembly.function import translated
+from dalembert.native.assembly.function import translate_function
 from dalembert.native.graph.dependence import evaluate
 from dalembert.native.graph.derivative import SLOPES, along
 
@@ -52,8 +52,8 @@ def both(function):
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule(name):
     function = RULES[name]
-    made = translated(both(function), np.zeros(2), np.zeros(2))
-    code, nodes = made.compiled(CACHE), made.results[0].ravel().tolist()
+    made = translate_function(both(function), np.zeros(2), np.zeros(2))
+    code, nodes = made.compile(CACHE), made.results[0].ravel().tolist()
     ahead = along(made.graph, nodes, *([made.graph.variable(x, i) for i in range(2)] for x in ("x0", "x1")))
     for z, p in POINTS:
         value, slope = code(np.array(z), np.array(p))
@@ -71,7 +71,7 @@ def test_a_rule(name):
 def test_every_operation_with_a_rule_is_compared():
     used = set()
     for function in RULES.values():
-        made = translated(both(function), np.zeros(2), np.zeros(2))
+        made = translate_function(both(function), np.zeros(2), np.zeros(2))
         used |= {node[0] for node in made.graph.nodes}
     assert set(SLOPES) <= used
 
@@ -90,10 +90,10 @@ def test_powers_at_zero(name, power, slope):
 
 def test_only_what_is_solved_or_declared_is_left_to_jax():
     """A derivative that JAX spells out has products with unit vectors, more nodes than the rules make."""
-    plain = translated(both(RULES["sin"]), np.zeros(2), np.zeros(2))
+    plain = translate_function(both(RULES["sin"]), np.zeros(2), np.zeros(2))
     assert len(plain.graph.nodes) < 25
     assert not plain.tracer.declared
-    assert translated(both(RULES["stop"]), np.zeros(2), np.zeros(2)).tracer.declared
+    assert translate_function(both(RULES["stop"]), np.zeros(2), np.zeros(2)).tracer.declared
 
 
 def test_the_operation_inside_other_transformations_is_what_jax_makes_of_it():

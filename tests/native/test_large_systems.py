@@ -23,7 +23,7 @@ def solver(pattern: np.ndarray, sample: np.ndarray | None):
     g, n = Graph(), len(pattern)
     a, b = g.vector("x0", n * n).reshape(n, n), g.vector("x1", n)
     found = solve_large(g, np.where(pattern, a, g.zero), b, None if sample is None else lambda nodes: sample[None])
-    code = GraphFunction(g, Tracer(g), (n * n, n), (np.array(found),)).compiled()
+    code = GraphFunction(g, Tracer(g), (n * n, n), (np.array(found),)).compile()
     in_python = lambda a, b: evaluate(g, found, {"x0": a.ravel(), "x1": b}).astype(float)  # noqa: E731
     in_code = lambda a, b: np.ravel(code(a, b))  # noqa: E731
     return in_code, in_python, g.nodes[found[0]][0] == "pick"

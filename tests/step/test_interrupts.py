@@ -142,7 +142,7 @@ def test_a_reference_is_broken_off(monkeypatch):
     """Between two chunks of its steps; and where these end makes no difference to any bit, after refused steps neither."""
     flow = importlib.import_module("dalembert.native.flow.flow")
     entry = ENTRIES["spherical_pendulum"]
-    chunks, paced = [], flow.paced
+    chunks, paced = [], flow.next_chunk
 
     def pressed(chunk, seconds):
         chunks.append(chunk)
@@ -150,16 +150,16 @@ def test_a_reference_is_broken_off(monkeypatch):
             press(0, 0)
         return paced(chunk, seconds)
 
-    monkeypatch.setattr(flow, "paced", pressed)
+    monkeypatch.setattr(flow, "next_chunk", pressed)
     with pytest.raises(KeyboardInterrupt):
         da.reference(entry.system, entry.q0, entry.v0, np.array([0.0, 1e9]), tolerance=1e-6)
     assert len(chunks) == 3
-    monkeypatch.setattr(flow, "paced", paced)
+    monkeypatch.setattr(flow, "next_chunk", paced)
     kepler = da.System(lambda q, v: 0.5 * v @ v + 1 / jnp.sqrt(q @ q))
     close = lambda: da.reference(kepler, [1.0, 0.0], [0.0, 0.05], [0.0, 2.0, 3.5], tolerance=1e-9)  # noqa: E731
     whole = close()
     monkeypatch.setattr(flow, "FIRST", 1)
-    monkeypatch.setattr(flow, "paced", lambda *x: 1)
+    monkeypatch.setattr(flow, "next_chunk", lambda *x: 1)
     parts = close()
     assert whole.method == parts.method == "Runge-Kutta"
     assert int(whole.integrator_steps) == int(parts.integrator_steps) > 50

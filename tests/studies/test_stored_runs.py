@@ -73,9 +73,9 @@ def small(monkeypatch):
     monkeypatch.setattr(threads, "SECONDS", 1e-9)
     for module in (threads, machine, steps):
         monkeypatch.setattr(module, "FIRST", 3)
-    monkeypatch.setattr(threads, "paced", lambda steps, seconds: 150)
-    monkeypatch.setattr(machine, "paced", lambda steps, seconds: 150)
-    monkeypatch.setattr(loop, "paced", lambda steps, seconds: 150)
+    monkeypatch.setattr(threads, "next_chunk", lambda steps, seconds: 150)
+    monkeypatch.setattr(machine, "next_chunk", lambda steps, seconds: 150)
+    monkeypatch.setattr(loop, "next_chunk", lambda steps, seconds: 150)
     monkeypatch.setattr(chunked, "BYTES", 2**12)
     monkeypatch.setattr(stored_runs, "SECONDS", 0.0)
     monkeypatch.setattr(stored_runs, "SHARE", np.inf)

@@ -104,7 +104,7 @@ def choose_pivots(samples: Float[np.ndarray, "m b b"], coupling: Float[np.ndarra
     |row| = 1, that with the fewest neighbours is next; where there is none, that with the smallest multipliers.
     Source: the pivots of J. R. Bunch, B. N. Parlett (1971), with Markowitz's rule and a threshold.
     """
-    a, factors = _scaled(samples, coupling)
+    a, factors = _scale_alike(samples, coupling)
     b = samples.shape[1]
     left, order = list(range(b)), []
     while left:
@@ -121,7 +121,7 @@ def choose_pivots(samples: Float[np.ndarray, "m b b"], coupling: Float[np.ndarra
     return Pivots(tuple(order), 1 / np.max(factors[:, :b], axis=0) ** 2)
 
 
-def _scaled(samples: np.ndarray, coupling: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _scale_alike(samples: np.ndarray, coupling: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """[S E; Eᵀ 0] with rows and columns scaled alike, the largest entry of each row near 1; the factors of the rows."""
     m, b, w = coupling.shape
     a = np.zeros((m, b + w, b + w))

@@ -76,14 +76,14 @@ def _shapes(*arguments: Any, jaxpr: Any) -> list[Any]:
     return [*of, *(x.update(shape=(*x.shape, *arguments[-1].shape)) for x in of)]
 
 
-def _batched(arguments: Any, axes: Any, **given: Any) -> Any:
+def _batch(arguments: Any, axes: Any, **given: Any) -> Any:
     found = jax.vmap(functools.partial(spelled_out, **given), axes)(*arguments)
     return found, [0] * len(found)
 
 
 jacobian_p.def_impl(spelled_out)
 mlir.register_lowering(jacobian_p, mlir.lower_fun(spelled_out, multiple_results=True))
-batching.primitive_batchers[jacobian_p] = _batched
+batching.primitive_batchers[jacobian_p] = _batch
 ad.primitive_jvps[jacobian_p] = lambda primals, tangents, **given: jax.jvp(
     functools.partial(spelled_out, **given), primals, tuple(map(ad.instantiate_zeros, tangents))
 )

@@ -77,7 +77,7 @@ def may_jump(function: Callable, point: Array) -> bool:
         >>> may_jump(jnp.sin, jnp.zeros(2)), may_jump(jnp.sign, jnp.zeros(2))
         (False, True)
     """
-    return any(jumps for _, jumps in _found(function, point))
+    return any(jumps for _, jumps in _find_dependence(function, point))
 
 
 def depends(function: Callable, point: Array) -> bool:
@@ -95,13 +95,13 @@ def depends(function: Callable, point: Array) -> bool:
         >>> depends(jnp.sin, jnp.zeros(2)), depends(lambda x: jnp.zeros_like(x), jnp.zeros(2))
         (True, False)
     """
-    return any(reads for reads, _ in _found(function, point))
+    return any(reads for reads, _ in _find_dependence(function, point))
 
 
 Found = tuple[bool, bool]  # whether a value depends on the argument; whether it may jump with it
 
 
-def _found(function: Callable, point: Array) -> list[Found]:
+def _find_dependence(function: Callable, point: Array) -> list[Found]:
     """Of every output of a function of one array."""
     jaxpr = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(point.shape, point.dtype))
     return _output_dependence(jaxpr.jaxpr, [(True, False)])
@@ -160,7 +160,7 @@ def _while(eqn: Any, given: list[Found]) -> list[Found]:
     p = eqn.params
     a, b = p["cond_nconsts"], p["body_nconsts"]
     test, fixed, carry = given[:a], given[a : a + b], given[a + b :]
-    carry = _settled(lambda x: _output_dependence(p["body_jaxpr"].jaxpr, [*fixed, *x]), carry)
+    carry = _iterate_carry(lambda x: _output_dependence(p["body_jaxpr"].jaxpr, [*fixed, *x]), carry)
     turns = _output_dependence(p["cond_jaxpr"].jaxpr, [*test, *carry])[0][0]
     return [(True, True)] * len(carry) if turns else carry
 
@@ -169,7 +169,7 @@ def _scan(eqn: Any, given: list[Found]) -> list[Found]:
     a, carried = scan_sizes(eqn.params)
     b = a + carried
     body = lambda x: _output_dependence(eqn.params["jaxpr"].jaxpr, [*given[:a], *x, *given[b:]])  # noqa: E731
-    carry = _settled(lambda x: body(x)[: b - a], given[a:b])
+    carry = _iterate_carry(lambda x: body(x)[: b - a], given[a:b])
     return [*carry, *body(carry)[b - a :]]
 
 
@@ -180,7 +180,7 @@ def _linear_solve(eqn: Any, given: list[Found]) -> list[Found]:
     return [(any(d for d, _ in used), any(j for _, j in used))] * len(eqn.outvars)
 
 
-def _settled(body: Callable, carry: list[Found]) -> list[Found]:
+def _iterate_carry(body: Callable, carry: list[Found]) -> list[Found]:
     while (after := _either(carry, body(carry))) != carry:
         carry = after
     return carry
@@ -308,13 +308,13 @@ def newton(
         done = passed | failed | exact
         return jnp.where(exact | failed, z, new), info._replace(**flags), done
 
-    def unfinished(carry: tuple[Array, Solve, Array]) -> Array:
+    def goes_on(carry: tuple[Array, Solve, Array]) -> Array:
         _, info, done = carry
         return ~done & (info.iterations < options.max_iterations)
 
     no, zero = jnp.asarray(False), jnp.asarray(0.0)
     empty = Solve(jnp.asarray(0), zero, zero, jnp.asarray(1.0), zero, no, no, no)
-    z, info, done = lax.while_loop(unfinished, iterate, (start, empty, no))
+    z, info, done = lax.while_loop(goes_on, iterate, (start, empty, no))
     return z, info._replace(not_converged=info.not_converged | ~done)
 
 

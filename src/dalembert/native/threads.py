@@ -42,7 +42,7 @@ def on_threads(
     """one(x) of each, so many at once. After Ctrl-C none begins any more, and those that are under way are left. watch: is
     told, in this thread, how many are ready."""
     if threads == 1 or len(each) <= 1:
-        return list(_counted(map(one, each), watch))
+        return list(_count_results(map(one, each), watch))
 
     def unless_left(x: A) -> B:
         leave_if_wanted()
@@ -50,7 +50,7 @@ def on_threads(
 
     found: list[B] = []
     with held_back() as noted, contextlib.suppress(Leaving), ThreadPoolExecutor(threads) as pool:
-        found = list(_counted(pool.map(unless_left, each), watch))
+        found = list(_count_results(pool.map(unless_left, each), watch))
     if noted.pressed:
         raise KeyboardInterrupt
     return found
@@ -71,19 +71,19 @@ def share(begin: Callable[[], Callable[[int], None]], number: int, threads: int)
     on_threads(take_next, range(threads), threads)
 
 
-def _counted(ready: Iterator[B], watch: Callable[[int], None] | None) -> Iterator[B]:
+def _count_results(ready: Iterator[B], watch: Callable[[int], None] | None) -> Iterator[B]:
     for i, x in enumerate(ready):
         yield x
         if watch is not None:
             watch(i + 1)
 
 
-def paced(steps: int, seconds: float) -> int:
+def next_chunk(steps: int, seconds: float) -> int:
     """Steps of the next chunk, from those of one and the time that they took."""
     return max(1, min(GROWTH * steps, int(steps * SECONDS / max(seconds, 1e-9))))
 
 
-def watched(run: Callable[[], None], stop: np.ndarray, between: Callable[[], None] | None) -> bool:
+def run_watched(run: Callable[[], None], stop: np.ndarray, between: Callable[[], None] | None) -> bool:
     """Machine code that looks at stop[0] now and then, in a thread of its own, while Python answers signals here.
 
     Whether it was let run to its end. between: called now and then.
@@ -91,7 +91,7 @@ def watched(run: Callable[[], None], stop: np.ndarray, between: Callable[[], Non
     failed: list[BaseException] = []
     over = threading.Event()  # Thread.join, once interrupted, takes a running thread for one that has ended
 
-    def run_watched() -> None:
+    def run_noting_errors() -> None:
         try:
             run()
         except BaseException as error:
@@ -99,7 +99,7 @@ def watched(run: Callable[[], None], stop: np.ndarray, between: Callable[[], Non
         finally:
             over.set()
 
-    threading.Thread(target=run_watched, name="dalembert").start()
+    threading.Thread(target=run_noting_errors, name="dalembert").start()
     try:
         while not over.wait(SECONDS):
             if between is not None:

@@ -16,7 +16,7 @@ from dalembert.boundary.newton import Settings, Termination
 from dalembert.interrupts import wanted
 from dalembert.native import CACHE
 from dalembert.native.assembly.interior_code import CONVERGED, LIMIT, REFUSED, SCALARS, TERM, WORDS, interior_text
-from dalembert.native.threads import watched
+from dalembert.native.threads import run_watched
 
 WORK = 10**8  # blocks times the third power of their size, in a call of machine code: about a tenth of a second
 MOST, STOP = WORDS.offset("most"), WORDS.offset("stop")
@@ -131,7 +131,7 @@ class InteriorMachine:
             if wanted():
                 raise KeyboardInterrupt
 
-        watched(lambda: found.append(self._call_once(job, numbers)), job[STOP:], look)
+        run_watched(lambda: found.append(self._call_once(job, numbers)), job[STOP:], look)
         return found[0]
 
     def _call_once(self, job: np.ndarray, numbers: dict[str, float]) -> tuple[int, dict[str, float]]:

@@ -84,13 +84,13 @@ def symbolic_plan(
     wanted: components that become differences where two successive blocks of them, and not three, are coupled to what is
     eliminated.
     """
-    plain = _closed(entries, size, pivots, ())
+    plain = _close_pattern(entries, size, pivots, ())
     left = {q for pair in plain.update for q in pair}
     differences = tuple(c for c in wanted if c in left and c + size in left and c + 2 * size not in left)
-    return _closed(entries, size, pivots, differences) if differences else plain
+    return _close_pattern(entries, size, pivots, differences) if differences else plain
 
 
-def _closed(
+def _close_pattern(
     entries: Sequence[Pair], size: int, pivots: Sequence[tuple[int, ...]], differences: tuple[int, ...]
 ) -> SymbolicPlan:
     of_windows = set(entries) | {(i, i) for i in range(size)}
@@ -125,7 +125,7 @@ def into_differences(
     found = dict(value)
     for c in plan.differences:
         first, second = c + plan.size, c + 2 * plan.size
-        found = joined(joined(found, c, first, plus), second, first, plus)
+        found = add_row(add_row(found, c, first, plus), second, first, plus)
         found = {pair: minus(x) if second in pair and pair[0] != pair[1] else x for pair, x in found.items()}
     return found
 
@@ -134,12 +134,12 @@ def into_next(value: Mapping[Pair, T], plan: SymbolicPlan, plus: Callable[[T, T]
     """Update matrix that the elimination leaves, in the basis of the next block and with its places."""
     found = dict(value)
     for c in plan.differences:
-        found = joined(found, c + plan.size, c + 2 * plan.size, plus)
+        found = add_row(found, c + plan.size, c + 2 * plan.size, plus)
     places = ((plan.next_place(p), plan.next_place(q), x) for (p, q), x in found.items())
     return {(min(p, q), max(p, q)): x for p, q, x in places}
 
 
-def joined(value: Mapping[Pair, T], a: int, into: int, plus: Callable[[T, T], T]) -> dict[Pair, T]:
+def add_row(value: Mapping[Pair, T], a: int, into: int, plus: Callable[[T, T], T]) -> dict[Pair, T]:
     """The entries of SᵀKS where S replaces z_a by z_a + z_into: row and column a are added to those of `into`."""
     found = dict(value)
 
@@ -223,7 +223,7 @@ def _substitute(c: Code, plan: SymbolicPlan, parts: Sequence[EliminatedGroup], x
                 x[q] = c.let(f"fsub contract double {x[q]}, {product}" if q in x else f"fneg double {product}")
         old = [x[p] for p in group]
         for k, p in enumerate(group):
-            x[p] = combined(c, zip(inverse_row(part.inverse, k), old, strict=True))
+            x[p] = sum_of_products(c, zip(inverse_row(part.inverse, k), old, strict=True))
 
 
 def backward(plan: SymbolicPlan) -> Code:
@@ -249,12 +249,12 @@ def backward(plan: SymbolicPlan) -> Code:
         for p in range(plan.size):
             c.store(x[p], c.at(base, p))
         if differences:
-            _held(c, i, plan, base, {p: (slot, x[p + plan.size]) for p, slot in differences.items()})
+            _hold_fixed(c, i, plan, base, {p: (slot, x[p + plan.size]) for p, slot in differences.items()})
     c.line("ret void")
     return c
 
 
-def _held(c: Code, i: str, plan: SymbolicPlan, base: str, differences: dict[int, tuple[str, str]]) -> None:
+def _hold_fixed(c: Code, i: str, plan: SymbolicPlan, base: str, differences: dict[int, tuple[str, str]]) -> None:
     """Set every fixed z_p to 0, and its difference to -z_{p+b}."""
     with where_fixed(c, i):
         free = c.at("%free", c.let(f"mul i64 {i}, {plan.size}"))
@@ -292,7 +292,7 @@ def inverse_row(inverse: list[str], k: int) -> list[str]:
     return inverse if len(inverse) == 1 else inverse[k : k + 2]
 
 
-def combined(c: Code, terms: Iterable[tuple[str, str | None]]) -> str:
+def sum_of_products(c: Code, terms: Iterable[tuple[str, str | None]]) -> str:
     """Σ a b, without the terms that are not there."""
     total = None
     for a, b in terms:
@@ -342,7 +342,7 @@ def _factor(summands: Sequence[Summand], plan: SymbolicPlan) -> tuple[Code, list
         for a in added:
             a.add(i, front)
         diagonal = [c.load(c.at(c.at("%diagonal", c.let(f"mul i64 {i}, {plan.size}")), p)) for p in range(plan.size)]
-        value = _fixed(c, i, plan, _front(c, plan, front, updated, diagonal), diagonal)
+        value = _fix_components(c, i, plan, _front(c, plan, front, updated, diagonal), diagonal)
         stored = c.at("%stored", c.let(f"mul i64 {i}, {plan.stored}"))
         parts = _eliminate(c, plan, value, updated)
         for k, name in enumerate(x for part in parts for x in (*part.inverse, *part.multipliers)):
@@ -390,7 +390,7 @@ class _Added:
         c.label(done)
 
 
-def _fixed(c: Code, i: str, plan: SymbolicPlan, value: dict[Pair, str], diagonal: Sequence[str]) -> dict[Pair, str]:
+def _fix_components(c: Code, i: str, plan: SymbolicPlan, value: dict[Pair, str], diagonal: Sequence[str]) -> dict[Pair, str]:
     """Entries in which the rows and columns of the block's fixed components vanish but for the diagonal that is added."""
     slots = {pair: c.slot("fixed") for pair in value}
     for pair, name in value.items():
@@ -430,7 +430,7 @@ def _eliminate(c: Code, plan: SymbolicPlan, value: dict[Pair, str], updated: dic
         part = EliminatedGroup(inverse, [])
         for n, q in enumerate(near):
             entries = [column[p, q] for p in group]
-            multipliers = [combined(c, zip(inverse_row(inverse, k), entries, strict=True)) for k in range(len(group))]
+            multipliers = [sum_of_products(c, zip(inverse_row(inverse, k), entries, strict=True)) for k in range(len(group))]
             part.multipliers.extend(multipliers)
             for r in near[n:]:
                 held = value.get((q, r))

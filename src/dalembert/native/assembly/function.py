@@ -35,13 +35,13 @@ class CompiledFunction:
         """The results at these values; float64 in and out."""
         result = np.empty(self.result_size)
         self.run(np.concatenate([*(np.ravel(np.asarray(v, float)) for v in values), self.captured]), result)
-        return self.parted(result)
+        return self.split_results(result)
 
     def run(self, given: np.ndarray, result: np.ndarray) -> None:
         """The same with flat arrays in one piece; given: all values, then what was captured."""
         self._evaluate(given.ctypes.data, result.ctypes.data)
 
-    def parted(self, result: np.ndarray) -> list[np.ndarray]:
+    def split_results(self, result: np.ndarray) -> list[np.ndarray]:
         """The results in their shapes."""
         parts = np.split(result, np.cumsum([math.prod(shape) for shape in self.shapes])[:-1])
         return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
@@ -69,7 +69,7 @@ class GraphFunction:
     sizes: tuple[int, ...]
     results: tuple[Nodes, ...]
 
-    def compiled(self, cache: Cache = CACHE) -> CompiledFunction:
+    def compile(self, cache: Cache = CACHE) -> CompiledFunction:
         """The machine code."""
         g, depend = self.graph, Dependence(self.graph)
         level = lambda i: int(depend.on(i, *(f"x{k}" for k in range(len(self.sizes)))))  # noqa: E731
@@ -80,7 +80,7 @@ class GraphFunction:
         return CompiledFunction(tuple(o.shape for o in self.results), captured, loaded)
 
 
-def translated(function: Callable, *examples: Any) -> GraphFunction:
+def translate_function(function: Callable, *examples: Any) -> GraphFunction:
     """The graph of function for arguments of the shapes of `examples`."""
     g = Graph()
     shapes = [jax.ShapeDtypeStruct(np.shape(x), np.float64) for x in examples]
@@ -93,7 +93,7 @@ def translated(function: Callable, *examples: Any) -> GraphFunction:
 @refusing
 def compile_function(function: Callable, *examples: Any, cache: Cache = CACHE) -> CompiledFunction:
     """function as machine code for arguments of the shapes of `examples`; float64 in and out, as a flat list."""
-    return translated(function, *examples).compiled(cache)
+    return translate_function(function, *examples).compile(cache)
 
 
 def _function_text(g: Graph, sizes: list[int], captured: int, outputs: list[int]) -> str:

@@ -259,8 +259,8 @@ def find_lengths(job: Any, values: Any, trial: Any) -> None:
         change, m, s = slack_change(job, job.x, j), job.multipliers[j], job.slacks[j]
         dual = (barrier - m * change) / s - m
         job.dual_step[j] = dual
-        own = shortened(own, trial.fraction, m, dual)
-        longest = shortened(longest, trial.fraction, s, change)
+        own = shorten(own, trial.fraction, m, dual)
+        longest = shorten(longest, trial.fraction, s, change)
     trial.own, trial.length, trial.first, trial.whole = own, longest, 1.0, 0.0
     trial.jammed = rules.count_tiny_steps(longest, values.jammed)
 
@@ -270,7 +270,7 @@ def slack_change(job: Any, x: Reals, j: Whole) -> Real:
     return job.scales[j] * x[job.places[j]]
 
 
-def shortened(length: Real, fraction: Real, value: Real, change: Real) -> Real:
+def shorten(length: Real, fraction: Real, value: Real, change: Real) -> Real:
     """The longest step after which a part 1 - τ of the value is left."""
     bound = -fraction * value / change
     return bound if (change < 0.0) & (bound < length) else length
@@ -340,7 +340,7 @@ def correct(job: Any, values: Any, trial: Any, at: Any) -> Whole:
             return HALVED
         short = 1.0
         for j in range(job.bound_count):
-            short = shortened(short, trial.fraction, job.slacks[j], slack_change(job, job.w, j))
+            short = shorten(short, trial.fraction, job.slacks[j], slack_change(job, job.w, j))
         move(job, job.w, short)
         point(job, values)
         if is_acceptable(values, trial, at):

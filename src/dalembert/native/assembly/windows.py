@@ -63,7 +63,7 @@ class OnceTraced:
         self.windowed = Windowed(function, read, row, shared)
 
     @functools.cached_property
-    def traced(self) -> _Traced:
+    def trace(self) -> _Traced:
         return _trace(self.windowed)
 
 
@@ -104,7 +104,7 @@ class Chosen:
     choose: Callable[..., Sequence[Nodes]]
 
     def trace(self, windowed: Windowed) -> _Traced:
-        known = self.once.traced
+        known = self.once.trace
         g = known.graph.copy()
         read = [g.vector(f"read{k}", len(p.offsets)) for k, p in enumerate(windowed.read)]
         chosen = list(self.choose(Formed(g, known.declared), read, *known.outputs))

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dalembert.native.assembly.function import CompiledFunction, GraphFunction
-from dalembert.native.graph.dependence import Dependence, reached
+from dalembert.native.graph.dependence import Dependence, needed_nodes
 from dalembert.native.graph.derivative import along
-from dalembert.native.graph.graph import COMPARISONS, Graph, Unsupported, operands, paired
-from dalembert.native.graph.simplify import rebuilt, replaced
+from dalembert.native.graph.graph import COMPARISONS, Graph, Unsupported, combine_pairs, operands
+from dalembert.native.graph.simplify import rebuild, replace_nodes
 from dalembert.native.llvm.cache import Cache
 
 MOVING = ("x0", "x1")  # the state and the time
@@ -32,7 +32,7 @@ CHOOSING = COMPARISONS | ROUNDED | {"sign"}  # of numbers: they keep their value
 def write_selections(g: Graph, outputs: Sequence[int]) -> list[int]:
     """The outputs with |x|, maxima, minima, remainders and branches as selections."""
     new: dict[int, int] = {}
-    for i in reached(g, outputs):
+    for i in needed_nodes(g, outputs):
         op, *x = node = g.nodes[i]
         smooth = op in ("branch", "pick") and _agrees(g, i if op == "branch" else x[0])
         if op in ("const", "var") or (op == "branch" and not smooth):
@@ -57,7 +57,7 @@ def write_selections(g: Graph, outputs: Sequence[int]) -> list[int]:
             same = _equal(g, *(new[j] for j in x))
             new[i] = same if op == "eq" else g.apply("not", same)
         else:
-            new[i] = rebuilt(g, node, new.__getitem__)
+            new[i] = rebuild(g, node, new.__getitem__)
     return [new[o] for o in outputs]
 
 
@@ -127,7 +127,7 @@ class Choices(NamedTuple):
             found = _choices(dataclasses.replace(made, graph=made.graph.copy()))
         except Unsupported:  # a border has no derivative
             return None
-        return found and cls(found[0].compiled(cache), *found[1:])
+        return found and cls(found[0].compile(cache), *found[1:])
 
 
 def _choices(made: GraphFunction) -> tuple[GraphFunction, int, int, int] | None:
@@ -135,7 +135,7 @@ def _choices(made: GraphFunction) -> tuple[GraphFunction, int, int, int] | None:
     holds = int(made.results[1].item()) if len(made.results) > 1 else g.true
     slope, depend = write_selections(g, slope), Dependence(g)
     chosen, at_borders, ties = _find_choices(g, slope, depend)
-    flat = dict.fromkeys(g.nodes[i][1] for i in reached(g, [*slope, *at_borders]) if g.nodes[i][0] in FLAT)
+    flat = dict.fromkeys(g.nodes[i][1] for i in needed_nodes(g, [*slope, *at_borders]) if g.nodes[i][0] in FLAT)
     flat = [i for i in flat if depend.on(i, *MOVING)]
     if not chosen and not flat:
         return None
@@ -144,12 +144,12 @@ def _choices(made: GraphFunction) -> tuple[GraphFunction, int, int, int] | None:
     kept: dict[int, int] = {}
     for i, side in zip(chosen, sides[1:], strict=True):
         kept[i] = g.apply("select", as_is, i, side if g.kind[i] == "f" else g.apply("gt", side, half))
-    smooth = replaced(g, [*slope, *at_borders, *flat], kept)
+    smooth = replace_nodes(g, [*slope, *at_borders, *flat], kept)
     slope, numbers = smooth[: len(slope)], smooth[len(slope) :]
     state = [*g.vector("x0", len(slope)).tolist(), g.variable("x1", 0)]
     rates = along(g, numbers, state, [*slope, g.one])
     regular = [g.apply("gt", g.apply("abs", d), g.zero) for d in (*at_borders, *ties)]
-    whole = paired(lambda a, b: g.apply("and", a, b), regular, g.true)
+    whole = combine_pairs(lambda a, b: g.apply("and", a, b), regular, g.true)
     results = [*slope, holds, whole, *numbers, *rates, *chosen]
     found = dataclasses.replace(made, sizes=(*made.sizes, len(sides)), results=(np.array(results),))
     return found, len(at_borders), len(flat), len(sides)

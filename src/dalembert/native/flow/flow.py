@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.interrupts import leave_if_wanted
-from dalembert.native.assembly.function import CompiledFunction, GraphFunction, compile_function, translated
+from dalembert.native.assembly.function import CompiledFunction, GraphFunction, compile_function, translate_function
 from dalembert.native.flow.choices import Choices
 from dalembert.native.flow.field_code import FIELD, PROJECTION, field_text
 from dalembert.native.flow.loop_code import COUNTED, NUMBERS, REACHED, TOO_MANY, WATCHED, loop_text, work_size
@@ -24,7 +24,7 @@ from dalembert.native.llvm.cache import CACHE, Cache, Loaded
 from dalembert.native.llvm.dense import iteration, pivoted_solver
 from dalembert.native.llvm.packing import Held, bits
 from dalembert.native.root import REPORT
-from dalembert.native.threads import FIRST, paced, share
+from dalembert.native.threads import FIRST, next_chunk, share
 from dalembert.native.trace.place import refusing
 from dalembert.native.trace.proof import Equations
 
@@ -146,7 +146,7 @@ class Integration(NamedTuple):
             if code != TOO_MANY or self.count("steps") >= self.most:
                 return code
             leave_if_wanted()
-            chunk = paced(chunk, time.perf_counter() - began)
+            chunk = next_chunk(chunk, time.perf_counter() - began)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -272,9 +272,9 @@ class CompiledFlow:
 
     def advance(self, at: Integration, arrays: FlowArrays, clipped: bool = False) -> int:
         """Integrate from where it stands to the end; returns how it ended."""
-        told = arrays.told("field")
+        told = arrays.parameters_of("field")
         at.measure(self._rates(arrays, at.t, at.y[None])[0], self.positions)
-        watch = (self.codes.address, arrays.told("watch")) if self.watch is not None else (0, 0)
+        watch = (self.codes.address, arrays.parameters_of("watch")) if self.watch is not None else (0, 0)
         project = (self.codes.project, arrays.projection(self.projection)) if self.projection else (0, 0)
         many = self.choices.signs + self.choices.flat if self.choices else 0
         work, integrate = np.empty(work_size(self.size, many)), self.codes.integrate
@@ -288,13 +288,13 @@ class CompiledFlow:
 
     def _rates(self, arrays: FlowArrays, times: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """ẏ, with choices as the states say, whatever the last step has kept."""
-        told = arrays.told("field")
+        told = arrays.parameters_of("field")
         arrays.sides[:1] = 1.0
         return self._along(told, times, rows, self.size)
 
     def outputs_at(self, arrays: FlowArrays, times: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """At rows and times in the direction of these arrays' clock."""
-        return self._along(arrays.told("outputs"), times, rows, self.outputs.result_size)
+        return self._along(arrays.parameters_of("outputs"), times, rows, self.outputs.result_size)
 
     def _along(self, told: int, times: np.ndarray, rows: np.ndarray, width: int) -> np.ndarray:
         found = np.empty((len(times), width))
@@ -323,7 +323,7 @@ class FlowArrays:
             code, unknowns = flow.equations.code, flow.equations.unknowns.start.size
             self._shared |= flow.equations.words(self._held, self._with_room(unknowns, code), start)
 
-    def told(self, name: str) -> int:
+    def parameters_of(self, name: str) -> int:
         """Address of the run parameters of the function of this name."""
         found = self._told.get(name)
         return self._tell(name) if found is None else found
@@ -381,14 +381,14 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
     unknowns, examples = functions.unknowns, (np.zeros(np.shape(y)), np.zeros(()), *(np.zeros(np.shape(x)) for x in given))
     first = () if unknowns is None else (np.zeros_like(unknowns.start),)
 
-    def compiled(function: Callable) -> CompiledFunction:
+    def compile_part(function: Callable) -> CompiledFunction:
         return compile_function(function, *first, *examples, cache=cache)
 
-    code = compiled(functions.field), compiled(functions.outputs)
-    watch = None if functions.watch is None else compiled(functions.watch)
+    code = compile_part(functions.field), compile_part(functions.outputs)
+    watch = None if functions.watch is None else compile_part(functions.watch)
     known = (*examples[:2], *(np.asarray(x, float) for x in given))
     equations, plain = (None, None) if unknowns is None else _compile_equations(functions, unknowns, known, cache)
-    plain = translated(functions.field, *examples) if unknowns is None else plain
+    plain = translate_function(functions.field, *examples) if unknowns is None else plain
     codes = FlowCodes(*(cache.load(text, plain=True) for text in (field_text(), loop_text())))
     choices = None if plain is None else Choices.of(plain, cache)
     return CompiledFlow(np.size(y), *code, watch, equations, codes, choices, functions.positions)
@@ -404,18 +404,18 @@ def _compile_equations(
         units = unknowns.units(matrix)
         return value, matrix * units, units
 
-    made = translated(function, np.zeros_like(unknowns.start), *examples)
+    made = translate_function(function, np.zeros_like(unknowns.start), *examples)
     value, matrix, _ = made.results
     proven = Equations(made.graph, value.tolist(), matrix, made.tracer.declared, "x0")
     everything = range(len(value))
-    if proven.judged(everything, everything):
+    if proven.may_jump(everything, everything):
         raise Unsupported("equations", "they may jump with the unknowns")
     loop_, solver = (cache.load(text, plain=True) for text in (iteration(), pivoted_solver(None)))
     affine = proven.affine(everything, everything)
     wanted = (functions.field, functions.outputs)
     plain = write_elimination(wanted, unknowns.equations, len(value), examples) if affine else []
-    found = {name: x.compiled(cache) for name, x in zip(("field", "outputs"), plain, strict=False)}
-    return _Equations(made.compiled(cache), unknowns, affine, found, loop_, solver), plain[0] if plain else None
+    found = {name: x.compile(cache) for name, x in zip(("field", "outputs"), plain, strict=False)}
+    return _Equations(made.compile(cache), unknowns, affine, found, loop_, solver), plain[0] if plain else None
 
 
 class FlowRuns(NamedTuple):
@@ -506,5 +506,5 @@ def graph_flow(equation: GraphFunction, outputs: GraphFunction, positions: int, 
     whole = dataclasses.replace(equation, results=(only,))
     codes = FlowCodes(*(cache.load(text, plain=True) for text in (field_text(), loop_text())))
     choices = Choices.of(equation, cache)
-    code = whole.compiled(cache), outputs.compiled(cache)
+    code = whole.compile(cache), outputs.compile(cache)
     return CompiledFlow(len(only), *code, None, None, codes, choices, positions=positions)

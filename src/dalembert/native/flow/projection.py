@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.native.assembly.function import CompiledFunction, GraphFunction, translated
+from dalembert.native.assembly.function import CompiledFunction, GraphFunction, translate_function
 from dalembert.native.graph.derivative import jacobian
 from dalembert.native.graph.elimination import GROWTH, PivotOrder, eliminate
 from dalembert.native.graph.graph import Graph
-from dalembert.native.graph.simplify import replaced
+from dalembert.native.graph.simplify import replace_nodes
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.trace.elementwise import Nodes, elementwise
 from dalembert.native.trace.place import refusing
@@ -35,23 +35,23 @@ def compile_projection(function: Callable, y: np.ndarray, given: Sequence[Any], 
 
     function: the same → (W, B, r, s), or (W, A, r) where u is not restricted; W is (n, n), for n components of x and of u.
     """
-    made = translated(function, np.zeros(np.shape(y)), np.zeros(()), *(np.zeros(np.shape(x)) for x in given))
+    made = translate_function(function, np.zeros(np.shape(y)), np.zeros(()), *(np.zeros(np.shape(x)) for x in given))
     g, (metric, rows, *residuals) = made.graph, made.results
     n, metric, state = len(metric), _definite(g, metric), g.vector("x0", np.size(y)).tolist()
     moved, sizes = dict[int, int](), [g.zero] * 3
     for residual, part in zip((r.tolist() for r in residuals), (state[:n], state[n:]), strict=False):
         slopes = jacobian(g, residual, state)
-        there = replaced(g, residual, moved)
+        there = replace_nodes(g, residual, moved)
         update = _least_update(g, metric, rows[: len(there)], there)
         moved |= {x: g.apply("sub", x, change) for x, change in zip(part, update, strict=True)}
         for i, (before, slope) in enumerate(zip(there, slopes, strict=True)):
-            after = replaced(g, residual[i : i + 1], moved)[0]
+            after = replace_nodes(g, residual[i : i + 1], moved)[0]
             terms = _terms(g, slope, state)
             whole = g.total([terms, *_absolute(g, slope)])
             parts = [g.apply("div", *_absolute(g, [r]), x) for r, x in ((before, terms), (after, terms), (after, whole))]
             sizes = [g.apply("max", *pair) for pair in zip(sizes, parts, strict=True)]
     results = np.array([moved.get(x, x) for x in state]), np.array(sizes)
-    return GraphFunction(g, made.tracer, made.sizes, results).compiled(cache)
+    return GraphFunction(g, made.tracer, made.sizes, results).compile(cache)
 
 
 def _terms(g: Graph, slope: Nodes, state: list[int]) -> int:

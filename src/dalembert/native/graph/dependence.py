@@ -6,10 +6,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from dalembert.native.graph.graph import FOLD, Graph, operands, size_of_system, wrapped
+from dalembert.native.graph.graph import FOLD, Graph, operands, size_of_system, wrap_integer
 
 
-def reached(g: Graph, outputs: Iterable[int]) -> list[int]:
+def needed_nodes(g: Graph, outputs: Iterable[int]) -> list[int]:
     """All nodes the outputs need, both sides of branches among them, operands first."""
     seen, stack = set(), list(outputs)
     while stack:
@@ -70,7 +70,7 @@ def evaluate(g: Graph, outputs: Sequence[int], inputs: Mapping[str, np.ndarray])
     """Values of the outputs, where every input vector has the given value."""
     values: dict[int, float | int | bool] = {}
     solved: dict[int, np.ndarray] = {}
-    for i in reached(g, outputs):
+    for i in needed_nodes(g, outputs):
         op, *args = g.nodes[i]
         if op == "const":
             values[i] = args[0]
@@ -103,4 +103,4 @@ def _solve_system(numbers: list) -> np.ndarray:
 
 def _item(x):
     x = x.item() if isinstance(x, np.generic) else x
-    return wrapped(x) if isinstance(x, int) and not isinstance(x, bool) else x
+    return wrap_integer(x) if isinstance(x, int) and not isinstance(x, bool) else x

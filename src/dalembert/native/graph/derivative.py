@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dalembert.native.graph.dependence import reached
+from dalembert.native.graph.dependence import needed_nodes
 from dalembert.native.graph.graph import Graph, Unsupported
 
 Row = dict[int, int]  # column → the node of the derivative, where it is not 0 by structure
@@ -37,7 +37,7 @@ def along(g: Graph, outputs: Sequence[int], inputs: Sequence[int], direction: Se
 def _chain_rows(g: Graph, outputs: Sequence[int], inputs: dict[int, Row]) -> dict[int, Row]:
     """inputs: their own derivatives."""
     rows: dict[int, Row] = {}
-    for i in reached(g, outputs):
+    for i in needed_nodes(g, outputs):
         op, *operands = g.nodes[i]
         if i in inputs:
             row = inputs[i]

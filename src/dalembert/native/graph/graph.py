@@ -25,7 +25,7 @@ Node = tuple
 T = TypeVar("T")
 
 
-def paired(combine: Callable[[T, T], T], terms: list[T], empty: T) -> T:
+def combine_pairs(combine: Callable[[T, T], T], terms: list[T], empty: T) -> T:
     """All terms combined in pairs of pairs, so that a processor can do most of it at the same time."""
     while len(terms) > 1:
         ends = [terms[-1]] if len(terms) % 2 else []
@@ -91,18 +91,18 @@ def kind_of_result(op: str, last_operand: str) -> str:
     return "i" if op == "int" or op in NARROW else last_operand
 
 
-def wrapped(value: int, bits: int = 64, signed: bool = True) -> int:
+def wrap_integer(value: int, bits: int = 64, signed: bool = True) -> int:
     """The integer of so many bits that differs from the value by a multiple of 2^bits."""
     low = value % 2**bits
     return low - 2**bits if signed and low >= 2 ** (bits - 1) else low
 
 
 def _quiet(function: Callable) -> Callable:
-    def folded(*values):
+    def fold(*values):
         with np.errstate(all="ignore"):
             return function(*(np.float64(v) if isinstance(v, float) else v for v in values))
 
-    return folded
+    return fold
 
 
 def _divide(a, b):
@@ -149,7 +149,7 @@ FOLD: dict[str, Callable] = {
     "and": lambda a, b: bool(a and b), "or": lambda a, b: bool(a or b), "xor": lambda a, b: bool(a) != bool(b),
     "not": lambda a: not a, "agree": lambda a: a, "finite": lambda a: bool(np.isfinite(a)),
     "select": lambda c, a, b: a if c else b, "float": float, "int": _whole,
-    **{name: functools.partial(wrapped, bits=bits, signed=signed) for name, (bits, signed) in NARROW.items()},
+    **{name: functools.partial(wrap_integer, bits=bits, signed=signed) for name, (bits, signed) in NARROW.items()},
     "erf": math.erf, "erfc": math.erfc, "lgamma": _lgamma,
     "atan2": np.arctan2, "pow": _quiet(np.power),
     **{name: _quiet(getattr(np, name)) for name in _NUMPY},
@@ -215,7 +215,7 @@ class Graph:
         if isinstance(value, bool | np.bool_):
             return self._intern(("b", bool(value)), ("const", bool(value)), "b")
         if isinstance(value, int | np.integer):
-            whole = wrapped(int(value))
+            whole = wrap_integer(int(value))
             return self._intern(("i", whole), ("const", whole), "i")
         number = float(value)
         return self._intern(("f", struct.pack("<d", number)), ("const", number), "f")
@@ -303,7 +303,7 @@ class Graph:
 
     def total(self, terms: Iterable[int]) -> int:
         """The sum, in pairs."""
-        return paired(lambda a, b: self.apply("add", a, b), list(terms), self.zero)
+        return combine_pairs(lambda a, b: self.apply("add", a, b), list(terms), self.zero)
 
 
 _COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "and", "or", "xor"})

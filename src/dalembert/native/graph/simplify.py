@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from dalembert.native.graph.dependence import reached
+from dalembert.native.graph.dependence import needed_nodes
 from dalembert.native.graph.graph import Graph, Node
 
 Level = Callable[[int], int]
 
 
-def rebuilt(g: Graph, node: Node, new: Callable[[int], int]) -> int:
+def rebuild(g: Graph, node: Node, new: Callable[[int], int]) -> int:
     """The node with new operands; new(i) gives the successor of node i."""
     op, *args = node
     if op == "branch":
@@ -32,13 +32,13 @@ def rebuilt(g: Graph, node: Node, new: Callable[[int], int]) -> int:
     return g.apply(op, *(new(j) for j in args))
 
 
-def replaced(g: Graph, outputs: Sequence[int], known: Mapping[int, int]) -> list[int]:
+def replace_nodes(g: Graph, outputs: Sequence[int], known: Mapping[int, int]) -> list[int]:
     """The outputs with other nodes in place of some."""
     new: dict[int, int] = dict(known)
-    for i in reached(g, outputs):
+    for i in needed_nodes(g, outputs):
         if i not in new:
             node = g.nodes[i]
-            new[i] = i if node[0] in ("const", "var") else rebuilt(g, node, new.__getitem__)
+            new[i] = i if node[0] in ("const", "var") else rebuild(g, node, new.__getitem__)
     return [new[i] for i in outputs]
 
 
@@ -60,7 +60,7 @@ class _Factored:
     def visit(self, i: int) -> None:
         g, node = self.g, self.g.nodes[i]
         if node[0] in ("branch", "pick", "solve", "entry") or g.kind[i] != "f":
-            self.whole[i] = i if node[0] in ("const", "var") else rebuilt(g, node, self.value)
+            self.whole[i] = i if node[0] in ("const", "var") else rebuild(g, node, self.value)
             self.form[i] = (g.one, self.whole[i])
         elif self._is_fixed(i, node):
             self.fixed.add(i)
@@ -108,7 +108,7 @@ def gather_factors(g: Graph, outputs: Sequence[int], level: Level, alike: int | 
     It saves products, and rounding: h·z - h·s of neighbours z, s has the rounding of two products, h·(z - s) only its own.
     """
     factored = _Factored(g, level, alike)
-    for i in reached(g, outputs):
+    for i in needed_nodes(g, outputs):
         factored.visit(i)
     return [factored.value(o) for o in outputs]
 
@@ -145,7 +145,7 @@ class _Reciprocals:
 
 def share_reciprocals(g: Graph, outputs: Sequence[int], level: Level) -> list[int]:
     """The outputs with a/b as a·(1/b), where 1/b serves several quotients, changes less often, or needs no division."""
-    nodes = reached(g, outputs)
+    nodes = needed_nodes(g, outputs)
     quotients = [g.nodes[i][1:] for i in nodes if g.nodes[i][0] == "div" and g.kind[i] == "f"]
     reciprocals = _Reciprocals(g, quotients, level)
     new: dict[int, int] = {}
@@ -156,19 +156,19 @@ def share_reciprocals(g: Graph, outputs: Sequence[int], level: Level) -> list[in
         elif node[0] == "div" and node[2] in reciprocals.wanted:
             new[i] = g.apply("mul", new[node[1]], reciprocals.of(node[2], new))
         else:
-            new[i] = rebuilt(g, node, new.__getitem__)
+            new[i] = rebuild(g, node, new.__getitem__)
     return [new[o] for o in outputs]
 
 
 def with_angles(g: Graph, outputs: Sequence[int]) -> list[int]:
     """The outputs with such sums replaced: other values by rounding only."""
     new: dict[int, int] = {}
-    for i in reached(g, outputs):
+    for i in needed_nodes(g, outputs):
         node = g.nodes[i]
         if node[0] in ("const", "var"):
             new[i] = i
         else:
-            made = rebuilt(g, node, new.__getitem__)
+            made = rebuild(g, node, new.__getitem__)
             found = _angle(g, made)
             new[i] = made if found is None else found
     return [new[i] for i in outputs]

@@ -6,7 +6,7 @@ import contextlib
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
-from dalembert.native.graph.graph import paired
+from dalembert.native.graph.graph import combine_pairs
 
 SHORT = 4  # numbers of a vector amid scalar code: while a longer one is under way a processor does half as much else
 PURE = "nounwind willreturn memory(none)"  # of a function whose value depends on its arguments alone
@@ -103,14 +103,14 @@ class Code:
     def either(self, a: str, b: str) -> str:
         return self.let(f"or {self.truth} {a}, {b}")
 
-    def negated(self, a: str) -> str:
+    def negate(self, a: str) -> str:
         return self.let(f"xor {self.truth} {a}, {self.constant(True)}")
 
     def select(self, condition: str, a: str, b: str, kind: str | None = None) -> str:
         """a where the condition holds, b elsewhere; kind: "i1" of a condition that all lanes share."""
         return self.let(f"select {kind or self.truth} {condition}, {self.real} {a}, {self.real} {b}")
 
-    def counted(self, a: str) -> str:
+    def as_count(self, a: str) -> str:
         """1 where a truth value holds, 0 elsewhere."""
         return self.let(f"zext {self.truth} {a} to {self.whole}")
 
@@ -162,13 +162,13 @@ class Code:
             more = self.let(f"fcmp ogt {self.real} {a}, {b}")
             return self.let(f"select {self.truth} {more}, {self.real} {a}, {self.real} {b}")
 
-        return paired(larger, list(values), self.constant(0.0))
+        return combine_pairs(larger, list(values), self.constant(0.0))
 
     def vanishing(self, values: Sequence[str]) -> str:
         """0 if all numbers are finite, NaN if one is not."""
         zero = self.constant(0.0)
         terms = [self.let(f"fmul contract {self.real} {x}, {zero}") for x in values]
-        return paired(lambda a, b: self.let(f"fadd contract {self.real} {a}, {b}"), terms, zero)
+        return combine_pairs(lambda a, b: self.let(f"fadd contract {self.real} {a}, {b}"), terms, zero)
 
     def absolute(self, x: str) -> str:
         return self.intrinsic("fabs", x)
@@ -190,7 +190,7 @@ class Code:
         return self.call("i1", f"llvm.vector.reduce.or.v{self.width}i1", (self.truth, condition))
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """True if the block has been left."""
         return bool(self.lines) and self.lines[-1].startswith(("  br", "  ret", "  switch"))
 
@@ -203,7 +203,7 @@ class Code:
 
     def go(self, name: str) -> None:
         """To a block, if this one has not been left."""
-        if not self.ended:
+        if not self.has_ended:
             self.line(f"br label %{name}")
 
     def fork(self, condition: str, yes: str, no: str, likely: bool | None = None) -> None:

@@ -75,26 +75,26 @@ class _Vector:
     def negative(self, a: str) -> str:
         return self.code.let(f"fneg {self.real} {a}")
 
-    def fused(self, a: str, b: str, c: str) -> str:
+    def multiply_add(self, a: str, b: str, c: str) -> str:
         """a b + c, rounded once."""
         return self.code.call(self.real, f"llvm.fma.{self.suffix}", *((self.real, x) for x in (a, b, c)))
 
     def polynomial(self, c: Sequence[float], z: str, square: str) -> str:
         """c₀ + c₁z + … + c₅z⁵, in pairs."""
-        low, middle, high = (self.fused(self.number(c[i + 1]), z, self.number(c[i])) for i in (0, 2, 4))
-        return self.fused(self.fused(high, square, middle), square, low)
+        low, middle, high = (self.multiply_add(self.number(c[i + 1]), z, self.number(c[i])) for i in (0, 2, 4))
+        return self.multiply_add(self.multiply_add(high, square, middle), square, low)
 
-    def reduced(self, x: str) -> tuple[str, str, str]:
+    def reduce_angle(self, x: str) -> tuple[str, str, str]:
         """high, low, and a number whose last two binary digits are those of n."""
-        turns = self.fused(x, self.number(1.0 / _HALF_PI[0]), self.number(_ROUND))
+        turns = self.multiply_add(x, self.number(1.0 / _HALF_PI[0]), self.number(_ROUND))
         n = self.subtract(turns, self.number(_ROUND))
         back = self.negative(n)
-        first = self.fused(back, self.number(_HALF_PI[0]), x)  # exact
+        first = self.multiply_add(back, self.number(_HALF_PI[0]), x)  # exact
         second = self.multiply(n, self.number(_HALF_PI[1]))
         high = self.subtract(first, second)
         left = self.subtract(self.subtract(first, high), second)
-        rounded = self.fused(n, self.number(_HALF_PI[1]), self.negative(second))
-        low = self.subtract(left, self.fused(n, self.number(_HALF_PI[2]), rounded))
+        rounded = self.multiply_add(n, self.number(_HALF_PI[1]), self.negative(second))
+        low = self.subtract(left, self.multiply_add(n, self.number(_HALF_PI[2]), rounded))
         return high, low, self.code.let(f"bitcast {self.real} {turns} to {self.whole}")
 
     def kernels(self, high: str, low: str) -> tuple[str, str]:
@@ -103,13 +103,13 @@ class _Vector:
         square, half = self.multiply(z, z), self.multiply(z, self.number(0.5))
         near = self.subtract(self.number(1.0), half)
         sine = self.polynomial(_SINE, z, square)
-        sine = self.add(high, self.fused(self.multiply(z, high), sine, self.multiply(low, near)))
+        sine = self.add(high, self.multiply_add(self.multiply(z, high), sine, self.multiply(low, near)))
         sine = self.code.call(self.real, f"llvm.copysign.{self.suffix}", (self.real, sine), (self.real, high))  # of -0.0
         rest = self.subtract(self.subtract(self.number(1.0), near), half)
-        cosine = self.fused(square, self.polynomial(_COSINE, z, square), self.negative(self.multiply(high, low)))
+        cosine = self.multiply_add(square, self.polynomial(_COSINE, z, square), self.negative(self.multiply(high, low)))
         return sine, self.add(near, self.add(rest, cosine))
 
-    def signed(self, x: str, quarter: str) -> str:
+    def with_sign(self, x: str, quarter: str) -> str:
         """-x where a quarter's second digit is 1."""
         code = self.code
         sign = code.let(f"and {self.whole} {code.let(f'shl {self.whole} {quarter}, {self.integer(62)}')}, "
@@ -120,13 +120,13 @@ class _Vector:
     def both(self, x: str) -> tuple[str, str]:
         """Sine and cosine; of the C library where an angle is large or no number."""
         code = self.code
-        high, low, quarter = self.reduced(x)
+        high, low, quarter = self.reduce_angle(x)
         sine, cosine = self.kernels(high, low)
         odd = code.let(f"trunc {self.whole} {quarter} to {self.truth}")
         pair = [code.let(f"select {self.truth} {odd}, {self.real} {a}, {self.real} {b}")
                 for a, b in ((cosine, sine), (sine, cosine))]  # fmt: skip
         next_ = code.let(f"add {self.whole} {quarter}, {self.integer(1)}")
-        near = self.signed(pair[0], quarter), self.signed(pair[1], next_)
+        near = self.with_sign(pair[0], quarter), self.with_sign(pair[1], next_)
         return self._or_library(x, near)
 
     def _or_library(self, x: str, near: tuple[str, str]) -> tuple[str, str]:

@@ -130,7 +130,7 @@ class Emitter:
             whole = self.graph.kind[node] == "i"
             values[node] = self.code.let(f"bitcast {self.code.real} {value} to {self.code.whole}") if whole else value
 
-    def stored(self, outputs: Sequence[int], values: Values) -> list[str]:
+    def emit_doubles(self, outputs: Sequence[int], values: Values) -> list[str]:
         """Values of the outputs as `emit` gives them, with integers as the bits of doubles."""
         found = zip(outputs, self.emit(outputs, values), strict=True)
         return [self.code.let(f"bitcast {self.code.whole} {x} to {self.code.real}") if self.graph.kind[i] == "i" else x

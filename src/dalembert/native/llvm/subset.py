@@ -190,7 +190,7 @@ class _Writer:
                 names[a.arg] = Attributes(self.target.structs[a.arg], f"%{a.arg}")
         scope = self._scope(node, names, self._outer(self.target.function))
         self._run(node.body, scope)
-        if not self.c.ended:
+        if not self.c.has_ended:
             self.c.line("ret void" if self.returns == "None" else "unreachable")
         return self.c.function(f"define {TYPES[self.returns]} @{self.target.name}({', '.join(heads)}) nounwind")
 
@@ -200,7 +200,7 @@ class _Writer:
     def _scope(self, node: Any, given: dict[str, Any], outer: ChainMap[str, Any]) -> _Scope:
         """Arguments that are assigned to are variables."""
         scope = _Scope(outer.new_child(given))
-        for name in _stored(node) & given.keys():
+        for name in _stored_names(node) & given.keys():
             self._assign(name, given.pop(name), scope)
         return scope
 
@@ -432,7 +432,7 @@ class _Writer:
     def _run(self, body: Sequence[ast.stmt], s: _Scope) -> None:
         for node in body:
             getattr(self, f"_{type(node).__name__}")(node, s)
-            if self.c.ended:
+            if self.c.has_ended:
                 break
 
     def _assign(self, name: str, value: Any, s: _Scope) -> None:
@@ -552,7 +552,7 @@ class _Writer:
 
 
 @functools.cache
-def _stored(node: Any) -> frozenset[str]:
+def _stored_names(node: Any) -> frozenset[str]:
     """Names that a function assigns to."""
     return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
 

@@ -60,9 +60,9 @@ class Layout:
     def packed_carry(self) -> Packing:
         """The carry by name."""
         shapes: dict[str, int | tuple[int, ...]] = {
-            "q": self.n, "q_compensation": self.n, "s": self.k, "history": (kept(self.stages), self.z), "held_force": self.n,
-            "sampled": self.n, "sign": self.sides, "residual": (), "failed_residual": (), "reduced": self.r,
-            "before_q": self.n, "before_s": self.k, "s_compensation": self.k, "determinant": (),
+            "q": self.n, "q_compensation": self.n, "s": self.k, "history": (history_length(self.stages), self.z),
+            "held_force": self.n, "sampled": self.n, "sign": self.sides, "residual": (), "failed_residual": (),
+            "reduced": self.r, "before_q": self.n, "before_s": self.k, "s_compensation": self.k, "determinant": (),
         }  # fmt: skip
         if self.stages > 1:
             shapes |= {f"begin_{name}": shapes[name] for name in SINCE} | {"begin_w": self.z}
@@ -94,7 +94,7 @@ class Layout:
         return Packing.of({"partial": self.z, "matrix": self.z**2, "right": self.z, "report": 3})
 
 
-def kept(stages: int) -> int:
+def history_length(stages: int) -> int:
     """Number of solutions that are kept."""
     return LONG_HISTORY if stages == 1 else HISTORY
 

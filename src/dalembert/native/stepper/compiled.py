@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dalembert.native.graph.dependence import reached
+from dalembert.native.graph.dependence import needed_nodes
 from dalembert.native.llvm.builder import Code, module
 from dalembert.native.llvm.cache import CACHE, Cache, Loaded, lanes_of_processor
 from dalembert.native.llvm.dense import pivoted_solver
@@ -22,7 +22,7 @@ from dalembert.native.stepper.lane_frame import LaneFrame
 from dalembert.native.stepper.linear_systems import LARGEST_WRITTEN, GraphOutputs, Plan, choose_plan, graph_outputs
 from dalembert.native.stepper.step import Sample, StepFunctions, Translated, translate
 from dalembert.native.stepper.step_code import StepCode
-from dalembert.native.threads import processors, watched
+from dalembert.native.threads import processors, run_watched
 from dalembert.native.trace.place import refusing
 from dalembert.outcome import Outcome
 
@@ -125,7 +125,7 @@ class CompiledStep:
         short = number == 0 or number * int(count[0, LAST]) <= WORTH_THREADS
         if short or threading.current_thread() is not threading.main_thread():
             driver(*given)
-        elif not watched(lambda: driver(*given), stop, between):
+        elif not run_watched(lambda: driver(*given), stop, between):
             self._give_up(carry, count, inputs, rows)
 
     def _give_up(self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray, rows: np.ndarray) -> None:
@@ -192,7 +192,7 @@ def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> C
     own = plan is None
     solver = cache.load(pivoted_solver(layout.z if own else None), plain=not own and layout.z <= SHORT)
     code = cache.load(text, plain=True)
-    size = len(reached(translated.graph, [*outputs.f, *outputs.jacobian, *outputs.update, *outputs.affine_update]))
+    size = len(needed_nodes(translated.graph, [*outputs.f, *outputs.jacobian, *outputs.update, *outputs.affine_update]))
     parts = (translated, outputs, plan)
     return CompiledStep(
         layout,

@@ -11,7 +11,17 @@ from dalembert.native.graph.dependence import eager
 from dalembert.native.graph.graph import operands
 from dalembert.native.llvm.builder import Code, real
 from dalembert.native.llvm.emit import Emitter, Values
-from dalembert.native.stepper.arrays import COUNTED, CUBIC, HISTORY, REFINEMENT, SETTINGS, SINCE, SMOOTH, Layout, kept
+from dalembert.native.stepper.arrays import (
+    COUNTED,
+    CUBIC,
+    HISTORY,
+    REFINEMENT,
+    SETTINGS,
+    SINCE,
+    SMOOTH,
+    Layout,
+    history_length,
+)
 from dalembert.native.stepper.linear_systems import GraphOutputs, Plan
 from dalembert.native.stepper.step import Translated
 from dalembert.outcome import Outcome
@@ -175,7 +185,7 @@ class Frame:
         c, n = self.code, self.layout.z
         for start, width in c.chunks(n):
             kind, w = "double" if width == 1 else f"<{width} x double>", self.load_all(self.w[start : start + width])
-            past = [c.load(c.at(self.part["history"], j * n + start), kind) for j in range(1, kept(1))]
+            past = [c.load(c.at(self.part["history"], j * n + start), kind) for j in range(1, history_length(1))]
             whole = w[0] if width == 1 else "poison"
             for i, x in enumerate(w if width > 1 else []):
                 whole = c.let(f"insertelement {kind} {whole}, double {x}, i64 {i}")
@@ -187,7 +197,7 @@ class Frame:
     def remember(self) -> None:
         """The older ones move on, if they are read again."""
         c, n, past = self.code, self.layout.z, self.part["history"]
-        for j in reversed(range(1, 1 if self.once else kept(self.stages.number))):
+        for j in reversed(range(1, 1 if self.once else history_length(self.stages.number))):
             for start, width in c.chunks(n):
                 kind = f"<{width} x double>"
                 c.store(c.load(c.at(past, (j - 1) * n + start), kind), c.at(past, j * n + start), kind)
@@ -220,7 +230,7 @@ class Frame:
 
     def note_divergence(self, near: str) -> None:
         """Note that the iteration diverges where `near` fails: where the update is not a small one."""
-        self.code.store(self.code.negated(near), self.diverging, "i1")  # as in algebra/roots.py
+        self.code.store(self.code.negate(near), self.diverging, "i1")  # as in algebra/roots.py
 
     def require_convergence(self, small: str) -> None:
         """Go on with the iteration where this condition fails."""
@@ -231,7 +241,7 @@ class Frame:
         `last` is tried once, and ends it where it can."""
         c, here = self.code, [self.code.name(x) for x in ("small", "large", "chord", "taken", "ended")]
         more = c.let(f"icmp slt i64 {c.load(self.iterations, 'i64')}, {self.count('limit')}")
-        c.fork(c.either(tiny, c.both(small, c.negated(more))), here[0], here[1])
+        c.fork(c.either(tiny, c.both(small, c.negate(more))), here[0], here[1])
         c.label(here[0])
         last.keep()
         c.store(last.report(), self.size)

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dalembert.native.stepper.arrays import COUNTED, SINCE, Layout, kept
+from dalembert.native.stepper.arrays import COUNTED, SINCE, Layout, history_length
 from dalembert.native.stepper.frame import Frame, refine
 from dalembert.native.stepper.linear_systems import GraphOutputs, Plan
 from dalembert.native.stepper.step import Translated
@@ -41,7 +41,7 @@ class LaneFrame(Frame):
         super().__init__(step, layout, outputs, plan, width)
 
     def open(self) -> None:
-        layout, self.kept = self.layout, kept(self.stages.number)
+        layout, self.kept = self.layout, history_length(self.stages.number)
         c = self.code
         self.in_carry = self.code.addresses("carry", str(layout.packed_carry.size), "double")
         self.in_count = self.code.addresses("count", str(COUNTED.size), "i64")
@@ -212,7 +212,7 @@ class LaneFrame(Frame):
         """Of those that go on. All lanes that are alive are evaluated."""
         c = self.code
         self.good, self.settled = c.load(self.alive, c.truth), c.constant(True)
-        counted = c.counted(c.load(self.going, c.truth))
+        counted = c.as_count(c.load(self.going, c.truth))
         c.store(c.let(f"add {c.whole} {c.load(self.iterations, c.whole)}, {counted}"), self.iterations, c.whole)
 
     def trust(self, check: str) -> str:
@@ -233,15 +233,15 @@ class LaneFrame(Frame):
         last.keep()
         c.store("zeroinitializer", self.chord, c.truth)
         done, limit = c.load(self.iterations, c.whole), c.broadcast(self.fixed["limit"], "i64")
-        fewer = c.either(c.let(f"icmp slt {c.whole} {done}, {limit}"), c.negated(c.load(self.going, c.truth)))
-        tiny = c.either(tiny, c.both(small, c.negated(fewer)))
-        try_next = c.both(c.both(self.good, c.negated(tiny)), c.both(close, fewer))
+        fewer = c.either(c.let(f"icmp slt {c.whole} {done}, {limit}"), c.negate(c.load(self.going, c.truth)))
+        tiny = c.either(tiny, c.both(small, c.negate(fewer)))
+        try_next = c.both(c.both(self.good, c.negate(tiny)), c.both(close, fewer))
         c.fork(c.some(try_next), chord, ended)
         c.label(chord)
         taken = c.both(try_next, last.try_next())
         last.take(taken)
         c.store(taken, self.chord, c.truth)
-        counted = c.counted(c.both(taken, c.load(self.going, c.truth)))
+        counted = c.as_count(c.both(taken, c.load(self.going, c.truth)))
         c.store(c.let(f"add {c.whole} {c.load(self.iterations, c.whole)}, {counted}"), self.iterations, c.whole)
         c.label(ended)
         self.settled = c.both(self.settled, c.either(tiny, c.load(self.chord, c.truth)))
@@ -253,7 +253,7 @@ class LaneFrame(Frame):
     def repeat(self, z: Sequence[str], w: Sequence[str]) -> None:
         """Those that have settled stay where they are while others go on, up to the limit."""
         c = self.code
-        more = c.both(self.good, c.negated(self.settled))
+        more = c.both(self.good, c.negate(self.settled))
         self.good = c.both(self.good, self.settled)
         c.store(more, self.going, c.truth)
         lap = c.let(f"add i64 {c.load(self.lap, 'i64')}, 1")
@@ -270,7 +270,7 @@ class LaneFrame(Frame):
         self.good = self.code.both(self.good, condition)
 
     def stop(self, condition: str) -> None:
-        self.good = self.code.both(self.good, self.code.negated(condition))
+        self.good = self.code.both(self.good, self.code.negate(condition))
 
     def stop_flag(self) -> str | None:
         return None
@@ -278,7 +278,7 @@ class LaneFrame(Frame):
     def commit(self) -> None:
         """Lanes for which something has failed leave, before the step."""
         c, here = self.code, self.code.name("on")
-        out = c.both(c.load(self.alive, c.truth), c.negated(self.good))
+        out = c.both(c.load(self.alive, c.truth), c.negate(self.good))
         c.store(out, self.out, c.truth)
         c.fork(c.some(out), "write", here, False)
         c.label(here)
@@ -296,7 +296,7 @@ class LaneFrame(Frame):
         for name in (*self.shared, *self.own):
             value = self.count(name) if name in self.own else c.broadcast(self.count(name), "i64")
             self.code.scatter(value, self.in_count, COUNTED.offset(name), "i64", out)
-        left = c.both(c.load(self.alive, c.truth), c.negated(out))
+        left = c.both(c.load(self.alive, c.truth), c.negate(out))
         c.store(left, self.alive, c.truth)
         c.fork(c.some(left), "step", "end")
         c.label("end")

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dalembert.native.graph.dependence import reached
+from dalembert.native.graph.dependence import needed_nodes
 from dalembert.native.graph.elimination import GROWTH, PivotOrder, choose_order, eliminate, parity, within
-from dalembert.native.graph.graph import Graph, paired
-from dalembert.native.graph.simplify import gather_factors, replaced, share_reciprocals
+from dalembert.native.graph.graph import Graph, combine_pairs
+from dalembert.native.graph.simplify import gather_factors, replace_nodes, share_reciprocals
 from dalembert.native.stepper.step import StepNodes, Translated
 from dalembert.native.trace.partition import Part, split
 
@@ -59,7 +59,7 @@ def choose_plan(step: Translated, samples: np.ndarray) -> Plan | None:
         return None
     iterated = parts[0].rows, parts[0].columns
     once = step.equations.affine(*iterated)
-    return Plan(orders[0], orders[1], once, not once and step.equations.judged(*iterated))
+    return Plan(orders[0], orders[1], once, not once and step.equations.may_jump(*iterated))
 
 
 def _order_of(part: Part, pattern: np.ndarray, levels: np.ndarray, samples: np.ndarray) -> PivotOrder | None:
@@ -103,7 +103,7 @@ class GraphOutputs(StepNodes):
         return {j: g.nodes[self.guess[j]][2] for j in self._sum(g, "increment")}
 
     def _sum(self, g: Graph, name: str) -> list[int]:
-        nodes = (g.nodes[i] for i in reached(g, [*self.new_s, *self.new_s_compensation]))
+        nodes = (g.nodes[i] for i in needed_nodes(g, [*self.new_s, *self.new_s_compensation]))
         return sorted(node[2] for node in nodes if node[:2] == ("var", name))
 
     @property
@@ -133,7 +133,7 @@ def graph_outputs(step: Translated, plan: Plan | None) -> GraphOutputs:
     following_size = [scaled_residual(g, again, jacobian[list(rows)])] if again else []
     lists = {field.name: getattr(step, field.name) for field in dataclasses.fields(StepNodes)}
     lists |= {"f": f, "jacobian": jacobian.ravel().tolist(), "new_s": new_s, "new_s_compensation": new_s_compensation}
-    lists |= {name: replaced(g, lists[name], new) for name in FOLLOWING}
+    lists |= {name: replace_nodes(g, lists[name], new) for name in FOLLOWING}
     lists |= dict(zip(("update", "check", "pivots"), (update, check, pivots), strict=True))
     lists |= dict(zip(("affine_update", "affine_check", "affine_pivots"), affine, strict=True))
     lists |= {"size": [size], "following": following, "following_size": following_size}
@@ -151,7 +151,7 @@ def _solve_blocks(
     g = step.graph
     if plan.once:
         known = {g.variable("z", j): step.guess[j] for j in order.columns}
-        every = replaced(g, [*f, *jacobian.ravel().tolist()], known)
+        every = replace_nodes(g, [*f, *jacobian.ravel().tolist()], known)
         f, jacobian = every[: len(f)], np.array(every[len(f) :], np.int64).reshape(jacobian.shape)
     found = eliminate(g, f, jacobian, order, step.level, plan.growth)
     return [found.update[j] for j in sorted(found.update)], [found.check], found.pivots
@@ -169,10 +169,10 @@ def worth_a_chord(g: Graph, level: Callable[[int], int], f: list[int], update: l
     """True if an update with the Jacobian of the one before has so few operations that it may also be tried in vain."""
 
     def operations(nodes: list[int]) -> int:
-        iterated = (g.nodes[i][0] for i in reached(g, nodes) if level(i) == 2)
+        iterated = (g.nodes[i][0] for i in needed_nodes(g, nodes) if level(i) == 2)
         return sum(SINE if op in ("sin", "cos") else op not in ("const", "var") for op in iterated)
 
-    solved = len(reached(g, [*update, *following])) - len(reached(g, update))
+    solved = len(needed_nodes(g, [*update, *following])) - len(needed_nodes(g, update))
     return bool(following) and operations(update) > CHORD * (operations(f) + solved)
 
 
@@ -183,7 +183,7 @@ def _increments(step: Translated) -> tuple[list[int], list[int]]:
     for k, (new, rest) in enumerate(zip(step.new_s, step.new_s_compensation, strict=True)):
         s = g.variable("s", k)
         j = start.get(s)
-        if j is None or not any(g.nodes[i] == ("var", "w_compensation", j) for i in reached(g, [new])):
+        if j is None or not any(g.nodes[i] == ("var", "w_compensation", j) for i in needed_nodes(g, [new])):
             sums.append(new)
             rests.append(rest)
             continue
@@ -202,5 +202,5 @@ def scaled_residual(g: Graph, f: list[int], jacobian: np.ndarray) -> int:
         return g.apply("select", more, a[0], b[0]), g.apply("select", more, a[1], b[1])
 
     rows = [[g.apply("abs", x) for x in row if x != g.zero] for row in jacobian.tolist()]
-    pairs = [(g.apply("abs", value), paired(larger, row, g.one)) for value, row in zip(f, rows, strict=True)]
-    return g.apply("div", *paired(winner, pairs, (g.zero, g.one)))
+    pairs = [(g.apply("abs", value), combine_pairs(larger, row, g.one)) for value, row in zip(f, rows, strict=True)]
+    return g.apply("div", *combine_pairs(winner, pairs, (g.zero, g.one)))

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dalembert.algebra.roots import DIVERGING
-from dalembert.native.graph.graph import paired
+from dalembert.native.graph.graph import combine_pairs
 from dalembert.native.llvm.builder import Code, module
 from dalembert.native.llvm.dense import EXACT, NOT_FINITE, SOLVED
 from dalembert.native.llvm.emit import Values
-from dalembert.native.stepper.arrays import HISTORY, LEAP, LONG_HISTORY, SINCE, kept
+from dalembert.native.stepper.arrays import HISTORY, LEAP, LONG_HISTORY, SINCE, history_length
 from dalembert.native.stepper.frame import Frame, tables
 from dalembert.native.stepper.linear_systems import Plan
 from dalembert.outcome import Outcome
@@ -108,7 +108,7 @@ class StepCode:
         f.store(f.z, self.emit(self.outputs.guess, dict(values)))
         c.go("iterate.start")
         c.label("extrapolate")
-        if kept(f.stages.number) == LONG_HISTORY:
+        if history_length(f.stages.number) == LONG_HISTORY:
             c.fork(c.let(f"icmp eq i64 {known}, {LONG_HISTORY}"), "refine", "begin.extrapolate", True)
             c.label("refine")
             f.extrapolate_refined()
@@ -188,7 +188,7 @@ class StepCode:
             f.require(c.compare("uge", self.emit(out.overlap, values)[0], c.constant(0.0)), Outcome.CROSSED)
         if f.step.ends:
             found = watch_sign(f, values)
-            f.require(c.negated(found.crossed), Outcome.CROSSED)
+            f.require(c.negate(found.crossed), Outcome.CROSSED)
         parts = {
             "q": out.new_q,
             "q_compensation": out.new_q_compensation,
@@ -224,12 +224,12 @@ class StepCode:
         f = self.frame
         if found is None:
             found = watch_sign(f, values)
-            f.add("crossings", f.code.counted(found.crossed))
+            f.add("crossings", f.code.as_count(found.crossed))
             f.write_sign(found.sign)
-        f.write("reduced", f.emitter.stored(self.outputs.new_reduced, values))
+        f.write("reduced", f.emitter.emit_doubles(self.outputs.new_reduced, values))
         count_turn(f, values)
         if self.outputs.astray:  # determinants of steps of different lengths are not to be compared
-            f.add("leaps", f.code.counted(self.emit(self.outputs.astray, values)[0]))
+            f.add("leaps", f.code.as_count(self.emit(self.outputs.astray, values)[0]))
         elif f.step.ends:
             count_leap(f)
 
@@ -247,7 +247,7 @@ class StepCode:
         if whole or not f.once:
             f.remember()
         more = c.let(f"add i64 {f.count('known')}, 1")
-        f.set_count("known", c.call("i64", "llvm.smin.i64", ("i64", more), ("i64", str(kept(f.stages.number)))))
+        f.set_count("known", c.call("i64", "llvm.smin.i64", ("i64", more), ("i64", str(history_length(f.stages.number)))))
         f.add("k", "1")
         f.stages.advance(whole)
 
@@ -431,7 +431,7 @@ class Crossing(NamedTuple):
 
 def determinant(c: Code, pivots: Sequence[str]) -> str:
     """Its size, from the pivots of an elimination."""
-    return c.absolute(paired(lambda a, b: c.let(f"fmul contract {c.real} {a}, {b}"), list(pivots), c.constant(1.0)))
+    return c.absolute(combine_pairs(lambda a, b: c.let(f"fmul contract {c.real} {a}, {b}"), list(pivots), c.constant(1.0)))
 
 
 def determinant_sign(c: Code, pivots: Sequence[str], odd: int) -> str:
@@ -465,13 +465,13 @@ def count_turn(f: Frame, values: Values) -> None:
         for name in ("q", "s"):
             f.emitter.bind(values, f"since_{name}", f.read(f"begin_{name}"))
     turned = f.code.compare("olt", f.emitter.emit(f.outputs.turned, values)[0], f.code.constant(0.0))
-    f.add("turns", f.code.counted(turned))
+    f.add("turns", f.code.as_count(turned))
 
 
 def count_leap(f: Frame) -> None:
     """Of whole steps only: determinants of stages of different lengths are not to be compared."""
     (old,), new = f.read("determinant"), f.code.load(f.determinant)
-    f.add("leaps", f.code.counted(is_leap(f.code, old, new)))
+    f.add("leaps", f.code.as_count(is_leap(f.code, old, new)))
     f.write("determinant", [new])
 
 
@@ -519,7 +519,7 @@ class Pivoted:
             small, near = judgement(f, self.values, dict(enumerate(update)), w)
             f.note_divergence(near)
             f.require_convergence(small)
-        if f.step.equations.judged(f.step.everything, f.step.everything):
+        if f.step.equations.may_jump(f.step.everything, f.step.everything):
             there = dict(self.values)
             f.emitter.bind(there, "z", w)
             code = self._solution(f.emitter.emit(f.outputs.f, there))

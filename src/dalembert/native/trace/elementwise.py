@@ -84,7 +84,7 @@ def _select(g: Graph, which: Nodes, *cases: Nodes) -> Nodes:
     return elementwise(g, "select", which, cases[1], cases[0])
 
 
-def converted(g: Graph, x: Nodes, old: Any, new: Any) -> Nodes:
+def convert_type(g: Graph, x: Nodes, old: Any, new: Any) -> Nodes:
     """An array of another type: integers wrap around, numbers lose their fraction and end at the range of the new type."""
     new = np.dtype(new)
     if old == new:
@@ -101,7 +101,7 @@ def converted(g: Graph, x: Nodes, old: Any, new: Any) -> Nodes:
     return whole
 
 
-def narrowed(g: Graph, x: Nodes, dtype: Any) -> Nodes:
+def narrow(g: Graph, x: Nodes, dtype: Any) -> Nodes:
     """The results of an operation on integers of 64 bits as those of fewer bits."""
     name = np.dtype(dtype).name
     return _map(g, x, lambda i: g.apply(name, i)) if name in NARROW else x

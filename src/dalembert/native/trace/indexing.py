@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.native.graph.graph import Graph, Unsupported, paired
-from dalembert.native.trace.elementwise import Nodes, concrete, constants, converted, elementwise
+from dalembert.native.graph.graph import Graph, Unsupported, combine_pairs
+from dalembert.native.trace.elementwise import Nodes, concrete, constants, convert_type, elementwise
 from dalembert.tracing.evaluation.rules import RULES, fill_value, gather_slices, positions, scatter_slices, window
 
 
@@ -103,7 +103,7 @@ def _scatter_at(
         result[tuple(place)] = g.apply("select", here, new, old)
 
 
-def _known(g: Graph, nodes: Nodes, primitive: str) -> np.ndarray:
+def _concrete_indices(g: Graph, nodes: Nodes, primitive: str) -> np.ndarray:
     values = concrete(g, nodes)
     if values is None:
         raise Unsupported(primitive, "with indices that are computed from the state")
@@ -111,7 +111,7 @@ def _known(g: Graph, nodes: Nodes, primitive: str) -> np.ndarray:
 
 
 def _window(g: Graph, name: str, x: Nodes, starts: tuple[Nodes, ...], sizes) -> tuple[slice, ...]:
-    return window([_known(g, s, name) for s in starts], x.shape, sizes)
+    return window([_concrete_indices(g, s, name) for s in starts], x.shape, sizes)
 
 
 def _dynamic_slice(g: Graph, eqn, x: Nodes, *starts: Nodes) -> Nodes:
@@ -142,7 +142,7 @@ def _reduce(op: str) -> Callable:
         rows = np.transpose(x, [*kept, *axes]).reshape(*(x.shape[d] for d in kept), size)
         columns = [rows[..., k] for k in range(size)]
         combine = lambda a, b: elementwise(g, op, a, b)  # noqa: E731
-        return paired(combine, columns, constants(g, np.full(rows.shape[:-1], _empty(op, eqn.outvars[0].aval.dtype))))
+        return combine_pairs(combine, columns, constants(g, np.full(rows.shape[:-1], _empty(op, eqn.outvars[0].aval.dtype))))
 
     return reduce
 
@@ -170,7 +170,7 @@ def _cumulative(op: str) -> Callable:
 
 def _dot_general(g: Graph, eqn, a: Nodes, b: Nodes) -> Nodes:
     dtype = eqn.outvars[0].aval.dtype
-    a, b = (converted(g, x, v.aval.dtype, dtype) for x, v in zip((a, b), eqn.invars, strict=True))
+    a, b = (convert_type(g, x, v.aval.dtype, dtype) for x, v in zip((a, b), eqn.invars, strict=True))
     (left, right), (left_batch, right_batch) = eqn.params["dimension_numbers"]
     rows = [d for d in range(a.ndim) if d not in (*left, *left_batch)]
     columns = [d for d in range(b.ndim) if d not in (*right, *right_batch)]
@@ -214,7 +214,7 @@ def _nothing(g: Graph, eqn) -> Nodes:
     return constants(g, np.zeros(eqn.outvars[0].aval.shape, eqn.outvars[0].aval.dtype))
 
 
-def _moved(name: str) -> Callable:
+def _move(name: str) -> Callable:
     """The rule for NumPy's arrays: where an element goes does not depend on what it is."""
     rule: Callable[..., Any] = RULES[name]
     return lambda g, eqn, *x: rule(eqn)(*x)
@@ -223,9 +223,9 @@ def _moved(name: str) -> Callable:
 MOVES = ("broadcast_in_dim", "slice", "pad", "split", "reshape", "squeeze", "expand_dims", "transpose", "rev", "concatenate",
          "stack", "unstack", "tile")  # fmt: skip
 STRUCTURE: dict[str, Callable[..., Any]] = {
-    **{name: _moved(name) for name in MOVES},
-    "iota": lambda g, eqn: constants(g, _moved("iota")(g, eqn)),
-    "convert_element_type": lambda g, eqn, x: converted(g, x, eqn.invars[0].aval.dtype, eqn.params["new_dtype"]),
+    **{name: _move(name) for name in MOVES},
+    "iota": lambda g, eqn: constants(g, _move("iota")(g, eqn)),
+    "convert_element_type": lambda g, eqn, x: convert_type(g, x, eqn.invars[0].aval.dtype, eqn.params["new_dtype"]),
     "empty": _nothing, "empty2": _nothing,
     "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice, "gather": gather,
     "scatter": scatter(None),

@@ -95,7 +95,7 @@ def refusing(function: Callable[Arguments, Result]) -> Callable[Arguments, Resul
                 "constant", "a function closes over a value that is being traced; make it a parameter"
             ) from error
         except Exception as error:
-            raise Unsupported("translation", told(error)) from error
+            raise Unsupported("translation", describe_error(error)) from error
 
     return call
 
@@ -119,7 +119,7 @@ def native_first(
         return other(*arguments, **options)
 
 
-def told(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """An error in one line."""
     first = (str(error).splitlines() or [""])[0]
     return f"failed with {type(error).__name__}: {first}"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dalembert.native.graph.dependence import reached
+from dalembert.native.graph.dependence import needed_nodes
 from dalembert.native.graph.graph import LIBRARY, Graph, operands
 from dalembert.native.trace.elementwise import Nodes
 
@@ -40,7 +40,7 @@ def union(parts: Iterable[Proof]) -> Proof:
 def proofs(g: Graph, outputs: Iterable[int], name: str = "z") -> dict[int, Proof]:
     """For every node the outputs need. Unknowns are the inputs called `name`."""
     found: dict[int, Proof] = {}
-    for i in reached(g, outputs):
+    for i in needed_nodes(g, outputs):
         op, *args = g.nodes[i]
         if op == "agree":  # which choice it is makes no difference
             found[i] = Proof()
@@ -91,7 +91,7 @@ class Equations:
         entries = union(self._of[int(i)] for i in self.jacobian[np.ix_(rows, columns)].ravel())
         return not bits & (own.bends | entries.depends | self._declared)
 
-    def judged(self, rows: Sequence[int], columns: Sequence[int]) -> bool:
+    def may_jump(self, rows: Sequence[int], columns: Sequence[int]) -> bool:
         """True if a small update can leave a large residual: these equations may jump, or their Jacobian is not proven."""
         return bool(_bits(columns) & (union(self._f[i] for i in rows).jumps | self._declared))
 

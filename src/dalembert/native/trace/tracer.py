@@ -16,14 +16,14 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
 from dalembert.algebra.jacobian import left_to_the_reader, spelled_out
-from dalembert.native.graph.dependence import reached
+from dalembert.native.graph.dependence import needed_nodes
 from dalembert.native.graph.derivative import jacobian
 from dalembert.native.graph.graph import Graph, Unsupported
-from dalembert.native.graph.simplify import replaced
-from dalembert.native.trace.elementwise import ELEMENTWISE, Nodes, check_type, constants, elementwise, narrowed
+from dalembert.native.graph.simplify import replace_nodes
+from dalembert.native.trace.elementwise import ELEMENTWISE, Nodes, check_type, constants, elementwise, narrow
 from dalembert.native.trace.indexing import STRUCTURE
 from dalembert.native.trace.linear_algebra import LINEAR, Samples, linear_solve
-from dalembert.native.trace.place import place_of, told
+from dalembert.native.trace.place import describe_error, place_of
 from dalembert.tracing import reading
 from dalembert.tracing.evaluation.program import INNER, is_gaussian, needed_equations, scan_sizes
 
@@ -92,24 +92,24 @@ class Tracer:
         values.update(zip(jaxpr.constvars, (self.lift(c) for c in consts), strict=True))
         values.update(zip(jaxpr.invars, args, strict=True))
         if id(jaxpr) not in self._read:
-            operands = lambda eqn: [a if k in _used(eqn) else None for k, a in enumerate(eqn.invars)]  # noqa: E731
-            self._read[id(jaxpr)] = jaxpr, [(eqn, operands(eqn)) for eqn in needed_equations(jaxpr, _used)]
+            operands = lambda eqn: [a if k in _operands_used(eqn) else None for k, a in enumerate(eqn.invars)]  # noqa: E731
+            self._read[id(jaxpr)] = jaxpr, [(eqn, operands(eqn)) for eqn in needed_equations(jaxpr, _operands_used)]
         for eqn, used in self._read[id(jaxpr)][1]:
-            outputs = self._translated(eqn, [None if a is None else read_atom(a) for a in used])
+            outputs = self._translate(eqn, [None if a is None else read_atom(a) for a in used])
             values.update(zip(eqn.outvars, outputs, strict=True))
         return [read_atom(v) for v in jaxpr.outvars]
 
-    def closed(self, jaxpr: ClosedJaxpr | Any, args: Sequence[Nodes]) -> list[Nodes]:
+    def run_closed(self, jaxpr: ClosedJaxpr | Any, args: Sequence[Nodes]) -> list[Nodes]:
         """Outputs of a jaxpr that may carry its own constants."""
         return self.run(jaxpr.jaxpr, jaxpr.consts, args) if hasattr(jaxpr, "jaxpr") else self.run(jaxpr, [], args)
 
-    def _translated(self, eqn, x: list[Any]) -> list[Nodes]:
+    def _translate(self, eqn, x: list[Any]) -> list[Nodes]:
         """The outputs of an equation; Unsupported, with its place, where that fails for whatever reason."""
         self._inside.append(eqn)
         try:
             return self._apply(eqn, x)
         except Exception as error:
-            found = error if isinstance(error, Unsupported) else Unsupported(eqn.primitive.name, told(error))
+            found = error if isinstance(error, Unsupported) else Unsupported(eqn.primitive.name, describe_error(error))
             found.place = found.place or place_of(self._inside)
             raise found from error
         finally:
@@ -125,7 +125,7 @@ class Tracer:
         if name in CUSTOM:
             self.declared.update(i for a in x for i in a.ravel().tolist())
         if name in INNER:
-            return self.closed(eqn.params[INNER[name]], x)
+            return self.run_closed(eqn.params[INNER[name]], x)
         if name in _CONTROL:
             return _CONTROL[name](self, eqn, x)
         if name in ELEMENTWISE:
@@ -135,10 +135,10 @@ class Tracer:
         else:
             raise Unsupported(name, "there is no translation of it")
         results = result if eqn.primitive.multiple_results else [result]
-        return [narrowed(g, y, v.aval.dtype) for y, v in zip(results, eqn.outvars, strict=True)]
+        return [narrow(g, y, v.aval.dtype) for y, v in zip(results, eqn.outvars, strict=True)]
 
 
-def _used(eqn) -> range | list[int]:
+def _operands_used(eqn) -> range | list[int]:
     """Which operands of an equation matter: a linear solve is done from its matrix and right-hand side alone."""
     if eqn.primitive.name != "custom_linear_solve":
         return range(len(eqn.invars))
@@ -163,10 +163,10 @@ def _cond(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:
     which, args = int(x[0]), x[1:]
     known = g.value(which)
     if known is not None:
-        return tracer.closed(branches[min(max(int(known), 0), len(branches) - 1)], args)
-    outputs = tracer.closed(branches[0], args)
+        return tracer.run_closed(branches[min(max(int(known), 0), len(branches) - 1)], args)
+    outputs = tracer.run_closed(branches[0], args)
     for k, branch in enumerate(branches[1:], start=1):
-        taken = tracer.closed(branch, args)
+        taken = tracer.run_closed(branch, args)
         if len(branches) == 2:
             here = _truth(g, which)
         else:
@@ -196,13 +196,13 @@ def _while(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:
     a, b = p["cond_nconsts"], p["body_nconsts"]
     carry = x[a + b :]
     for _ in range(LONGEST_LOOP):
-        (more,) = tracer.closed(p["cond_jaxpr"], [*x[:a], *carry])
+        (more,) = tracer.run_closed(p["cond_jaxpr"], [*x[:a], *carry])
         known = tracer.graph.value(int(more))
         if known is None:
             raise Unsupported("while", "the number of turns depends on the state")
         if not known:
             return carry
-        carry = tracer.closed(p["body_jaxpr"], [*x[a : a + b], *carry])
+        carry = tracer.run_closed(p["body_jaxpr"], [*x[a : a + b], *carry])
     raise Unsupported("while", f"more than {LONGEST_LOOP} turns")
 
 
@@ -215,7 +215,7 @@ def _scan(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:
     rows: list[list[Nodes]] = []
     turns = reversed(range(p["length"])) if p["reverse"] else range(p["length"])
     for i in turns:
-        out = tracer.closed(p["jaxpr"], [*fixed, *carry, *(c[i] for c in columns)])
+        out = tracer.run_closed(p["jaxpr"], [*fixed, *carry, *(c[i] for c in columns)])
         carry = out[:carries]
         rows.append(out[carries:])
     rows = rows[::-1] if p["reverse"] else rows
@@ -226,7 +226,7 @@ def _scan(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:
 def _custom_linear_solve(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:
     lengths = eqn.params["const_lengths"]
     fixed, right = x[: lengths.matvec], x[sum(lengths) :]
-    image = lambda y: tracer.closed(eqn.params["jaxprs"].matvec, [*fixed, *y])  # noqa: E731
+    image = lambda y: tracer.run_closed(eqn.params["jaxprs"].matvec, [*fixed, *y])  # noqa: E731
     return linear_solve(tracer.graph, image, right, tracer.samples)
 
 
@@ -249,7 +249,7 @@ def _jacobian(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:
 def _by_the_graph(tracer: Tracer, jaxpr: Any, others: Sequence[Nodes], z: Nodes) -> list[Nodes]:
     g = tracer.graph
     at = z.tolist()
-    known = reached(g, (i for a in others for i in a.ravel().tolist()))
+    known = needed_nodes(g, (i for a in others for i in a.ravel().tolist()))
     plain = all(g.nodes[i][0] == "var" for i in at) and len(set(at)) == len(at) and set(at).isdisjoint(known)
     # Where z is no input of its own, F is differentiated at inputs that are, and those are replaced.
     inputs = z if plain else g.vector(f"z of {len(g.nodes)}", len(at))
@@ -261,7 +261,7 @@ def _by_the_graph(tracer: Tracer, jaxpr: Any, others: Sequence[Nodes], z: Nodes)
     if not plain:
         sizes = np.cumsum([p.size for p in parts])[:-1]
         every = [i for p in parts for i in p.ravel().tolist()]
-        parts = np.split(np.array(replaced(g, every, dict(zip(inputs.tolist(), at, strict=True))), np.int64), sizes)
+        parts = np.split(np.array(replace_nodes(g, every, dict(zip(inputs.tolist(), at, strict=True))), np.int64), sizes)
     return [p.reshape(s) for p, s in zip(parts, [*shapes, *((*s, len(at)) for s in shapes)], strict=True)]
 
 

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, Int
 
 from dalembert.algebra import Solve
 from dalembert.native.stepper.arrays import HISTORY, LEAP, LONG_HISTORY, REFINEMENT, SMOOTH
-from dalembert.native.threads import paced
+from dalembert.native.threads import next_chunk
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.varying import VaryingSteps, clock_of, has_ended, time_of
@@ -315,7 +315,7 @@ class JaxSteps(Steps):
         due = (rows["k"] % every == 0) | (rows["k"] == steps) | (int(carry.code) != 0)
         kept = {name: column[new & due] for name, column in rows.items()}
         self.carry, self.saved = carry, int(kept["k"][-1]) if len(kept["k"]) else self.saved
-        self.pace = paced(max(1, self.k - start), time.perf_counter() - began)
+        self.pace = next_chunk(max(1, self.k - start), time.perf_counter() - began)
         return kept
 
     def interrupt(self) -> Rows:

@@ -30,8 +30,8 @@ from dalembert.native import (
     run_by_xla,
 )
 from dalembert.native.llvm.packing import Packing
-from dalembert.native.stepper.arrays import SINCE, kept
-from dalembert.native.threads import FIRST, paced
+from dalembert.native.stepper.arrays import SINCE, history_length
+from dalembert.native.threads import FIRST, next_chunk
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.varying import VaryingSteps
@@ -103,7 +103,7 @@ class MachineSteps(Steps):
         began = time.perf_counter()
         first = self._call_code()
         if (made := count.item(K) - start) < last - start:  # there are more
-            self.pace = paced(max(1, made // stages), time.perf_counter() - began)
+            self.pace = next_chunk(max(1, made // stages), time.perf_counter() - began)
         return first
 
     def interrupt(self) -> Rows:
@@ -138,7 +138,7 @@ class MachineSteps(Steps):
         found, own = (dict(zip(COUNTS, x.tolist(), strict=True)) for x in (state["count"], self._count))
         k, saved, every = found["k"], found["saved"], own["every"]
         sound = (
-            own["first"] <= k <= own["last"] and 0 <= found["known"] <= kept(self._stages) and 0 <= saved <= k
+            own["first"] <= k <= own["last"] and 0 <= found["known"] <= history_length(self._stages) and 0 <= saved <= k
             and found["target"] == min((saved // every + 1) * every, own["last"]) and found["code"] in set(Outcome)
         )  # fmt: skip
         if not sound:  # machine code believes its counts

@@ -13,7 +13,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from dalembert.algebra import Newton
-from dalembert.native.stepper.arrays import kept
+from dalembert.native.stepper.arrays import history_length
 from dalembert.numbers import as_flag, as_function, is_traced, whole_number
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Branch, call_system
@@ -168,7 +168,10 @@ def initial_state(prepared: Prepared, t, h, reduced: Any) -> RunState:
         s=s,
         k=xp.asarray(program.starting_nodes, dtype=int),
         history=xp.concatenate(
-            [(lax.stop_gradient(z) if xp is jnp else z)[None], xp.zeros((kept(len(program.weights)) - 1, z.shape[0]))]
+            [
+                (lax.stop_gradient(z) if xp is jnp else z)[None],
+                xp.zeros((history_length(len(program.weights)) - 1, z.shape[0])),
+            ]
         ),
         known=xp.asarray(0 if expected is None else 1, dtype=int),
         held_force=xp.zeros_like(q),

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dalembert.native import Unsupported
-from dalembert.native.graph.dependence import Dependence, reached
+from dalembert.native.graph.dependence import Dependence, needed_nodes
 from dalembert.native.graph.derivative import along, jacobian
 from dalembert.native.graph.graph import Graph, operands
-from dalembert.native.graph.simplify import gather_factors, replaced, with_angles
+from dalembert.native.graph.simplify import gather_factors, replace_nodes, with_angles
 
 Nodes = list[int]
 
@@ -33,7 +33,7 @@ class PiecewiseEnergy(NamedTuple):
 def degrees(g: Graph, outputs: Sequence[int], name: str) -> dict[int, float]:
     """Of every node as a polynomial in the vector of this name, infinite where it is none."""
     found: dict[int, float] = {}
-    for i in reached(g, outputs):
+    for i in needed_nodes(g, outputs):
         op, *x = g.nodes[i]
         if op in ("const", "var"):
             found[i] = float(op == "var" and x[0] == name)
@@ -56,19 +56,19 @@ def energy(g: Graph, lagrangian: int, v: Sequence[int], name: str) -> PiecewiseE
     if degree[lagrangian] > 2:
         raise Unsupported("lagrangian", "it is not quadratic in the velocities")
     pieces: dict[int, int] = {}
-    for i in reached(g, [lagrangian]):
+    for i in needed_nodes(g, [lagrangian]):
         op, *x = g.nodes[i]
         if op == "mul" and all(degree[j] == 1 for j in x):
             for j in x:
                 pieces.setdefault(j, g.variable("u", len(pieces)))
     u = list(pieces.values())
-    (whole,) = replaced(g, [lagrangian], pieces)
+    (whole,) = replace_nodes(g, [lagrangian], pieces)
     slopes = jacobian(g, [whole], u)[0]
     rest = dict.fromkeys(u, g.zero)
-    linear = Dependence(g).on(whole, name) or any(i != g.zero for i in replaced(g, slopes, rest))
+    linear = Dependence(g).on(whole, name) or any(i != g.zero for i in replace_nodes(g, slopes, rest))
     if linear:
         raise Unsupported("lagrangian", "it has a term that is linear in the velocities")
-    return PiecewiseEnergy(list(pieces), jacobian(g, slopes, u), replaced(g, [whole], rest)[0])
+    return PiecewiseEnergy(list(pieces), jacobian(g, slopes, u), replace_nodes(g, [whole], rest)[0])
 
 
 LARGE = 0.1  # of the largest entry of its row: so large a pivot is divided by
@@ -114,7 +114,7 @@ class AllowedDirections:
 
     def at(self, nodes: Sequence[int], v: Nodes) -> Nodes:
         """Nodes with v in place of the velocities."""
-        return replaced(self.g, nodes, dict(zip(self.v, v, strict=True)))
+        return replace_nodes(self.g, nodes, dict(zip(self.v, v, strict=True)))
 
     def _support(self, column: Nodes) -> Nodes:
         return [i for i, x in enumerate(column) if x != self.g.zero]
@@ -208,7 +208,7 @@ class OrthonormalEquations:
         """Gram-Schmidt, the simplest directions first."""
         d, g, done = self.d, self.g, list[Along]()
         found = [(v, self._pieces_along(v)) for v in d.free]
-        cost = lambda u: len([i for i in reached(g, u) if d.moves(i)])  # noqa: E731
+        cost = lambda u: len([i for i in needed_nodes(g, u) if d.moves(i)])  # noqa: E731
         for v, u in sorted(found, key=lambda x: cost(x[1])):
             whole = self._dot(u, self._metric(u))
             square = whole

@@ -17,7 +17,7 @@ import numpy as np
 from dalembert.native import Accuracy, CompiledFlow, CompiledFunction, Solved, Travelled, Unsupported
 from dalembert.native.assembly.function import GraphFunction
 from dalembert.native.flow.flow import graph_flow
-from dalembert.native.graph.dependence import Dependence, evaluate, reached
+from dalembert.native.graph.dependence import Dependence, evaluate, needed_nodes
 from dalembert.native.graph.graph import Graph
 from dalembert.native.graph.simplify import gather_factors
 from dalembert.native.trace.place import refusing
@@ -115,7 +115,7 @@ def _compile(rebuilt: Callable[..., System], leaves: list, n: int, m: int) -> _C
     if written.work > max(SHORT * written.n, (2 * written.n - written.k) ** 2 / 2):
         raise Unsupported("frame", "the equation of (q, v) is shorter")
     flow = graph_flow(written.function(written.slope, written.holds), written.function(written.outputs), n)
-    return _Code(flow, written.entering().compiled(), (written.n, written.k), written.numbers)
+    return _Code(flow, written.entering().compile(), (written.n, written.k), written.numbers)
 
 
 class _Written:
@@ -160,7 +160,7 @@ class _Written:
 
     def _continuous(self, nodes: list[int]) -> None:
         """Unsupported where directions or masses jump: there v stays in (q, v), and w here."""
-        for i in reached(self.g, nodes):
+        for i in needed_nodes(self.g, nodes):
             op = self.g.nodes[i][0]
             if self.moves(i) and op != "var" and op not in ANALYTIC | CONTINUOUS:
                 raise Unsupported(op, "the velocities that are allowed, or masses, may jump")
@@ -189,7 +189,7 @@ class _Written:
     def work(self) -> int:
         """Operations of the slope that are not linear in what moves."""
         g, found = self.g, 0
-        for i in reached(g, gather_factors(g, self.slope, lambda i: int(self.moves(i)))):
+        for i in needed_nodes(g, gather_factors(g, self.slope, lambda i: int(self.moves(i)))):
             op, *x = g.nodes[i]
             if self.moves(i) and op not in ("var", "add", "sub", "neg"):
                 found += op not in ("mul", "div") or (self.moves(x[1]) and (op == "div" or self.moves(x[0])))
