@@ -112,10 +112,10 @@ def watched(problem: Problem, scheme: da.Scheme, h: float) -> tuple:
     return watch, {"h": jnp.asarray(h), "v": v0, "largest": jnp.zeros(3), "low": start, "high": start}
 
 
-def run(problem: Problem, scheme: da.Scheme, steps: int, h: float, save_every: int | None = None) -> da.Path:
+def run(problem: Problem, scheme: da.Scheme, steps: int, h: float, every: int | None = None) -> da.Path:
     return da.simulate(
-        problem.system, problem.q0, problem.v0, h=h, steps=steps, scheme=scheme, save_every=save_every,
-        reduce=watched(problem, scheme, h), tolerance=TOLERANCE,
+        problem.system, problem.q0, problem.v0, h=h, steps=steps, scheme=scheme, solver=da.Solver(tolerance=TOLERANCE),
+        save=da.Save(every=every, reduce=watched(problem, scheme, h)),
     )  # fmt: skip
 
 
@@ -157,7 +157,15 @@ def way_back(problem: Problem, scheme: da.Scheme, steps: int) -> float:
     q, v = np.asarray(problem.q0, float), np.asarray(problem.v0, float)
     for _ in range(2):
         path = da.simulate(
-            problem.system, q, v, h=problem.h, steps=steps, scheme=scheme, save_every=None, tolerance=TOLERANCE, throw=False
+            problem.system,
+            q,
+            v,
+            h=problem.h,
+            steps=steps,
+            scheme=scheme,
+            save=da.Save(every=None),
+            solver=da.Solver(tolerance=TOLERANCE),
+            throw=False,
         )
         if path.outcome.failed:
             return np.nan
@@ -218,7 +226,7 @@ def main(words: Sequence[str] | None = None) -> None:
         first = f"{problem.name} ({problem.note}), h = {problem.h:g}"
         for name, scheme in given.schemes:
             head = [first, name]
-            path = run(problem, scheme, given.steps, problem.h, save_every=max(1, given.steps // SAMPLES))
+            path = run(problem, scheme, given.steps, problem.h, every=max(1, given.steps // SAMPLES))
             rows[0].append(head + constraint_row(problem, scheme, path))
             rows[1].append(head + energy_row(problem, scheme, path))
             rows[2].append(head + back_row(problem, scheme, given.steps))

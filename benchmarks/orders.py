@@ -57,7 +57,13 @@ def ends(system: da.System, q0, v0, end: float) -> np.ndarray:
 
 
 def run(problem: Problem, scheme: da.Scheme, steps: int) -> Caught:
-    options = {"h": problem.time / steps, "steps": steps, "scheme": scheme, "save_every": None, "backend": "native"}
+    options = {
+        "h": problem.time / steps,
+        "steps": steps,
+        "scheme": scheme,
+        "save": da.Save(every=None),
+        "solver": da.Solver(backend="native"),
+    }
     return caught(lambda: da.simulate(problem.system, problem.q0, problem.v0, **options))
 
 

@@ -46,7 +46,12 @@ def measure(steps: int, starts: int = STARTS, seed: int = 0) -> tuple[np.ndarray
     rng, h = np.random.default_rng(seed), curvature_particle.entry.h
     wanted = np.unique(np.round(np.geomspace(FIRST, steps, POINTS) / FIRST).astype(int)) * FIRST
     table = []
-    options = {"h": h, "steps": steps, "save_every": FIRST, "tolerance": TOLERANCE, "backend": "native"}
+    options = {
+        "h": h,
+        "steps": steps,
+        "save": da.Save(every=FIRST),
+        "solver": da.Solver(tolerance=TOLERANCE, backend="native"),
+    }
     for _ in range(starts):
         q0, v0 = start(rng)
         path = da.simulate(curvature_particle.entry.system, q0, v0, **options)

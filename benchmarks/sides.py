@@ -61,8 +61,9 @@ def native_side(case: Case, order: int = 2, h: float | None = None) -> tuple[Sid
     """The library: STEPS base steps, of a composition as many as there are stages."""
     scheme = da.Scheme(order=order)
     steps = STEPS // len(scheme.weights)
-    run = caught(lambda: da.simulate(case.build(), case.q0, case.v0, h=h or case.h, steps=steps, tolerance=TOLERANCE,
-                                     throw=False, scheme=scheme, backend="native"))  # fmt: skip
+    solver = da.Solver(tolerance=TOLERANCE, backend="native")
+    run = caught(lambda: da.simulate(case.build(), case.q0, case.v0, h=h or case.h, steps=steps, solver=solver,
+                                     throw=False, scheme=scheme))  # fmt: skip
     return Side(run.call, lambda: run.arguments[3][:steps, : len(case.q0)]), run.code
 
 
@@ -94,7 +95,13 @@ def batch_sides(case: Case, q0: np.ndarray, v0: np.ndarray, steps: int, threads:
     CompiledStep.run_many = catch
     try:
         path = da.ensemble(
-            case.build(), q0, v0, h=case.h, steps=steps, save_every=None, tolerance=TOLERANCE, backend="native"
+            case.build(),
+            q0,
+            v0,
+            h=case.h,
+            steps=steps,
+            save=da.Save(every=None),
+            solver=da.Solver(tolerance=TOLERANCE, backend="native"),
         )
     finally:
         CompiledStep.run_many = original

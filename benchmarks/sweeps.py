@@ -36,7 +36,7 @@ PENDULUM = da.System(shaken, coordinates=("angle",), parameters={"amplitude": 0.
 def study(side, steps, **more):
     """side² runs of the pendulum on a pivot that is shaken, of which the largest angle and the last state are kept."""
     axes = {"frequency": np.linspace(5.0, 40.0, side), "amplitude": np.linspace(0.01, 0.2, side)}
-    run = {"q0": [0.0], "v0": [0.5], "h": 0.01, "steps": steps, "save_every": None}
+    run = {"q0": [0.0], "v0": [0.5], "h": 0.01, "steps": steps, "save": da.Save(every=None)}
     return da.sweep(PENDULUM, axes, run, reduce=(lean, 0.0), **more)
 
 

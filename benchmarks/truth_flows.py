@@ -67,19 +67,21 @@ def flows() -> dict[str, Flow]:
     bent = _on_sphere(lambda t: 0.3 + 0.4 * t - 0.2 * t**2, lambda t: t + 0.1 * t**3)
     rod = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.5], [-2.25, -0.5]]
     return {
-        "elastic_beam": _of("elastic_beam", 0.005, jets=[[0.0], [0.0], [-2.0], [12.0]]),
+        "elastic_beam": _of("elastic_beam", 0.005, start=da.Start(jets=[[0.0], [0.0], [-2.0], [12.0]])),
         "elastica": _of(
-            "elastica", 0.02, jets=rod, multipliers=[[-0.625]], symmetries={"x": along(0), "y": along(1), "rotation": turn}
+            "elastica", 0.02, start=da.Start(jets=rod, multipliers=[[-0.625]]),
+            symmetries={"x": along(0), "y": along(1), "rotation": turn},
         ),
-        "minimum_acceleration": _of("minimum_acceleration", 0.01, jets=_cubic(), symmetries={"x": along(0), "y": along(1)}),
-        "minimum_jerk": _of("minimum_jerk", 0.005, jets=[[0.0], [0.0], [0.0], [60.0], [-360.0], [720.0]],
+        "minimum_acceleration": _of("minimum_acceleration", 0.01, start=da.Start(jets=_cubic()),
+                                    symmetries={"x": along(0), "y": along(1)}),
+        "minimum_jerk": _of("minimum_jerk", 0.005, start=da.Start(jets=[[0.0], [0.0], [0.0], [60.0], [-360.0], [720.0]]),
                             symmetries={"x": along(0)}),
-        "riemannian_cubic": _of("riemannian_cubic", 0.01, jets=parallel, symmetries={"rotation": turn}),
-        "sphere_spline": _of("sphere_spline", 0.005, jets=bent, symmetries={"rotation": turn}),
+        "riemannian_cubic": _of("riemannian_cubic", 0.01, start=da.Start(jets=parallel), symmetries={"rotation": turn}),
+        "sphere_spline": _of("sphere_spline", 0.005, start=da.Start(jets=bent), symmetries={"rotation": turn}),
         "heisenberg, vakonomic": Flow(
             "Heisenberg's system, vakonomic", "L = ½(ẋ²+ẏ²),  ż = yẋ - xẏ, λ in the action",
             heisenberg.heisenberg("vakonomic"), 0.05,
-            {**circle, "multipliers": [[0.7]], "symmetries": {"z": along(2), "rotation": turn}},
+            {**circle, "start": da.Start(multipliers=[[0.7]]), "symmetries": {"z": along(2), "rotation": turn}},
         ),
     }  # fmt: skip
 

@@ -40,7 +40,7 @@ def title_of(name: str) -> tuple[str, str]:
 def _started(entry: Any, starter: Any) -> dict[str, Any]:
     h = [entry.h / 2**i for i in range(4)]
     found = da.measure.order(
-        entry.system, entry.q0, entry.v0, time=20 * entry.h, h=h, scheme=da.Scheme("nodes"), starter=starter
+        entry.system, entry.q0, entry.v0, time=20 * entry.h, h=h, scheme=da.Scheme("nodes"), start=da.Start(starter=starter)
     )
     declared, measured = ORDERS[starter], float(np.log2(found.q.error[-2] / found.q.error[-1]))
     claim = {

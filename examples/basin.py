@@ -33,8 +33,8 @@ def designed() -> da.laws.EnergyShaping:
 def settled(law, q0: np.ndarray, v0: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Times after which a motion stays near upright, NaN where it does not; and which runs ended early."""
     runs = da.ensemble(
-        law.plant, q0, v0, h=H, steps=round(TIME / H), save_every=KEPT, feedback=law.sampled(),
-        domain=lambda q, v, p: abs(q[1] - np.pi) < 0.5 * np.pi,
+        law.plant, q0, v0, h=H, steps=round(TIME / H), save=da.Save(every=KEPT), feedback=law.sampled(),
+        stop=da.Stop(domain=lambda q, v, p: abs(q[1] - np.pi) < 0.5 * np.pi),
     )  # fmt: skip
     q, v = (np.asarray(x) for x in (runs.q, runs.v))
     far = np.maximum(np.abs(q - UP).max(axis=-1), np.abs(v).max(axis=-1)) > 0.05

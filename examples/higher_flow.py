@@ -31,10 +31,13 @@ def main(folder: Path) -> None:
     problem = da.VariationalProblem(lagrangian, derivatives=2, coordinates=("x", "y"))
 
     exact = da.systems.ostrogradsky(problem, JETS, jnp.array([0.0, 4.0])).q[-1]
-    errors = [float(jnp.abs(da.simulate(problem, jets=JETS, h=4 / N, steps=N).q[-1] - exact).max()) for N in (40, 80, 160)]
+    errors = [
+        float(jnp.abs(da.simulate(problem, start=da.Start(jets=JETS), h=4 / N, steps=N).q[-1] - exact).max())
+        for N in (40, 80, 160)
+    ]
     print(f"errors at t = 4 with h = 0.1, 0.05, 0.025: {', '.join(f'{e:.2e}' for e in errors)}")
 
-    path = da.simulate(problem, jets=JETS, h=0.1, steps=STEPS)
+    path = da.simulate(problem, start=da.Start(jets=JETS), h=0.1, steps=STEPS)
     print(path.describe())
     print("momentum:", da.measure.momentum(problem, path, turning).describe())
     print("energy:  ", da.measure.energy(problem, path).describe())
@@ -42,7 +45,7 @@ def main(folder: Path) -> None:
 
     start = {"q0": [0.0, 0.0, 0.0], "v0": [1.0, 0.0, 0.0], "h": 0.05, "steps": 63}
     line = da.simulate(heisenberg.heisenberg("dalembert"), **start)
-    circle = da.simulate(heisenberg.heisenberg("vakonomic"), **start, multipliers=[[1.0]])
+    circle = da.simulate(heisenberg.heisenberg("vakonomic"), **start, start=da.Start(multipliers=[[1.0]]))
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4))
     left.plot(*np.asarray(path.q[:1000]).T, lw=0.6)

@@ -33,7 +33,9 @@ def main(folder: Path) -> None:
     store = folder / "run.zarr"
     shutil.rmtree(store, ignore_errors=True)
     try:
-        da.simulate(PENDULUM.system, PENDULUM.q0, PENDULUM.v0, h=0.01, steps=STEPS, store=store, progress=ctrl_c)
+        da.simulate(
+            PENDULUM.system, PENDULUM.q0, PENDULUM.v0, h=0.01, steps=STEPS, save=da.Save(store=store), progress=ctrl_c
+        )
     except da.Interrupted as end:
         print(f"ended after {end.path.steps} of {STEPS} steps")
     path = da.resume(store, PENDULUM.system)

@@ -24,7 +24,9 @@ def run(order: int) -> tuple[da.Path, np.ndarray]:
     """The path, and the distance of q from the truth at every hundredth part of it."""
     scheme = da.Scheme(order=order)
     steps = 100 * round(STAGES / len(scheme.weights) / 100)
-    path = da.simulate(ENTRY.system, ENTRY.q0, ENTRY.v0, h=TIME / steps, steps=steps, scheme=scheme, save_every=steps // 100)
+    path = da.simulate(
+        ENTRY.system, ENTRY.q0, ENTRY.v0, h=TIME / steps, steps=steps, scheme=scheme, save=da.Save(every=steps // 100)
+    )
     return path, np.linalg.norm(path.q - ENTRY.exact(np.asarray(path.t))[0], axis=1)
 
 

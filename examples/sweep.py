@@ -48,7 +48,7 @@ def main(folder: Path) -> None:
     study = da.sweep(
         PENDULUM,
         values,
-        {"q0": [0.0], "v0": [PUSH], "h": H, "steps": round(TIME / H), "save_every": None, "stop": fallen},
+        {"q0": [0.0], "v0": [PUSH], "h": H, "steps": round(TIME / H), "save": da.Save(every=None), "stop": fallen},
         reduce=(lean, {"largest angle": 0.0}),
     )
     print(study.describe())

@@ -9,9 +9,9 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from dalembert.discretize import Scheme
+from dalembert.options import Start, Starter
 from dalembert.path import Path
 from dalembert.step import simulate
-from dalembert.step.run.state import Starter
 from dalembert.systems import System
 
 
@@ -26,7 +26,7 @@ class Method:
 
     def simulate(self, system: System, q0, v0, h: float, time: float, **choices) -> Path:
         """The path from t = 0 to the given time, a whole number of steps away."""
-        run = {"scheme": self.scheme, "starter": self.starter, **choices}
+        run = {"scheme": self.scheme, "start": Start(starter=self.starter), **choices}
         return simulate(system, q0, v0, h=h, steps=round(time / h), **run)
 
 

@@ -26,7 +26,7 @@ SOURCES = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 LEVELS = (
     ("numbers", "outcome", "lazy", "interrupts", "notebook", "messages", "terminal", "precision"),
-    ("path", "solution", "tracing"),
+    ("options", "path", "solution", "tracing"),
     ("algebra", "drawing"),
     ("native",),
     ("systems",),

@@ -95,11 +95,13 @@ def test_flags_among_the_parameters_stay_flags(backend):
         parameters={"heavy": True, "off": np.array(False), "g": 2.0},
     )
     ends = [
-        float(da.simulate(system, [0.0], [0.0], h=0.1, steps=10, backend=backend).q[-1, 0])
+        float(da.simulate(system, [0.0], [0.0], h=0.1, steps=10, solver=da.Solver(backend=backend)).q[-1, 0])
         for system in (falling, falling.replace(heavy=False), falling.replace(off=True))
     ]
     np.testing.assert_allclose(ends, [-1.0, 0.0, 0.0], rtol=0, atol=1e-14)
-    many = da.ensemble(falling, [0.0], [0.0], parameters={"heavy": [True, False]}, h=0.1, steps=10, backend=backend)
+    many = da.ensemble(
+        falling, [0.0], [0.0], parameters={"heavy": [True, False]}, h=0.1, steps=10, solver=da.Solver(backend=backend)
+    )
     np.testing.assert_allclose(many.q[:, -1, 0], [-1.0, 0.0], rtol=0, atol=1e-14)
     with pytest.raises(
         ValueError, match=r"replace\['heavy'\]: found shape \(\); the system was built with .* true and false"

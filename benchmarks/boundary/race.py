@@ -103,7 +103,7 @@ def batch(steps: int, number: int = 1000) -> None:
     }
 
     def solve():
-        return da.solve_batch(PROBLEM, **ends, through=points, T=1.0, steps=steps, threads=1)
+        return da.solve_batch(PROBLEM, **ends, through=points, T=1.0, steps=steps, solver=da.Solver(threads=1))
 
     solve()  # compiles
     begin = time.process_time()

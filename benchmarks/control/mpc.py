@@ -35,7 +35,12 @@ class Both:
         found = self.warm.control(t, q, v, ahead)
         begun = time.perf_counter()
         other = da.solve(
-            self.problem, initial=(q, v), **self.arguments, tolerance=1e-6, max_iterations=100, certify=False, throw=False
+            self.problem,
+            initial=(q, v),
+            **self.arguments,
+            solver=da.Solver(tolerance=1e-6, max_iterations=100),
+            certify=False,
+            throw=False,
         )
         seconds = time.perf_counter() - begun
         self.cold.append((int(other.statistics.iterations) if other.outcome is da.Outcome.SUCCESS else -1, seconds))

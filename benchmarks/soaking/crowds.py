@@ -20,7 +20,7 @@ from benchmarks.soaking.runs import Drawn, bits
 drawn = Drawn(int(sys.argv[1]))
 drawn.steps = 20000
 try:
-    drawn.run(store=sys.argv[2]); wrote = "wrote"
+    drawn.run(save=da.Save(store=sys.argv[2])); wrote = "wrote"
 except (FileExistsError, BlockingIOError):
     wrote = "refused"
 print(wrote, hashlib.sha256(str(bits(drawn.run())).encode()).hexdigest())

@@ -73,8 +73,11 @@ def agree(seed: int, place: File) -> str:
     """Both back-ends; where they differ, a start moved in its last digits must differ by as much."""
     drawn = Drawn(seed)
     drawn.steps = min(drawn.steps, 400)
-    one, other = drawn.run(backend="native"), drawn.run(backend="jax")
-    moved = [drawn.run(backend="native", t0=0.0) for drawn.q in drawn.q * (1.0 + 1e-13 * np.array([[1.0], [-1.0]]))]
+    one, other = drawn.run(solver=da.Solver(backend="native")), drawn.run(solver=da.Solver(backend="jax"))
+    moved = [
+        drawn.run(solver=da.Solver(backend="native"), t0=0.0)
+        for drawn.q in drawn.q * (1.0 + 1e-13 * np.array([[1.0], [-1.0]]))
+    ]
     if one.outcome is not other.outcome or one.steps != other.steps:
         if all(x.outcome is one.outcome and x.steps == one.steps for x in moved):
             ends = [f"{da.Outcome(int(x.code)).name} at {x.steps}" for x in (one, other)]

@@ -86,7 +86,7 @@ def press(seed: int, place: File) -> str:
             thread = threading.Thread(target=soon)
             try:
                 thread.start()
-                path = resumed(store, drawn) if store.exists() else drawn.run(store=store)
+                path = resumed(store, drawn) if store.exists() else drawn.run(save=da.Save(store=store))
                 answered = time.monotonic()
                 done = path.outcome is not da.Outcome.INTERRUPTED
                 thread.join()
@@ -109,7 +109,7 @@ from benchmarks.soaking import stores
 drawn, store = stores.long(int(sys.argv[1]), stores.KILLED), Path(sys.argv[2])
 told = {"progress": lambda done, total: print(done, flush=True)}
 with stores.eager():
-    stores.resumed(store, drawn, **told) if store.exists() else drawn.run(store=store, **told)
+    stores.resumed(store, drawn, **told) if store.exists() else drawn.run(save=da.Save(store=store), **told)
 """
 
 
@@ -128,7 +128,7 @@ def kill(seed: int, place: File) -> str:
     if store.exists():
         resumed(store, drawn)
     else:
-        drawn.run(store=store)
+        drawn.run(save=da.Save(store=store))
     compare(store, drawn)
     return f"killed at {rows} rows of {drawn.steps + 1}"
 
@@ -160,7 +160,7 @@ def full(seed: int, place: File) -> str:
     drawn, store = long(seed, 3 * KILLED // 4), fresh(place, "full.zarr")
     with small_disk(place) as (disk, kind), eager():
         try:
-            drawn.run(store=disk / "full.zarr")
+            drawn.run(save=da.Save(store=disk / "full.zarr"))
             raise AssertionError("the disk was large enough")
         except OSError as error:
             if "store: cannot be written" not in str(error):
@@ -175,7 +175,7 @@ def full(seed: int, place: File) -> str:
 def flip(seed: int, place: File) -> str:
     """A byte of a store or of a file, one after the other: FileError, or the same path."""
     drawn, rng, store, file = Drawn(seed), np.random.default_rng(seed), fresh(place, "flip.zarr"), place / "flip.nc"
-    drawn.run(store=store)
+    drawn.run(save=da.Save(store=store))
     whole = bits(loaded(store))
     da.save(loaded(store), file)
     content, refused, unread = file.read_bytes(), 0, 0

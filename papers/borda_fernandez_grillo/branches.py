@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.gallery import inertia_wheel_pendulum as wheel
+from dalembert.options import Solver
 from dalembert.outcome import Outcome
 from dalembert.step import Branch, Least, Nearest
 from dalembert.systems import Reference
@@ -52,7 +53,7 @@ class Rule:
 
 
 def follow(name: str, branch: Branch | None, exact: Reference) -> Rule:
-    path = pendulum.run(PRINTED, STEP, float(exact.t[-1]), branch=branch, throw=False)
+    path = pendulum.run(PRINTED, STEP, float(exact.t[-1]), solver=Solver(branch=branch), throw=False)
     t, q, v = pendulum.state(path)
     u = np.asarray(pendulum.factor(q, v))
     error = pendulum.error_of_theta(path, exact)

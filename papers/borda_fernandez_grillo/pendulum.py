@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.gallery import inertia_wheel_pendulum as wheel
+from dalembert.options import Save
 from dalembert.path import Path
 from dalembert.systems import Reference, reference
 from papers.convergence import METHODS, ONE_STEP, PRINTED, ErrorsByStep, Method
@@ -129,7 +130,7 @@ def measure(fast: bool = False) -> Pendulum:
     methods = (PRINTED, ONE_STEP) if fast else METHODS
     exact = solution(TIME)
     long = [convergence(method, TIME, exact, STEPS + FINER) for method in methods]
-    end = ONE_STEP.simulate(ENTRY.system, exact.q[-1], exact.v[-1], 0.1, LATE - TIME, t0=TIME, save_every=100)
+    end = ONE_STEP.simulate(ENTRY.system, exact.q[-1], exact.v[-1], 0.1, LATE - TIME, t0=TIME, save=Save(every=100))
     return Pendulum(
         time=TIME,
         long=[errors for errors, _ in long],

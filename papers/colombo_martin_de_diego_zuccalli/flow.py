@@ -16,6 +16,7 @@ from jaxtyping import Float
 from dalembert import measure as measured
 from dalembert.boundary import Nodes, solve
 from dalembert.discretize import Points
+from dalembert.options import Start
 from dalembert.path import Path
 from dalembert.step import simulate
 from dalembert.systems import VariationalProblem
@@ -63,7 +64,7 @@ def jets() -> Float[np.ndarray, "4 2"]:
 
 
 def run(steps: int) -> Path:
-    return simulate(BENT, jets=jets(), multipliers=MULTIPLIERS, h=TIME / steps, steps=steps)
+    return simulate(BENT, start=Start(jets=jets(), multipliers=MULTIPLIERS), h=TIME / steps, steps=steps)
 
 
 GENERATORS = {
@@ -182,7 +183,7 @@ def alternating(steps: int = 40, h: float = 0.02) -> dict[str, float]:
         chord = q[i] - q[i - 2]
         q[i] = q[i - 2] + 2 * h * chord / np.linalg.norm(chord)
     true = TENSION @ np.array([np.cos(state[:, 2]), np.sin(state[:, 2])]) - state[:, 3] ** 2
-    path = simulate(problem, nodes=q, multipliers=true[1:3, None], h=h, steps=steps + 2, scheme=Points())
+    path = simulate(problem, start=Start(nodes=q, multipliers=true[1:3, None]), h=h, steps=steps + 2, scheme=Points())
     found = np.asarray(path.multipliers)[:, 0]
     regular = measured.regularity(problem, path, scheme=Points())
     assert isinstance(regular, measured.FlowRegularity)

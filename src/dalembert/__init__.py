@@ -14,8 +14,8 @@ from dalembert import precision
 precision.doubled()
 
 ROOMS = (
-    "outcome", "interrupts", "path", "solution", "drawing", "systems", "symbolic", "discretize", "step", "boundary",
-    "control", "guidance", "laws", "measure", "claims", "symmetry", "store", "show", "studies",
+    "outcome", "interrupts", "options", "path", "solution", "drawing", "systems", "symbolic", "discretize", "step",
+    "boundary", "control", "guidance", "laws", "measure", "claims", "symmetry", "store", "show", "studies",
 )  # from below  # fmt: skip
 LOADED_WITH = {"step": "studies"}  # what is written into a store by functions of the first room is written by the second
 MOVED = {  # names that stood at the top, by the room in which they are found
@@ -39,7 +39,7 @@ MOVED = {  # names that stood at the top, by the room in which they are found
         "ostrogradsky",
         "reduction",
     ),
-    "symbolic": ("SymbolicEquations",),
+    "symbolic": ("SymbolicEquations", "symbolic_equations"),
     "discretize": ("Redefined", "SchemeClaims", "redefined"),
     "step": ("PreparedRun", "Root", "StepProgram", "simulate_free_steps"),
     "boundary": ("Extremals",),
@@ -53,10 +53,12 @@ MOVED = {  # names that stood at the top, by the room in which they are found
         "PredictiveController",
         "Replanned",
         "Sensitivity",
+        "controllability",
     ),
     "laws": ("ControlLaw", "EnergyShaping", "Matching", "energy_shaping", "matching"),
     "claims": ("Claim", "Finding", "Verdict"),
     "symmetry": ("FullMotion", "Reduced", "Symmetries", "TurnedReduction"),
+    "store": ("from_xarray", "to_xarray"),
     "show": ("Animation",),
     "studies": ("run_statistics",),
 }
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     from dalembert import guidance as guidance
     from dalembert import laws as laws
     from dalembert import measure as measure
+    from dalembert import options as options
     from dalembert import path as path
     from dalembert import show as show
     from dalembert import solution as solution
@@ -98,17 +101,18 @@ if TYPE_CHECKING:
         with_time,
     )
     from dalembert.drawing import Ball, Body, Dots, Rod, Wheel
-    from dalembert.guidance import closed_loop, controllability, feedback, mpc, optimum, sensitivity
+    from dalembert.guidance import closed_loop, feedback, mpc, optimum, sensitivity
     from dalembert.interrupts import Interrupted
     from dalembert.laws import control_law
+    from dalembert.options import Save, Solver, Start, Stop
     from dalembert.outcome import Outcome
     from dalembert.path import Path, StepError, Study
     from dalembert.show import animate, page, plot
     from dalembert.solution import Solution, SolveError
     from dalembert.step import Avoid, Branch, Least, Nearest, SampledFeedback, Varying, ensemble, prepare, roots, simulate
-    from dalembert.store import FileError, from_xarray, load, matches, save, to_xarray
+    from dalembert.store import FileError, load, matches, save
     from dalembert.studies import resume, sweep
-    from dalembert.symbolic import from_sympy, symbolic_equations
+    from dalembert.symbolic import from_sympy
     from dalembert.symmetry import Symmetry, chaplygin, routh, symmetries
     from dalembert.systems import (
         Constraint,
@@ -192,11 +196,15 @@ __all__ = [
     "RankDeficientError",
     "Rod",
     "SampledFeedback",
+    "Save",
     "Scheme",
     "SecondOrder",
     "Solution",
     "SolveError",
+    "Solver",
+    "Start",
     "StepError",
+    "Stop",
     "Study",
     "Symmetry",
     "System",
@@ -210,13 +218,11 @@ __all__ = [
     "chaplygin",
     "closed_loop",
     "control_law",
-    "controllability",
     "energies",
     "energy",
     "ensemble",
     "feedback",
     "from_sympy",
-    "from_xarray",
     "load",
     "manifolds",
     "matches",
@@ -243,9 +249,7 @@ __all__ = [
     "solve_batch",
     "spline",
     "sweep",
-    "symbolic_equations",
     "symmetries",
-    "to_xarray",
     "verdict",
     "with_time",
 ]

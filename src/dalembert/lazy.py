@@ -3,6 +3,7 @@ names, whose room loads when they are first asked for."""
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
@@ -64,8 +65,9 @@ def as_left(one: Lazy, name: str) -> Any:
 
 
 def front_door(name: str) -> Any:
-    """A public name of the package, for a method that belongs to a higher room: its room loads with its first use.
+    """A public name of the package, such as "store.to_xarray", for a method that belongs to a higher room: its room loads
+    with its first use.
 
     An import at the top of a module would be a loop, and the method is no part of what stands below.
     """
-    return getattr(sys.modules[__name__.partition(".")[0]], name)
+    return functools.reduce(getattr, name.split("."), sys.modules[__name__.partition(".")[0]])

@@ -7,7 +7,7 @@ import functools
 import inspect
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -15,12 +15,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 PACKAGE = str(Path(__file__).parent)
 
 
-def warn(text: str) -> None:
-    """A UserWarning at the line outside of this package that led here."""
+def warn(text: str, category: type[Warning] = UserWarning) -> None:
+    """A warning at the line outside of this package that led here."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         level, frame = level + 1, frame.f_back
-    warnings.warn(text, stacklevel=level)
+    warnings.warn(text, category, stacklevel=level)
 
 
 def suggesting(**meant: str) -> Callable[[F], F]:
@@ -45,18 +45,20 @@ def suggesting(**meant: str) -> Callable[[F], F]:
     return decorate
 
 
-def accept_moved(into: str, *names: str) -> Callable[[F], F]:
-    """A function that still takes arguments which are now items of its argument `into`: each comes with a
-    DeprecationWarning."""
+def accept_moved(
+    names: Collection[str], advise: Callable[[dict[str, Any]], str], move: Callable[[dict[str, Any]], dict[str, Any]]
+) -> Callable[[F], F]:
+    """A function that still takes arguments which now stand elsewhere, with a DeprecationWarning.
+
+    names: of these arguments; advise: all arguments → what to write instead; move: → those that the function has.
+    """
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
         def call(*args, **kwargs):
-            moved = {name: kwargs.pop(name) for name in [*kwargs] if name in names}
-            if moved:
-                text = f"{', '.join(moved)}: of {function.__name__} give {into}={{{', '.join(f'{x!r}: …' for x in moved)}}}"
-                warnings.warn(text, DeprecationWarning, stacklevel=2)
-                kwargs[into] = {**(kwargs.get(into) or {}), **moved}
+            if any(name in names for name in kwargs):
+                warn(f"{function.__name__}: {advise(kwargs)}", DeprecationWarning)
+                kwargs = move(kwargs)
             return function(*args, **kwargs)
 
         return cast(F, call)

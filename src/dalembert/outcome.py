@@ -16,7 +16,7 @@ class Outcome(enum.IntEnum):
         SINGULAR: the equations are singular: constraints or reactions became dependent, or two roots of the step met.
         NOT_CONVERGED: Newton's iteration did not reach the tolerance.
         NOT_FINITE: a function of the system returned NaN or infinity.
-        LEFT_DOMAIN: the state left the domain that was given as domain=.
+        LEFT_DOMAIN: the state left the domain that was given as Stop(domain=…).
         INFEASIBLE: no path near the guess satisfies the constraints with the given ends.
         NO_POSITIVE_STEP: with free steps, the energy equation has no positive solution for the next step near the last
             one; with steps of varying length, their density is not positive, or so large that the time no longer
@@ -97,14 +97,14 @@ _MESSAGES = {
         "determinant changed its sign, or the gradient of a constraint on accelerations turned back. The motion may end "
         "here, with infinite speed, or meet another branch. Run again with a smaller h: if this happens at the same time, "
         "it belongs to the motion; otherwise the steps were too long. If a factor u of a constraint vanishes there, "
-        "branch=Avoid(u) divides it out; a rule such as branch=Nearest('prediction') chooses between branches that meet"
+        "Solver(branch=Avoid(u)) divides it out; a rule such as Nearest('prediction') chooses between branches that meet"
     ),
     Outcome.UNBOUNDED: (
         "the cost or action has fallen far below the typical sizes of the problem, and is still falling: with these ends it "
         "seems to have no minimum. Look at the signs in the cost or the Lagrangian, give bounds or less time, or use "
         "seek='extremal' if any critical point will do"
     ),
-    Outcome.LEFT_DOMAIN: "the state left the domain given by domain=. The last state of the path is the last one inside",
+    Outcome.LEFT_DOMAIN: "the state left the domain of Stop(domain=…). The last state of the path is the last one inside",
     Outcome.INTERRUPTED: "Ctrl-C ended it. What was computed until then is kept",
 }
 

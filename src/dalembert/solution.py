@@ -267,7 +267,7 @@ class CriticalPoint(Described, eqx.Module):
 
     def to_xarray(self) -> xarray.Dataset:
         """The solution as a labelled data set, as of `dalembert.to_xarray`: solution.to_xarray().q.sel(coordinate="x")."""
-        return front_door("to_xarray")(self)
+        return front_door("store.to_xarray")(self)
 
     def __repr__(self) -> str:
         name, value = self.value
@@ -470,8 +470,9 @@ class SolveError(RuntimeError):
 
     Example:
         >>> crooked = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a + jnp.cosh(q[0]), derivatives=2)
+        >>> ends, once = {"initial": ([0.0], [0.0]), "final": ([3.0], [0.0])}, da.Solver(max_iterations=1)
         >>> try:
-        ...     da.solve(crooked, initial=([0.0], [0.0]), final=([3.0], [0.0]), T=1.0, steps=10, max_iterations=1)
+        ...     da.solve(crooked, **ends, T=1.0, steps=10, solver=once)
         ... except da.SolveError as error:
         ...     error.solution.outcome.name
         'NOT_CONVERGED'

@@ -44,7 +44,7 @@ class SymbolicEquations:
     Example:
         >>> pendulum = da.System(lambda q, v, p: 0.5 * v @ v + p["g"] * jnp.cos(q[0]), coordinates=("theta",),
         ...                      parameters={"g": 9.81})
-        >>> da.symbolic_equations(pendulum).motion[0]
+        >>> da.symbolic.symbolic_equations(pendulum).motion[0]
         g*sin(theta(t)) + Derivative(theta(t), (t, 2))
     """
 
@@ -89,7 +89,7 @@ def symbolic_equations(system: System, n: int | None = None) -> SymbolicEquation
     Example:
         >>> blade = da.Nonholonomic(lambda q, v: jnp.sin(q[2]) * v[0] - jnp.cos(q[2]) * v[1])
         >>> knife = da.System(lambda q, v: 0.5 * v @ v, blade, coordinates=("x", "y", "theta"))
-        >>> da.symbolic_equations(knife).motion[0]
+        >>> da.symbolic.symbolic_equations(knife).motion[0]
         -lambda_0(t)*sin(theta(t)) + Derivative(x(t), (t, 2))
     """
     check_x64()

@@ -19,6 +19,7 @@ import sympy
 from sympy.physics.mechanics import dynamicsymbols
 
 import dalembert as da
+from dalembert.options import GROUPS, PLACES, USED
 
 NAMED = (ValueError, TypeError, OSError, RuntimeError)
 
@@ -50,15 +51,39 @@ SPHERE = da.manifolds.sphere()
 NODES = da.Scheme("nodes")
 
 
+FIELDS = {field: group for group, field in PLACES.values()}
+
+
+def in_groups(given, own=()):
+    """The arguments with fields of groups in these, but its own; a group that is given itself is what the call gets."""
+    groups, fields = {}, FIELDS.keys() - set(own)
+    for field in fields & given.keys():
+        groups.setdefault(FIELDS[field], {})[field] = given[field]
+    others = {name: x for name, x in given.items() if name not in fields}
+    return {name: GROUPS[name](**fields) for name, fields in groups.items() if name not in others} | others
+
+
+@functools.cache
+def by_field(function, call=None):
+    """A function whose arguments are also the fields of its groups, each of which is checked like them."""
+    own = inspect.signature(function).parameters
+    found = functools.wraps(function)(lambda **given: function(**in_groups(given, own)))
+    fields = [field for field in FIELDS if field in USED[call or function.__name__]]
+    names = dict.fromkeys([*own, *fields])
+    found.whole = function
+    found.__signature__ = inspect.Signature([inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names])
+    return found
+
+
 @functools.cache
 def path():
-    return da.simulate(FREE, [0.0, 0.0], [1.0, 1.0], h=0.1, steps=4, scheme=NODES, backend="jax")
+    return da.simulate(FREE, [0.0, 0.0], [1.0, 1.0], h=0.1, steps=4, scheme=NODES, solver=da.Solver(backend="jax"))
 
 
 @functools.cache
 def stored():
     name = f"{tempfile.mkdtemp()}/run.zarr"
-    da.simulate(FREE, [0.0, 0.0], [1.0, 1.0], h=0.1, steps=4, store=name)
+    da.simulate(FREE, [0.0, 0.0], [1.0, 1.0], h=0.1, steps=4, save=da.Save(store=name))
     return name
 
 
@@ -94,7 +119,7 @@ def rolled():
 
 @functools.cache
 def rolled_path():
-    return da.simulate(rolled().system, rolled().x0, rolled().w0, h=0.1, steps=4, backend="jax")
+    return da.simulate(rolled().system, rolled().x0, rolled().w0, h=0.1, steps=4, solver=da.Solver(backend="jax"))
 
 
 @functools.cache
@@ -222,6 +247,7 @@ WRONG = {
     "reduce": ANYTHING | {"number": 3, "one": (free,), "three": (free, 0.0, 0.0), "turned": (0.0, free),
                           **{f"{label} in it": (lambda value, *_: value, x) for label, x in
                              (("text", "a"), ("None", None), ("complex", 1j), ("masked", MASKED))}},
+    "options": ANYTHING | {"number": 3, "word": "reference", "class": da.Start, "another": da.Solver()},
     "solver": ANYTHING | {"number": 3, "name": "Dopri8"},
     "file": {"None": None, "number": 3, "function": free, "dict": {}, "nowhere": "no/such/folder/run.nc"},
     "store": {"number": 3, "function": free, "dict": {}, "nowhere": "no/such/folder/run.zarr", "a file": "run.nc"},
@@ -255,7 +281,7 @@ KINDS = {
     "number": "t0 t delta m on", "number or None": "hold",
     "positive": "h T time duration spread radius tube inertia", "part": "beta",
     "fraction": "tolerance reference_tolerance", "count": "steps most_steps max_iterations max_steps starts every phases",
-    "count or None": "save_every threads block", "seed": "seed delay", "small": "derivatives order",
+    "count or None": "threads block", "seed": "seed delay", "small": "derivatives order",
     "small or None": "factor",
     "flag": "dark throw continued certify ambient forward redefined velocities time_dependent timed allow_rounding",
     "flag or None": "curve",
@@ -267,7 +293,7 @@ KINDS = {
     "system": "system",
     "problem": "problem", "manifold": "manifold", "path": "path solution", "scheme": "scheme",
     "map": "rho action distribution state",
-    "triple": "variational", "constraints": "constraints", "tree": "parameters", "branch": "branch",
+    "triple": "variational", "constraints": "constraints", "tree": "parameters", "branch": "branch", "options": "start save",
     "feedback": "feedback controller", "reduce": "reduce", "solver": "solver", "file": "file", "data": "data",
     "store or None": "store", "progress": "progress", "over_runs or None": "over_runs", "client or None": "client",
     "bins or None": "bins",
@@ -288,7 +314,7 @@ BETWEEN_ENDS = {"system": STRAIGHT, "initial": (PLACE,), "final": ([1.0, 1.0],),
                 "steps": 5}  # fmt: skip
 BETWEEN = {"initial": "end", "final": "end", "through": "through", "T": "positive", "bounds": "bounds or None",
            "inequalities": "function or None", "guess": "rows or None", "scales": "vector or None", "seek": "word",
-           "method": "word", "certify": "flag", "times": ELSEWHERE}  # fmt: skip
+           "method": "word", "max_iterations": "count or None", "certify": "flag", "times": ELSEWHERE}  # fmt: skip
 ROLLS = {"system": ROLLING, "q0": PLACE, "v0": [1.0, 0.0]}
 AT = {"system": FREE, "q": PLACE, "v": [1.0, 1.0]}
 RUN = {"h": 0.1, "steps": 4, "backend": "jax"}
@@ -298,8 +324,9 @@ GRID, TIMES = {"T": 1.0, "steps": 5}, {"times": np.linspace(0.0, 1.0, 6)}
 SAME = {"q0": PLACE, "v0": [1.0, 1.0], "h": 0.1, "steps": 4}
 READY = da.prepare(FREE, h=0.1)
 XI, POINT_AND_SPEED = [0.0, 0.0, 1.0], {"q": PLACE, "v": [1.0, 0.0]}  # of the chart
-NONE_OF_THEM = dict.fromkeys(("nodes", "jets", "multipliers"), ELSEWHERE) | {"h": "step"}
-SOLVED = {"initial": "end", "scheme": "windows", "times": ELSEWHERE}
+EVERY = {"every": "count or None", "max_iterations": "count or None"}
+NONE_OF_THEM = dict.fromkeys(("nodes", "jets", "multipliers"), ELSEWHERE) | EVERY | {"h": "step"}
+SOLVED = {"initial": "end", "max_iterations": "count or None", "scheme": "windows", "times": ELSEWHERE}
 FLOW = {"problem": VAKONOMIC, "multipliers": [[0.5]], "h": 0.1}
 LANDS = {"problem": MOVE, "solution": plan, "final": ([1.0, 1.0], PLACE)}
 CONTROL = {"problem": "manifold", "initial": "end"}  # any other class is wrong
@@ -311,38 +338,40 @@ OF_ALL = ("values", "combine", "reduce", "store", "over_runs", "block", "threads
 def sweep_with(**given):
     """`sweep` with what is the same for all named like its own arguments: each of them is checked, too."""
     own = {name: given.pop(name) for name in OF_ALL if name in given}
-    return da.sweep(given.pop("system"), own.pop("values"), given, **own)
+    return da.sweep(given.pop("system"), own.pop("values"), in_groups(given), **own)
 
 
-SWEPT = {*inspect.signature(da.simulate).parameters, *inspect.signature(da.solve).parameters} - {
-    "problem",
-    "throw",
-    "continued",
-}
+SWEPT = {
+    *inspect.signature(by_field(da.simulate, "a sweep of runs")).parameters,
+    *inspect.signature(by_field(da.solve, "a sweep of solutions")).parameters,
+} - {"problem", "throw", "continued"}
 sweep_with.__signature__ = inspect.Signature(
     [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in dict.fromkeys([*OF_ALL, *sorted(SWEPT)])]
 )
 
 # name: function, arguments with which it succeeds, and what an argument is where its name does not tell
 CALLS = {
-    "simulate": (da.simulate, STATE | RUN, NONE_OF_THEM | {"until": ELSEWHERE}),
-    "simulate until": (da.simulate, STATE | {"h": da.Varying(0.1), "until": 1.0}, {"until": "number"}),
-    "prepare": (da.prepare, {"system": FREE, "h": 0.1, "backend": "jax"}, {"h": "step"}),
+    "simulate": (by_field(da.simulate), STATE | RUN, NONE_OF_THEM | {"until": ELSEWHERE}),
+    "simulate until": (by_field(da.simulate), STATE | {"h": da.Varying(0.1), "until": 1.0}, {"until": "number"}),
+    "prepare": (by_field(da.prepare), {"system": FREE, "h": 0.1, "backend": "jax"}, EVERY | {"h": "step"}),
     "PreparedRun": (lambda q0, v0, steps, t0, throw: READY(q0, v0, steps, t0=t0, throw=throw),
                     {"q0": PLACE, "v0": [1.0, 1.0], "steps": 4, "t0": 0.0, "throw": True}, {}),
-    "simulate a discrete system": (da.simulate, PAIRS | RUN, {"nodes": "rows"}),
-    "simulate a flow": (da.simulate, JETS | RUN, {"jets": "rows", "multipliers": "rows", "scheme": "windows"}),
-    "ensemble": (da.ensemble, STATE | {"q0": [PLACE] * 3, **RUN},
+    "simulate a discrete system": (by_field(da.simulate), PAIRS | RUN, {"nodes": "rows"}),
+    "simulate a flow": (by_field(da.simulate), JETS | RUN, {"jets": "rows", "multipliers": "rows", "scheme": "windows"}),
+    "ensemble": (by_field(da.ensemble), STATE | {"q0": [PLACE] * 3, **RUN},
                  NONE_OF_THEM | {"q0": "several", "v0": "several", "until": ELSEWHERE}),
-    "ensemble until": (da.ensemble, STATE | {"h": da.Varying(0.1), "until": 1.0, "save_every": None}, {"until": "number"}),
-    "ensemble of parameters": (da.ensemble, STATE | {"system": NAMES, **RUN}, {"parameters": "tree"}),
-    "ensemble of a discrete system": (da.ensemble, PAIRS | {"nodes": [PAIRS["nodes"]] * 2, **RUN}, {"nodes": "rows"}),
-    "ensemble of a flow": (da.ensemble, JETS | {"jets": [JETS["jets"]] * 2, **RUN}, {"jets": "rows", "multipliers": "rows"}),
+    "ensemble until": (
+        by_field(da.ensemble), STATE | {"h": da.Varying(0.1), "until": 1.0, "every": None}, {"until": "number"}),
+    "ensemble of parameters": (by_field(da.ensemble), STATE | {"system": NAMES, **RUN}, {"parameters": "tree"}),
+    "ensemble of a discrete system": (
+        by_field(da.ensemble), PAIRS | {"nodes": [PAIRS["nodes"]] * 2, **RUN}, {"nodes": "rows"}),
+    "ensemble of a flow": (
+        by_field(da.ensemble), JETS | {"jets": [JETS["jets"]] * 2, **RUN}, {"jets": "rows", "multipliers": "rows"}),
     "sweep": (sweep_with, STATE | {"system": NAMES, "q0": PLACE, "values": {"m": [1.0, 2.0]}, **RUN},
               NONE_OF_THEM | {"max_iterations": "count or None", "until": ELSEWHERE}
               | dict.fromkeys([*BETWEEN, *OF_ALL], ELSEWHERE)),
     "sweep until": (sweep_with, STATE | {"system": NAMES, "values": {"m": [1.0, 2.0]}, "h": da.Varying(0.1), "until": 1.0,
-                                       "save_every": None}, {"until": "number"}),
+                                       "every": None}, {"until": "number"}),
     "sweep of problems": (sweep_with, BETWEEN_ENDS, BETWEEN),
     "sweep at times": (sweep_with, BETWEEN_ENDS | {"T": None, "steps": None, "times": [0.0, 0.5, 1.0]},
                        {"times": "times or None"}),
@@ -364,10 +393,10 @@ CALLS = {
     "solvability": (da.solvability, STATE, {}),
     "independent": (da.systems.independent, STATE, {}),
     "Independent.complete": (lambda path: da.systems.independent(**STATE).complete(path), {"path": path}, {}),
-    "verdict": (da.verdict, STATE | {"scheme": NODES, "h": 0.1, "steps": 8},
+    "verdict": (by_field(da.verdict), STATE | {"scheme": NODES, "h": 0.1, "steps": 8},
                 {"symmetries": "symmetries"} | dict.fromkeys(("nodes", "jets", "multipliers"), ELSEWHERE)),
-    "verdict of a discrete system": (da.verdict, PAIRS | {"h": 0.1, "steps": 8}, {"nodes": "rows"}),
-    "verdict of a flow": (da.verdict, JETS | {"h": 0.1, "steps": 8}, {"jets": "rows", "multipliers": "rows"}),
+    "verdict of a discrete system": (by_field(da.verdict), PAIRS | {"h": 0.1, "steps": 8}, {"nodes": "rows"}),
+    "verdict of a flow": (by_field(da.verdict), JETS | {"h": 0.1, "steps": 8}, {"jets": "rows", "multipliers": "rows"}),
     "symmetries": (da.symmetries, STATE | {"v0": [1.0, 0.5]}, {
         "generators": "fields or None", "kind": "word", "size": "sizes or None"}),
     "chaplygin": (da.chaplygin, ROLLS | {"v0": [1.0, 0.0], "group": (1,)},
@@ -384,7 +413,7 @@ CALLS = {
     "from_sympy": (da.from_sympy, {"lagrangian": TURNING.diff() ** 2, "coordinates": [TURNING]},
                    {"lagrangian": "expression", "coordinates": "functions of time", "constraints": "expressions",
                     "forces": "expressions", "parameters": "values"}),
-    "symbolic_equations": (da.symbolic_equations, {"system": PLANE}, {"n": "size"}),
+    "symbolic_equations": (da.symbolic.symbolic_equations, {"system": PLANE}, {"n": "size"}),
     "acceleration": (da.acceleration, AT, {}),
     "energy": (da.energy, AT, {}),
     "momentum": (da.momentum, AT, {}),
@@ -400,14 +429,14 @@ CALLS = {
         {"path": path, "rho": da.Beta()},
         {"first": "pair or None", "last": "pair or None"},
     ),
-    "solve": (da.solve, ENDS | GRID, SOLVED),
-    "solve at times": (da.solve, ENDS | TIMES, {"times": "times or None"}),
-    "solve_batch": (da.solve_batch, MANY | GRID, SOLVED | {"initial": "ends", "final": "ends"}),
-    "solve_batch at times": (da.solve_batch, MANY | TIMES, {"times": "times or None"}),
-    "multistart": (da.multistart, ENDS | GRID | {"starts": 2}, SOLVED | {"starts": "seed"}),
-    "multistart at times": (da.multistart, ENDS | TIMES | {"starts": 2}, {"times": "times or None"}),
-    "spline": (da.spline, {"manifold": SPHERE, "points": {0.0: POINT, 1.0: OTHER}, "steps": 6},
-               {"initial": "end", "scheme": "windows"}),
+    "solve": (by_field(da.solve), ENDS | GRID, SOLVED),
+    "solve at times": (by_field(da.solve), ENDS | TIMES, {"times": "times or None"}),
+    "solve_batch": (by_field(da.solve_batch), MANY | GRID, SOLVED | {"initial": "ends", "final": "ends"}),
+    "solve_batch at times": (by_field(da.solve_batch), MANY | TIMES, {"times": "times or None"}),
+    "multistart": (by_field(da.multistart), ENDS | GRID | {"starts": 2}, SOLVED | {"starts": "seed"}),
+    "multistart at times": (by_field(da.multistart), ENDS | TIMES | {"starts": 2}, {"times": "times or None"}),
+    "spline": (by_field(da.spline), {"manifold": SPHERE, "points": {0.0: POINT, 1.0: OTHER}, "steps": 6},
+               {"initial": "end", "scheme": "windows", "max_iterations": "count or None"}),
     "plot": (da.plot, {"path": path}, {"exact": ELSEWHERE, "value": ELSEWHERE}),
     "animate": (da.animate, {"path": path, "fps": 4},
                 {"speed": "positive or None", "fps": "count", "system": "any system or None"}),
@@ -422,11 +451,11 @@ CALLS = {
     "plot a solution": (da.plot, {"path": solution}, {"exact": "function or None"}),
     "save": (da.save, {"path": path, "file": "run.nc"}, {}),
     "load": (da.load, {"file": "run.nc"}, {}),
-    "resume": (da.resume, {"store": stored, "system": FREE},
-               {"store": "store", "scheme": "scheme", "density": "function or None"}),
+    "resume": (by_field(da.resume), {"store": stored, "system": FREE},
+               EVERY | {"store": "store", "scheme": "scheme", "density": "function or None"}),
     "matches": (da.matches, {"path": path, "system": FREE}, {"path": ELSEWHERE, "system": "any system"}),
-    "to_xarray": (da.to_xarray, {"path": path}, {}),
-    "from_xarray": (da.from_xarray, {"data": None}, {}),
+    "to_xarray": (da.store.to_xarray, {"path": path}, {}),
+    "from_xarray": (da.store.from_xarray, {"data": None}, {}),
     "System": (da.System, {"lagrangian": free}, {}),
     "System.replace": (NAMES.replace, {"m": 2.0, "on": False}, {"values": ELSEWHERE}),
     "VariationalProblem": (da.VariationalProblem, {"lagrangian": free}, {"constraints": ELSEWHERE}),
@@ -454,12 +483,13 @@ CALLS = {
         da.feedback, {"problem": MOVE, "solution": plan, "Q": np.eye(4), "R": np.eye(2), "Q_T": np.eye(4)},
         {"Q": "rows", "R": "rows", "Q_T": "rows"}),
     "sensitivity": (da.sensitivity, LANDS | {"initial": (PLACE, PLACE)}, CONTROL),
-    "optimum": (da.optimum, {"problem": MOVE, "initial": (PLACE, PLACE), "final": ([1.0, 1.0], PLACE)} | GRID,
-                CONTROL | {"T": "positive", "times": ELSEWHERE, "steps": "count"}),
-    "optimum at times": (da.optimum, {"problem": MOVE, "initial": (PLACE, PLACE), "final": ([1.0, 1.0], PLACE)} | TIMES,
-                         CONTROL | {"times": "times or None"}),
+    "optimum": (by_field(da.optimum), {"problem": MOVE, "initial": (PLACE, PLACE), "final": ([1.0, 1.0], PLACE)} | GRID,
+                CONTROL | {"T": "positive", "times": ELSEWHERE, "steps": "count", "max_iterations": "count or None"}),
+    "optimum at times": (
+        by_field(da.optimum), {"problem": MOVE, "initial": (PLACE, PLACE), "final": ([1.0, 1.0], PLACE)} | TIMES,
+        CONTROL | {"times": "times or None"}),
     "refine": (da.refine, LANDS | {"initial": (PLACE, PLACE)}, CONTROL | {"T": "guess of a time or None"}),
-    "controllability": (da.controllability, {"problem": MOVE, "solution": plan}, CONTROL),
+    "controllability": (da.guidance.controllability, {"problem": MOVE, "solution": plan}, CONTROL),
     "mpc": (da.mpc, {"problem": MOVE, "final": ([1.0, 1.0], PLACE), "T": 1.0, "steps": 5}, CONTROL | {"steps": "count"}),
     "closed_loop": (
         da.closed_loop,
@@ -482,11 +512,15 @@ CALLS = {
     "eliminate": (da.control.eliminate, {"problem": MOVE, "step": 0.1}, CONTROL | {"step": "positive or None"}),
     "singular_arcs": (da.control.singular_arcs, {"problem": MOVE, "solution": plan}, CONTROL),
     "Lobatto": (da.Lobatto, {}, {}),
+    "Start": (da.Start, {}, dict.fromkeys(("nodes", "jets", "multipliers"), ELSEWHERE)),
+    "Solver": (da.Solver, {}, dict.fromkeys(("branch", "scales"), ELSEWHERE) | EVERY),
+    "Stop": (da.Stop, {}, {"when": "function or None"}),
+    "Save": (da.Save, {}, {"every": "count or None", "store": ELSEWHERE}),
     "Free": (da.Free, {"guess": 1.0}, {"guess": "positive", "lower": "part or None", "upper": "positive or None"}),
     "Path.interpolate": (lambda t, order=3: path().interpolate(t, order), {"t": 0.1}, {"order": "count"}),
     "Path.lane": (lambda i: batch().lane(i), {"i": 0}, {}),
     "Solution.interpolate": (lambda t: solution().interpolate(t), {"t": 0.1}, {}),
-    "measure.order": (M.order, STATE | {"time": 1.0, "h": [0.5, 0.25]}, {"h": "steps", "coordinates": "which"}),
+    "measure.order": (by_field(M.order), STATE | {"time": 1.0, "h": [0.5, 0.25]}, {"h": "steps", "coordinates": "which"}),
     "measure.consistency": (M.consistency, ROLLS | {"h": [0.2, 0.1]}, {"h": "steps", "q0": "several", "v0": "several"}),
     "measure.embedding": (M.embedding, ROLLS | {"h": [0.2, 0.1]},
                           {"h": "steps", "q0": "several", "v0": "several", "order": "count or None"}),
@@ -561,6 +595,7 @@ RIGHT = {
     ("symmetries", "system"): {"problem", "discrete"},
     ("prepare", "branch"): {"plain", "beyond", "no row"},  # seen with the first initial data
     ("System.replace", "on"): {"bool"},
+    ("Save", "reduce"): {f"{x} in it" for x in ("text", "None", "complex", "masked")},  # seen with the system
     ("Lyapunov", "actuated"): {"function", "vector"},
     ("Nearest", "coordinates"): {"beyond"},
     ("Law.saturated", "lower"): {"array"},
@@ -646,7 +681,8 @@ def test_every_argument_of_every_function_has_a_kind():
     public = [getattr(room, name) for room in (da, da.measure, da.manifolds) for name in room.__all__]
     covered = {}
     for name, (function, *_) in CALLS.items():
-        covered.setdefault(id(function), set()).update(a for a, kind in arguments_of(name).items() if kind is not ELSEWHERE)
+        whole = getattr(function, "whole", function)
+        covered.setdefault(id(whole), set()).update(a for a, kind in arguments_of(name).items() if kind is not ELSEWHERE)
     for function in public:
         if inspect.isclass(function) or inspect.ismodule(function):  # a Jitted is no function for inspect
             continue

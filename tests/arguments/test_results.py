@@ -14,7 +14,7 @@ import pytest
 import dalembert as da
 
 DATA = ([0.0, 0.0], [1.0, 0.0])
-RUN = {"h": 0.1, "steps": 4, "backend": "jax"}
+RUN = {"h": 0.1, "steps": 4, "solver": da.Solver(backend="jax")}
 NODES = [[0.0, 0.0], [0.1, 0.0]]
 
 
@@ -60,7 +60,13 @@ def run(system, data=DATA, **options):
 
 
 def run_discrete(**functions):
-    return da.simulate(da.DiscreteSystem(**{"lagrangian": product, **functions}), nodes=NODES, h=0.1, steps=4, backend="jax")
+    return da.simulate(
+        da.DiscreteSystem(**{"lagrangian": product, **functions}),
+        start=da.Start(nodes=NODES),
+        h=0.1,
+        steps=4,
+        solver=da.Solver(backend="jax"),
+    )
 
 
 def product(q0, q1):
@@ -172,11 +178,12 @@ GOOD = {
     "F": (free, lambda f: run(da.System(free, da.Lyapunov(free, f, 0)))),
     "actuated": (lambda q: 0.0 * q + 1.0, lambda f: run(da.System(free, da.Lyapunov(free, free, f)))),
     "stop": (far, lambda f: run(FREE, stop=f)),
-    "domain": (far, lambda f: run(FREE, domain=f)),
+    "domain": (far, lambda f: run(FREE, stop=da.Stop(domain=f))),
     "feedback": (push, lambda f: run(FREE, feedback=da.SampledFeedback(f))),
-    "reduce": (count, lambda f: run(FREE, reduce=(f, 0.0))),
-    "branch": (free, lambda f: run(FREE, branch=da.Least(f))),
-    "branch that avoids": (free, lambda f: run(da.System(free, da.SecondOrder(pushed)), branch=da.Avoid(f))),
+    "reduce": (count, lambda f: run(FREE, save=da.Save(reduce=(f, 0.0)))),
+    "branch": (free, lambda f: run(FREE, solver=da.Solver(branch=da.Least(f)))),
+    "branch that avoids": (
+        free, lambda f: run(da.System(free, da.SecondOrder(pushed)), solver=da.Solver(branch=da.Avoid(f)))),
     "scheme": (beta, lambda f: run(FREE, scheme=da.Scheme(action=Own(f)))),
     "scheme of constraints": (central, lambda f: run(FREE, scheme=da.Scheme(kinematic=OwnTriple(f)))),
     "rho": (beta, lambda f: da.discretize.redefined(NODAL["path"], Own(f))),
@@ -188,7 +195,7 @@ GOOD = {
     "lagrangian of a boundary problem": (free, lambda f: solve(da.VariationalProblem(f))),
     "lagrangian of a batch": (free, lambda f: da.solve_batch(
         da.VariationalProblem(f), initial=(np.zeros((2, 2)),), T=1.0, steps=5)),
-    "lagrangian of a flow": (free, lambda f: da.simulate(da.VariationalProblem(f), jets=DATA, **RUN)),
+    "lagrangian of a flow": (free, lambda f: da.simulate(da.VariationalProblem(f), start=da.Start(jets=DATA), **RUN)),
     "lagrangian of free steps": (
         free, lambda f: da.step.simulate_free_steps(da.VariationalProblem(f), NODES, [0.0, 0.1], steps=4)),
     "lagrangian of Ostrogradsky": (free, lambda f: da.systems.ostrogradsky(da.VariationalProblem(f), DATA, [0.0, 1.0])),
@@ -270,7 +277,7 @@ LOST = {
     "reactions": lambda: run(da.System(free, da.Nonholonomic(level, reactions=lambda q, v: normal(q, v) / q[0]))),
     "lagrangian of a DiscreteSystem": lambda: run_discrete(lagrangian=lambda a, b: product(a, b) + jnp.log(a[0] - 1.0)),
     "lagrangian of a flow": lambda: da.simulate(
-        da.VariationalProblem(lambda q, v: free(q, v) + jnp.log(q[0] - 1.0)), jets=DATA, **RUN),
+        da.VariationalProblem(lambda q, v: free(q, v) + jnp.log(q[0] - 1.0)), start=da.Start(jets=DATA), **RUN),
 }  # fmt: skip
 
 

@@ -67,7 +67,7 @@ def test_a_knife_edge_on_a_sphere_satisfies_the_stacked_equations(turn):
 
 
 def test_the_flow_follows_the_same_path_and_says_which_multipliers_it_has(problem, turn):
-    path = da.simulate(problem, nodes=turn.q[:2], multipliers=turn.multipliers[:1], h=h, steps=STEPS)
+    path = da.simulate(problem, start=da.Start(nodes=turn.q[:2], multipliers=turn.multipliers[:1]), h=h, steps=STEPS)
     np.testing.assert_allclose(path.q, turn.q, rtol=0, atol=1e-12)
     np.testing.assert_allclose(path.multipliers, turn.multipliers[1:], rtol=0, atol=1e-11)
     assert np.isnan(path.constraint_forces).all()

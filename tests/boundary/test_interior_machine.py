@@ -20,7 +20,7 @@ CASES = {
     "bounded force": {"bounds": {"u": (-12.0, 12.0)}},
     "slacks that stop steps": {"bounds": {"q": {"x": (None, 1.01)}}},
     "a poor guess": {"bounds": {"u": (-15.0, 15.0)}, "guess": WAVES},
-    "not enough iterations": {"bounds": {"u": (-12.0, 12.0)}, "max_iterations": 5},
+    "not enough iterations": {"bounds": {"u": (-12.0, 12.0)}, "solver": da.Solver(max_iterations=5)},
     "no bounds": {"steps": 100},
 }
 

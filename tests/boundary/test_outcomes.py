@@ -46,7 +46,7 @@ CIRCLE = da.VariationalProblem(free, da.Holonomic(lambda q: q @ q - 1.0), deriva
 )  # fmt: skip
 def test_mistakes_are_named(problem, changes, error, message):
     with pytest.raises(error, match=re.escape(message)):
-        da.solve(problem, **(REST | changes))
+        da.solve(problem, **group_options(REST | changes, PLACES))
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,13 @@ def test_arrays_may_change_in_place(name, systems):
 
 def test_other_methods_tolerances_and_guesses_are_other_problems(systems):
     path = np.linspace(0.0, 1.0, 21)[:, None] ** 2
-    for given in ({}, {"tolerance": 1e-6}, {"guess": path}, {"guess": path + 0.1 * path * (1 - path)}, {"seek": "extremal"}):
+    for given in (
+        {},
+        {"solver": da.Solver(tolerance=1e-6)},
+        {"guess": path},
+        {"guess": path + 0.1 * path * (1 - path)},
+        {"seek": "extremal"},
+    ):
         da.solve(STRING, **ends(1), **given)
     assert len(systems) == 5
 

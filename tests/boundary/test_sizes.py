@@ -168,15 +168,15 @@ def test_rounding_in_the_data_is_no_size():
 
 def test_scales_take_the_place_of_the_sizes():
     """The update of a coordinate counts against s + max|q|, here s + 1."""
-    found = {s: in_units("pendulum", scales=[s])[0].statistics for s in (1e-3, 1.0, 1e3)}
+    found = {s: in_units("pendulum", solver=da.Solver(scales=[s]))[0].statistics for s in (1e-3, 1.0, 1e3)}
     assert len({int(f.iterations) for f in found.values()}) == 1
     updates = np.array([float(f.update) * (s + 1.0) for s, f in found.items()])
     assert np.allclose(updates, updates[0], rtol=1e-3)
-    coarse = in_units("curve with a constraint", scales=[1e6, 1e6])[0].statistics
+    coarse = in_units("curve with a constraint", solver=da.Solver(scales=[1e6, 1e6]))[0].statistics
     assert int(coarse.iterations) < int(in_units("curve with a constraint")[0].statistics.iterations)
     for wrong in ([1.0, 2.0], [0.0], [-1.0], [np.nan], ["1"], 1.0):
         with pytest.raises((ValueError, TypeError), match="scales: found"):
-            in_units("pendulum", scales=wrong)
+            in_units("pendulum", solver=da.Solver(scales=wrong))
 
 
 def test_a_batch_judges_every_problem_by_its_own_size():

@@ -138,7 +138,7 @@ def test_no_positive_step_is_an_outcome():
     assert "fixed steps" in path.describe()
     h = float(path.t[-1] - path.t[-2])
     for nodes in (path.q[-2:], path.interpolate(path.t[-1] - h * np.arange(2)[::-1])[0]):
-        assert da.simulate(quartic, nodes=nodes, h=h, steps=20).outcome is da.Outcome.SUCCESS
+        assert da.simulate(quartic, start=da.Start(nodes=nodes), h=h, steps=20).outcome is da.Outcome.SUCCESS
     with pytest.raises(da.StepError):
         da.step.simulate_free_steps(quartic, **given)
 

@@ -51,7 +51,13 @@ def pages(folder: Path) -> Iterator[Path]:
     swing = da.simulate(pendulum.system, pendulum.q0, pendulum.v0, h=pendulum.h, steps=200)
     roll = da.simulate(disk.system, disk.q0, disk.v0, h=disk.h, steps=200)
     short = da.simulate(
-        pendulum.system, pendulum.q0, pendulum.v0, h=0.05, steps=200, domain=lambda q, v, p: q[0] > 0, throw=False
+        pendulum.system,
+        pendulum.q0,
+        pendulum.v0,
+        h=0.05,
+        steps=200,
+        stop=da.Stop(domain=lambda q, v, p: q[0] > 0),
+        throw=False,
     )
     runs = da.ensemble(pendulum.system, np.linspace(0.1, 1.0, 14)[:, None], [0.0], h=0.05, steps=50)
     for name, result in (("plane", swing), ("space", roll), ("several", {EVIL: swing, "short": short}), ("ensemble", runs)):

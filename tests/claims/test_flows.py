@@ -20,7 +20,7 @@ def findings(verdict) -> dict[str, Finding]:
 def test_a_discrete_system_given_by_its_nodes():
     """L_d = h cosh((q₁-q₀)/h): invariant under shifts, not under a change of scale; no constraints."""
     system = da.DiscreteSystem(lambda a, b: 0.1 * jnp.cosh((b - a)[0] / 0.1))
-    found = da.verdict(system, nodes=[[1.0], [1.05]], h=0.1, steps=8, symmetries=SHIFT)
+    found = da.verdict(system, start=da.Start(nodes=[[1.0], [1.05]]), h=0.1, steps=8, symmetries=SHIFT)
     assert findings(found) == {
         "the discrete flow exists": HOLDS, "F*Ω - Ω = dξ of the reactions": HOLDS, "F*Ω = Ω on pairs of nodes": HOLDS,
         "momentum of shift is kept": HOLDS, "momentum of growth is kept": NOT_CLAIMED,
@@ -43,7 +43,7 @@ def test_a_node_beside_d_k_is_seen():
 def test_the_flow_of_a_variational_problem():
     """The pendulum as a problem of order 1."""
     problem = da.VariationalProblem(lambda q, v: 0.5 * v @ v + jnp.cos(q[0]), derivatives=1)
-    found = da.verdict(problem, jets=[[1.0], [0.3]], h=0.1, steps=100)
+    found = da.verdict(problem, start=da.Start(jets=[[1.0], [0.3]]), h=0.1, steps=100)
     assert findings(found) == {
         "the flow exists": HOLDS, "Υ_d*Ω = Ω": HOLDS, "the energy does not drift": HOLDS, "q of order 2": HOLDS,
     }  # fmt: skip
@@ -53,10 +53,13 @@ def test_the_flow_of_a_variational_problem():
 def test_a_flow_that_starts_wrong_by_h_has_not_its_order(monkeypatch):
     """And from nodes nothing is said, because they are those of one step."""
     problem = da.VariationalProblem(lambda q, v: 0.5 * v @ v + jnp.cos(q[0]), derivatives=1)
-    start = convergence.FlowData([[1.0], [0.3]], None, 0.1, 0.0)
+    start = convergence.FlowData(da.Start(jets=[[1.0], [0.3]]), 0.1, 0.0)
     (claim,) = convergence.flow_orders(problem, None, start)
     assert claim.finding is HOLDS
-    beside = lambda *given, jets, h, **rest: da.simulate(*given, jets=np.asarray(jets) + 0.1 * h, h=h, **rest)  # noqa: E731
+
+    def beside(*given, start, h, **rest):
+        return da.simulate(*given, start=da.Start(jets=np.asarray(start.jets) + 0.1 * h), h=h, **rest)
+
     monkeypatch.setattr(convergence, "simulate", beside)
     (claim,) = convergence.flow_orders(problem, None, start)
     assert claim.finding is FAILS
@@ -68,6 +71,6 @@ def test_a_flow_that_starts_wrong_by_h_has_not_its_order(monkeypatch):
 def test_what_does_not_belong_together_is_said():
     system = da.System(lambda q, v: 0.5 * v @ v)
     with pytest.raises(ValueError, match=r"nodes: .*a System starts from q0 and v0"):
-        da.verdict(system, None, [0.0], [1.0], h=0.1, nodes=[[0.0], [0.1]])
+        da.verdict(system, None, [0.0], [1.0], h=0.1, start=da.Start(nodes=[[0.0], [0.1]]))
     with pytest.raises(TypeError, match="a verdict is about a System, DiscreteSystem or VariationalProblem"):
         da.verdict(3, None, [0.0], [1.0], h=0.1)

@@ -17,7 +17,7 @@ HOLDS, FAILS, NOT_CLAIMED = Finding.HOLDS, Finding.FAILS, Finding.HYPOTHESIS_FAI
 
 
 def subject(system, q0, v0, h=0.05, steps=200, scheme=None, **given):
-    start = RunData(np.array(q0, dtype=float), np.array(v0, dtype=float), 0.0, h, steps, {"branch": None, **given})
+    start = RunData(np.array(q0, dtype=float), np.array(v0, dtype=float), 0.0, h, steps, given)
     return judge.subject_of(system, scheme or da.Scheme(), start)
 
 
@@ -242,7 +242,7 @@ def test_v_of_a_lyapunov_constraint_falls_where_the_step_resolves_it_and_not_at_
 def test_a_start_of_first_order_costs_the_order_of_the_run():
     entry = ENTRIES["curvature_particle"]
     given = {"h": 0.1, "steps": 8, "scheme": da.Scheme("nodes")}
-    first = subject(entry.system, entry.q0, entry.v0, starter="first_order", **given)
+    first = subject(entry.system, entry.q0, entry.v0, start=da.Start(starter="first_order"), **given)
     found = {c.claim: c for c in convergence.orders(first)}
     assert found["q of order 2"].finding is FAILS
     assert found["q of order 2"].measured == pytest.approx(1.0, abs=0.2)

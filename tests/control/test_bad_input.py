@@ -174,7 +174,7 @@ def test_what_falls_without_end_is_called_unbounded():
 
 def test_a_failure_says_where_the_equations_are_violated_and_that_bounds_may_be_the_reason():
     """A metre in a second needs |u| ≥ 4."""
-    found = da.solve(MOVE, **ENDS, bounds={"u": (-3.0, 3.0)}, max_iterations=3, throw=False)
+    found = da.solve(MOVE, **ENDS, bounds={"u": (-3.0, 3.0)}, solver=da.Solver(max_iterations=3), throw=False)
     assert found.outcome in (da.Outcome.NOT_CONVERGED, da.Outcome.INFEASIBLE)
     assert 0.0 <= float(found.statistics.violated_at) <= 1.0
     assert "bounds" in found.describe()

@@ -84,7 +84,7 @@ def test_multistart_finds_both_extremals_of_the_swing_up():
 
 
 def test_a_seed_draws_the_same_and_failures_are_counted():
-    weak = {"steps": 30, "bounds": {"u": (-5.0, 5.0)}, "max_iterations": 15}
+    weak = {"steps": 30, "bounds": {"u": (-5.0, 5.0)}, "solver": da.Solver(max_iterations=15)}
     one, two = (da.multistart(CART, 2, seed=3, **weak, **SWING_UP) for _ in range(2))
     assert one == two
     assert one.failed == 2

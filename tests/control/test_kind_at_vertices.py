@@ -10,7 +10,13 @@ def test_an_oscillator_at_rest_after_half_a_period_has_two_equal_ends_to_its_con
     that on a mesh the two may change without changing T: degenerate, and no saddle."""
     system = da.System(lambda q, v: 0.5 * v @ v - 0.5 * q @ q)
     fast = da.OptimalControl(system, cost=lambda q, v, u: 1.0, actuated=0)
-    ends = {"initial": ([2.0], [0.0]), "final": ([0.0], [0.0]), "T": da.Free(3.1), "steps": 20, "tolerance": 1e-11}
+    ends = {
+        "initial": ([2.0], [0.0]),
+        "final": ([0.0], [0.0]),
+        "T": da.Free(3.1),
+        "steps": 20,
+        "solver": da.Solver(tolerance=1e-11),
+    }
     found = da.solve(fast, **ends, bounds={"u": (-1.0, 1.0)})
     np.testing.assert_array_equal(np.flatnonzero(found.bounds["u"].active[:, 0] == 0), [0, 20])
     assert found.kind == "degenerate"

@@ -44,7 +44,15 @@ def exact():
 def test_paths_controls_costates_and_cost_have_order_4(exact):
     errors = []
     for steps in (10, 20, 40):
-        s = da.solve(ANGLE, initial=REST, final=([LAST], [0.0]), T=T, steps=steps, scheme=da.Lobatto(), tolerance=1e-11)
+        s = da.solve(
+            ANGLE,
+            initial=REST,
+            final=([LAST], [0.0]),
+            T=T,
+            steps=steps,
+            scheme=da.Lobatto(),
+            solver=da.Solver(tolerance=1e-11),
+        )
         q, v, *_, adjoint, cost = exact(s.t)
         assert s.kind == "minimum"
         parts = (
@@ -66,7 +74,7 @@ def test_with_a_holonomic_constraint(exact):
         turned = LAST * np.linspace(0.0, 1.0, steps + 1)
         given = {"initial": ([0.0, -1.0], [0.0, 0.0]), "final": (end, [0.0, 0.0]), "T": T, "steps": steps}
         guess = np.stack([np.sin(turned), -np.cos(turned)], axis=1)
-        s = da.solve(PLANE, **given, scheme=da.Lobatto(), guess=guess, tolerance=1e-11, certify=False)
+        s = da.solve(PLANE, **given, scheme=da.Lobatto(), guess=guess, solver=da.Solver(tolerance=1e-11), certify=False)
         q, *_, adjoint, cost = exact(s.t)
         parts = s.q[:, 0] - np.sin(q), s.u[:, 0] + 0.5 * adjoint, s.cost - cost[-1]
         errors.append([np.abs(x).max() for x in parts])
@@ -79,7 +87,7 @@ def test_bounds_are_exact_with_nodes_at_the_switches():
     arcs = [np.linspace(0.0, early, 5), np.linspace(early, 1.0 - early, 9), np.linspace(1.0 - early, 1.0, 5)]
     t = np.concatenate([arcs[0], arcs[1][1:], arcs[2][1:]])
     s = da.solve(MASS, initial=REST, final=([1.0], [0.0]), times=t, bounds={"u": (-5.0, 5.0)}, scheme=da.Lobatto(),
-                 tolerance=1e-11)  # fmt: skip
+                 solver=da.Solver(tolerance=1e-11))  # fmt: skip
     assert float(s.cost) == pytest.approx(50.0 * early + 50.0 / 3.0 * np.sqrt(0.15), abs=1e-8)
     slope = 5.0 / (0.5 - early)
     free = slope * (0.5 - t)

@@ -40,7 +40,8 @@ def test_fine_steps_end_where_rounding_is_all_that_is_left():
 @pytest.mark.parametrize("bounds", [None, {"u": (-12.0, 12.0), "q": {"x": (None, 1.3)}}])
 def test_ipopt_finds_the_same_solution(ipyopt, bounds):
     own, other = (
-        da.solve(SWING.problem, **SWING.boundary, steps=40, bounds=bounds, method=m) for m in ("dalembert", "ipopt")
+        da.solve(SWING.problem, **SWING.boundary, steps=40, bounds=bounds, solver=da.Solver(method=m))
+        for m in ("dalembert", "ipopt")
     )
     assert (own.method, other.method) == ("dalembert", "ipopt")
     assert own.kind == other.kind == "minimum"
@@ -54,14 +55,22 @@ def test_ipopt_finds_the_same_solution(ipyopt, bounds):
 
 
 def test_ipopt_solves_boundary_problems_inside_bounds(ipyopt):
-    own, other = (da.solve(BEAM, **BENT, bounds={"q": (-0.1, 0.6)}, method=m) for m in ("dalembert", "ipopt"))
+    own, other = (
+        da.solve(BEAM, **BENT, bounds={"q": (-0.1, 0.6)}, solver=da.Solver(method=m)) for m in ("dalembert", "ipopt")
+    )
     np.testing.assert_allclose(own.q, other.q, rtol=1e-7, atol=1e-9)
     assert np.any(other.bounds["q"].active)
 
 
 def test_ipopt_says_that_no_path_meets_the_bounds(ipyopt):
     lost = da.solve(
-        SWING.problem, **SWING.boundary, steps=20, bounds={"u": (-2.0, 2.0)}, method="ipopt", throw=False, certify=False
+        SWING.problem,
+        **SWING.boundary,
+        steps=20,
+        bounds={"u": (-2.0, 2.0)},
+        solver=da.Solver(method="ipopt"),
+        throw=False,
+        certify=False,
     )
     assert lost.outcome in (da.Outcome.INFEASIBLE, da.Outcome.NOT_CONVERGED)
     assert lost.method == "ipopt"
@@ -76,15 +85,15 @@ def test_a_saved_solution_knows_its_method(tmp_path):
 def test_without_ipyopt_the_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ipyopt", None)
     with pytest.raises(ImportError, match=r"pip install 'dalembert\[ipopt\]'"):
-        da.solve(BEAM, **BENT, method="ipopt")
+        da.solve(BEAM, **BENT, solver=da.Solver(method="ipopt"))
 
 
 def test_a_wrong_method_is_refused():
     with pytest.raises(ValueError, match="method: found 'simplex'; the methods are dalembert, ipopt"):
-        da.solve(BEAM, **BENT, method="simplex")
+        da.solve(BEAM, **BENT, solver=da.Solver(method="simplex"))
 
 
 def test_ipopt_seeks_no_saddles(monkeypatch):
     monkeypatch.setitem(sys.modules, "ipyopt", types.ModuleType("ipyopt"))
     with pytest.raises(ValueError, match="IPOPT finds minima"):
-        da.solve(BEAM, **BENT, method="ipopt", seek="extremal")
+        da.solve(BEAM, **BENT, solver=da.Solver(method="ipopt"), seek="extremal")

@@ -8,6 +8,7 @@ import pytest
 import dalembert as da
 from dalembert.discretize.discrete import Reading
 from dalembert.gallery import ENTRIES
+from dalembert.options import PLACES, group_options
 
 H, STEPS = 0.05, 40
 CURVATURE = ENTRIES["curvature_particle"].system
@@ -33,9 +34,15 @@ def discrete_curvature():
 
 def test_the_papers_curvature_particle_written_on_nodes():
     path = da.simulate(
-        CURVATURE, [0.0, 0.0], [1.0, 1.0], h=H, steps=STEPS, scheme=da.Scheme.borda_fernandez_grillo(), starter="first_order"
+        CURVATURE,
+        [0.0, 0.0],
+        [1.0, 1.0],
+        h=H,
+        steps=STEPS,
+        scheme=da.Scheme.borda_fernandez_grillo(),
+        start=da.Start(starter="first_order"),
     )
-    direct = da.simulate(discrete_curvature(), nodes=[[0.0, 0.0], [H, H]], h=H, steps=STEPS)
+    direct = da.simulate(discrete_curvature(), start=da.Start(nodes=[[0.0, 0.0], [H, H]]), h=H, steps=STEPS)
     np.testing.assert_allclose(direct.q, path.q, rtol=0, atol=1e-12)
     np.testing.assert_allclose(direct.constraint_forces, path.constraint_forces, rtol=0, atol=1e-9)
     np.testing.assert_allclose(direct.multipliers, path.multipliers, rtol=0, atol=1e-9)
@@ -56,7 +63,7 @@ def test_impulses_are_those_of_both_ends_of_both_intervals():
 
     action = lambda a, b, t: 0.5 * (1 + 0.3 * t) * (b - a) @ (b - a) / H - 0.2 * H * (a @ b) ** 2  # noqa: E731
     system = da.DiscreteSystem(action, forces=forces, time_dependent=True)
-    path = da.simulate(system, nodes=[[0.8, 0.3], [0.82, 0.36]], h=H, steps=STEPS, t0=0.4)
+    path = da.simulate(system, start=da.Start(nodes=[[0.8, 0.3], [0.82, 0.36]]), h=H, steps=STEPS, t0=0.4)
     q, t = np.asarray(path.q), 0.4 + H * np.arange(STEPS + 1)
     for i in range(1, STEPS):
         a, b, c, s = q[i - 1], q[i], q[i + 1], t[i]
@@ -69,12 +76,12 @@ def test_impulses_are_those_of_both_ends_of_both_intervals():
 
 def test_replace_and_the_step_that_scales_multipliers():
     system, nodes = discrete_curvature(), [[0.0, 0.0], [H, H]]
-    with_h = da.simulate(system, nodes=nodes, h=H, steps=5)
-    without = da.simulate(system, nodes=nodes, steps=5)
+    with_h = da.simulate(system, start=da.Start(nodes=nodes), h=H, steps=5)
+    without = da.simulate(system, start=da.Start(nodes=nodes), steps=5)
     np.testing.assert_allclose(without.q, with_h.q, rtol=0, atol=1e-13)
     np.testing.assert_allclose(without.multipliers, H * with_h.multipliers, rtol=1e-9)
     np.testing.assert_allclose(without.t, np.arange(6.0))
-    heavy = da.simulate(system.replace(m=3.0), nodes=nodes, h=H, steps=5)
+    heavy = da.simulate(system.replace(m=3.0), start=da.Start(nodes=nodes), h=H, steps=5)
     np.testing.assert_allclose(heavy.q, with_h.q, rtol=0, atol=1e-12)
     np.testing.assert_allclose(heavy.multipliers, 3 * with_h.multipliers, rtol=1e-9)
 
@@ -90,13 +97,13 @@ def test_nonholonomic_embedding():
         return ((q1[2] - q0[2]) - 0.5 * (q0[1] + q1[1]) * (q1[0] - q0[0])) / H
 
     system = da.DiscreteSystem.nonholonomic(lagrangian, constraint, lambda q: jnp.array([-q[1], 0.0, 1.0]))
-    direct = da.simulate(system, nodes=path.q[:2], h=H, steps=STEPS)
+    direct = da.simulate(system, start=da.Start(nodes=path.q[:2]), h=H, steps=STEPS)
     np.testing.assert_allclose(direct.q, path.q, rtol=0, atol=1e-12)
     np.testing.assert_allclose(direct.multipliers, path.multipliers, rtol=0, atol=1e-9)
     pairs = np.array([constraint(a, b) for a, b in zip(np.asarray(direct.q), np.asarray(direct.q)[1:], strict=False)])
     np.testing.assert_allclose(pairs, 0.0, atol=1e-12)
     with pytest.raises(da.InconsistentDataError, match="nodes: the first two must lie in D_d"):
-        da.simulate(system, nodes=[[0.0, 1.0, 0.0], [0.1, 1.0, 0.0]], h=H, steps=3)
+        da.simulate(system, start=da.Start(nodes=[[0.0, 1.0, 0.0], [0.1, 1.0, 0.0]]), h=H, steps=3)
 
 
 def test_holonomic_embedding():
@@ -107,7 +114,7 @@ def test_holonomic_embedding():
         return 0.5 * (q1 - q0) @ (q1 - q0) / H - H * 0.5 * (q0[2] + q1[2])
 
     system = da.DiscreteSystem.holonomic(lagrangian, lambda q: (q @ q - 1.0,))
-    direct = da.simulate(system, nodes=path.q[:2], h=H, steps=STEPS)
+    direct = da.simulate(system, start=da.Start(nodes=path.q[:2]), h=H, steps=STEPS)
     np.testing.assert_allclose(direct.q, path.q, rtol=0, atol=1e-12)
     np.testing.assert_allclose(direct.multipliers, path.multipliers, rtol=0, atol=1e-9)
     np.testing.assert_allclose(np.sum(np.asarray(direct.q) ** 2, axis=1), 1.0, rtol=0, atol=1e-12)
@@ -155,7 +162,7 @@ def test_order_k(kinematic, order, factor):
     given = np.array([[0.0, 0.0], [0.1, 0.1], [0.21, 0.19], [0.3, 0.25]])[:needed]
     system = da.DiscreteSystem(lagrangian, kinematic, reactions=row, order=order, factor=factor)
     last = 12 if not delay else needed  # an unstable recursion: test_a_factor_below_k_is_no_integrator
-    path = da.simulate(system, nodes=given, h=0.5, steps=last)
+    path = da.simulate(system, start=da.Start(nodes=given), h=0.5, steps=last)
     q, k = np.asarray(path.q), order
     assert q.shape == (last + 1, 2)
     np.testing.assert_array_equal(q[: len(given)], given)
@@ -193,7 +200,7 @@ def test_a_factor_below_k_that_reads_nothing_later_is_stepped_as_k():
     """D_V over the first of three points, spanned there by q₁ - q₀: the same rows over the second one, a node earlier."""
     forward = lambda q0, q1, q2: across((q1 - q0) / H)  # noqa: E731
     first = da.DiscreteSystem(inertia, curved, reactions=forward, factor=1)
-    path = da.simulate(first, nodes=[[0.0, 0.0], [H, H]], h=H, steps=20)
+    path = da.simulate(first, start=da.Start(nodes=[[0.0, 0.0], [H, H]]), h=H, steps=20)
     assert first.reading(2) == Reading(0, 2)
     q, times = np.asarray(path.q), np.round(np.asarray(path.t_multipliers) / H).astype(int)
     np.testing.assert_array_equal(times, np.arange(1, 20))
@@ -215,28 +222,32 @@ def test_a_factor_below_k_is_no_integrator():
     assert system.reading(2) == Reading(1, 3)
     angle = np.sqrt(2) * H * np.arange(4) - np.pi / 4
     circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    path = da.simulate(system, nodes=circle[:3], h=H, steps=3)
+    path = da.simulate(system, start=da.Start(nodes=circle[:3]), h=H, steps=3)
     np.testing.assert_allclose(path.q[3], circle[3], rtol=0, atol=2e-4)
     np.testing.assert_allclose(path.multipliers[0, 0], -np.sqrt(2), rtol=2e-3)
     np.testing.assert_allclose(path.t_multipliers, [H])
-    by_nodes = jax.jacfwd(lambda x: da.simulate(system, nodes=x, h=H, steps=3, throw=False, backend="jax").q[3])(circle[:3])
+    by_nodes = jax.jacfwd(
+        lambda x: da.simulate(system, start=da.Start(nodes=x), h=H, steps=3, throw=False, solver=da.Solver(backend="jax")).q[
+            3
+        ]
+    )(circle[:3])
     companion = np.zeros((6, 6))
     companion[:4, 2:], companion[4:] = np.eye(4), np.asarray(by_nodes).reshape(2, 6)
     assert np.abs(np.linalg.eigvals(companion)).max() == pytest.approx(0.5 / H**2, rel=1e-3)
     with pytest.raises(ValueError, match=r"nodes: found shape \(2, 2\); give the first 3 nodes"):
-        da.simulate(system, nodes=circle[:2], h=H, steps=3)
+        da.simulate(system, start=da.Start(nodes=circle[:2]), h=H, steps=3)
     with pytest.raises(ValueError, match="feedback: the reactions of this system depend on later nodes"):
-        da.simulate(system, nodes=circle[:3], h=H, steps=3, feedback=da.SampledFeedback(lambda q, v: q))
+        da.simulate(system, start=da.Start(nodes=circle[:3]), h=H, steps=3, feedback=da.SampledFeedback(lambda q, v: q))
 
 
 def test_more_than_one_equation_and_free_motion():
-    free = da.simulate(da.DiscreteSystem(lagrangian), nodes=[[0.0, 0.0], [0.1, 0.1]], steps=10)
+    free = da.simulate(da.DiscreteSystem(lagrangian), start=da.Start(nodes=[[0.0, 0.0], [0.1, 0.1]]), steps=10)
     np.testing.assert_allclose(
         free.q[:, 1], 0.1 * np.arange(11) - 0.5 * G * np.arange(11) * (np.arange(11) - 1), rtol=0, atol=1e-13
     )
     assert free.multipliers.shape == (9, 0)
     both = da.DiscreteSystem(lagrangian, lambda a, b, c: c - b - 0.1 * (b - a), reactions=lambda a, b, c: jnp.eye(2))
-    path = da.simulate(both, nodes=[[0.0, 0.0], [1.0, 2.0]], steps=6)
+    path = da.simulate(both, start=da.Start(nodes=[[0.0, 0.0], [1.0, 2.0]]), steps=6)
     np.testing.assert_allclose(path.q[:, 0], (1 - 0.1 ** np.arange(7)) / 0.9, rtol=1e-12)
     np.testing.assert_allclose(path.multipliers, -euler_lagrange_at_inner_nodes(np.asarray(path.q)), rtol=0, atol=1e-12)
 
@@ -285,12 +296,12 @@ def test_bad_data(options, error, message):
 def test_bad_runs(changes, run, error, message):
     given = {"lagrangian": lagrangian, "kinematic": lambda a, b, c: c[0], "reactions": row, **changes}
     with pytest.raises(error, match=message):
-        da.simulate(da.DiscreteSystem(**given), **{"nodes": NODES, "steps": 3, **run})
+        da.simulate(da.DiscreteSystem(**given), **group_options({"nodes": NODES, "steps": 3, **run}, PLACES))
 
 
 def test_equations_that_do_not_determine_the_next_node():
     """D_K that does not read q₂ is singular (Theorem 5.1); the two nodes of the start are kept."""
     system = da.DiscreteSystem(lagrangian, lambda a, b, c: a[0] - 1.0, reactions=row)
-    path = da.simulate(system, nodes=NODES, steps=3, throw=False)
+    path = da.simulate(system, start=da.Start(nodes=NODES), steps=3, throw=False)
     assert path.outcome is da.Outcome.SINGULAR
     np.testing.assert_array_equal(path.q, NODES)

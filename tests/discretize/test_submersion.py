@@ -35,11 +35,11 @@ def test_pairs_that_start_nowhere_nearby_are_refused():
         initial=lambda a, b: jnp.stack([a[0], squared(a, b)]),
     )
     with pytest.raises(da.RankDeficientError, match=r"initial: of its equations, 1 read q1 and have rank 0 .*\[1\]"):
-        da.simulate(bad, nodes=NODES, steps=3)
+        da.simulate(bad, start=da.Start(nodes=NODES), steps=3)
 
 
 def test_a_leaf_is_no_obstacle():
     """D_d = N × N: the equation of q₀ alone restricts to the leaf, on which the projection is a submersion."""
     sphere = da.DiscreteSystem.holonomic(action, lambda q: q @ q - 1.0)
     nodes = [[1.0, 0.0, 0.0], [jnp.cos(0.1), jnp.sin(0.1), 0.0]]
-    assert da.simulate(sphere, nodes=nodes, steps=3).outcome is da.Outcome.SUCCESS
+    assert da.simulate(sphere, start=da.Start(nodes=nodes), steps=3).outcome is da.Outcome.SUCCESS

@@ -51,7 +51,7 @@ def test_order_two_against_the_equations_by_hand(u, rate):
     truth = by_hand(q0, u, rate, car_with_trailers.PARAMETERS)
     for h in (0.01, 0.005):
         v0, steps = rolling(q0, u, rate), round(6 / h)
-        path = da.simulate(entry.system, q0, v0, h=h, steps=steps, save_every=steps // 12)
+        path = da.simulate(entry.system, q0, v0, h=h, steps=steps, save=da.Save(every=steps // 12))
         errors.append(np.abs(path.q - truth).max())
     assert errors[1] < 1e-3
     assert abs(np.log2(errors[0] / errors[1]) - 2.0) < 0.05

@@ -25,7 +25,7 @@ def order(system, q0, exact) -> float:
     """Order of q over two time units from rest, fitted by two steps; exact(t) gives q."""
     errors = []
     for h in (0.01, 0.005):
-        path = da.simulate(system, q0, np.zeros(len(q0)), h=h, steps=round(2.0 / h), backend="native")
+        path = da.simulate(system, q0, np.zeros(len(q0)), h=h, steps=round(2.0 / h), solver=da.Solver(backend="native"))
         errors.append(float(np.abs(path.q - exact(path.t)).max()))
     assert errors[1] < 1e-2
     return float(np.log2(errors[0] / errors[1]))
@@ -62,7 +62,15 @@ def test_rods_carry_the_weight_below_them():
 def test_energy_stays_within_a_bound_and_rods_keep_their_length():
     """No drift: the error of the energy is no larger in the second half of 20 000 steps than in the first."""
     system = chain.chain(3)
-    path = da.simulate(system, chain.slanted(3), np.zeros(6), h=0.005, steps=20_000, save_every=20, backend="native")
+    path = da.simulate(
+        system,
+        chain.slanted(3),
+        np.zeros(6),
+        h=0.005,
+        steps=20_000,
+        save=da.Save(every=20),
+        solver=da.Solver(backend="native"),
+    )
     energy = np.asarray(jax.vmap(lambda q, v: da.energy(system, q, v))(path.q, path.v))
     first, second = np.split(np.abs(energy - energy[0])[1:], 2)
     assert max(first) < 1e-4 * abs(energy[0])

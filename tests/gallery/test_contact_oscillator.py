@@ -49,7 +49,7 @@ def test_order_two_and_invariants(epsilon):
     """y is the mid-point rule's harmonic oscillator, whose ½(y²+ẏ²) is conserved; H is not: it oscillates with 0.3 h²."""
     system, truth, errors = contact_oscillator.contact_oscillator(epsilon), by_hand(T, epsilon)[0], []
     for h in (0.01, 0.005):
-        path = da.simulate(system, entry.q0, entry.v0, h=h, steps=round(10 / h), save_every=round(0.25 / h))
+        path = da.simulate(system, entry.q0, entry.v0, h=h, steps=round(10 / h), save=da.Save(every=round(0.25 / h)))
         errors.append(np.abs(path.q - truth).max())
         y, w = np.asarray(path.q)[:, 1], np.asarray(path.v)[:, 1]
         np.testing.assert_allclose(0.5 * (y**2 + w**2), 0.5, rtol=1e-13)

@@ -11,7 +11,7 @@ import dalembert as da
 MASS = da.System(lambda q, v, p: 0.5 * p["m"] * v @ v, parameters={"m": 1.0})
 BRISK = da.OptimalControl(MASS, cost=lambda q, v, u, p: 1.0 + u @ u, actuated=0)
 ENDS = {"initial": ([0.0], [0.0]), "final": ([1.0], [0.0])}
-FREE = {"T": da.Free(2.0), "steps": 20, "tolerance": 1e-11}
+FREE = {"T": da.Free(2.0), "steps": 20, "solver": da.Solver(tolerance=1e-11)}
 SHARE = 1.0 / (1.0 + 2.0 / 20**2)  # of 20 steps: ∫u² = 12 d²/T³ times it
 
 ARM = da.System(lambda q, v, p: 0.5 * v @ v + p["g"] * jnp.cos(q[0]), parameters={"g": 3.0})
@@ -28,7 +28,7 @@ def lifted():
     """With a free time, a speed limit and a limit of power, all of them somewhere active, and how it is solved again."""
 
     def solve(g=3.0, initial=DOWN, final=UP, **other):
-        limits = {"bounds": {"v": (None, 1.8)}, "inequalities": power, "tolerance": 1e-11}
+        limits = {"bounds": {"v": (None, 1.8)}, "inequalities": power, "solver": da.Solver(tolerance=1e-11)}
         return da.solve(LIFT.replace(g=g), initial=initial, final=final, **({"steps": 30} | limits | other))
 
     plan = solve(T=da.Free(2.0))

@@ -191,7 +191,10 @@ def test_both_back_ends_and_the_law_itself_agree(swing_up, regulated):
     """The law is sampled at the nodes; its feedforward half a sample later."""
     problem, plan, _ = swing_up
     arguments = {"h": 0.025, "steps": 90, "feedback": regulated.sampled(0.025)}
-    runs = [da.simulate(problem.system, [0.0, 0.1], [0.0, 0.0], **arguments, backend=b) for b in ("native", "jax")]
+    runs = [
+        da.simulate(problem.system, [0.0, 0.1], [0.0, 0.0], **arguments, solver=da.Solver(backend=b))
+        for b in ("native", "jax")
+    ]
     np.testing.assert_allclose(runs[0].q, runs[1].q, rtol=1e-9, atol=1e-9)
     k = 30
     own = regulated(plan.t[k], runs[0].q[k], runs[0].v[k]) + 0.5 * (plan.u[k + 1] - plan.u[k])

@@ -45,7 +45,7 @@ def test_a_bounded_swing_up_agrees_with_differences_of_solve(swing_up):
         return jnp.concatenate([best.u[::8, 0], best.q[20], best.v[20], best.cost[None]])
 
     def solved(x):
-        s = da.solve(problem.replace(m=x[0]), **asked(x), tolerance=1e-11, certify=False)
+        s = da.solve(problem.replace(m=x[0]), **asked(x), solver=da.Solver(tolerance=1e-11), certify=False)
         return np.concatenate([s.u[::8, 0], s.q[20], s.v[20], s.cost[None]])
 
     backward, forward = jax.jacrev(found)(jnp.asarray(at)), jax.jit(jax.jacfwd(found))(jnp.asarray(at))
@@ -56,7 +56,7 @@ def test_a_bounded_swing_up_agrees_with_differences_of_solve(swing_up):
 
 def test_what_is_not_solved_is_told_by_its_code():
     worst = da.optimum(CART, initial=([0.0, 0.0], [0.0, 0.0]), final=([1.0, np.pi], [0.0, 0.0]), T=2.0, steps=20,
-                       bounds={"u": (-4.0, 4.0)}, max_iterations=5)  # fmt: skip
+                       bounds={"u": (-4.0, 4.0)}, solver=da.Solver(max_iterations=5))  # fmt: skip
     assert Outcome(int(worst.code)) is Outcome.NOT_CONVERGED
     assert np.isnan(worst.cost)
     assert np.isnan(worst.u).all()

@@ -8,7 +8,7 @@ import dalembert as da
 from dalembert.gallery import double_integrator, knife_edge
 
 REST, UP = [0.0, 0.0], [1.0, np.pi]
-TIGHT = {"T": 2.0, "steps": 80, "tolerance": 1e-11, "certify": False}
+TIGHT = {"T": 2.0, "steps": 80, "solver": da.Solver(tolerance=1e-11), "certify": False}
 STEP = 2e-4
 
 
@@ -60,7 +60,7 @@ def test_derivatives_where_a_constraint_and_a_free_end_leave_multipliers_that_no
         actuated=lambda q, p: jnp.array([-q[1], q[0]]),
         terminal=lambda q, v, p: 5.0 * (q[1] - 0.5) ** 2 + v @ v,
     )
-    ends = {"initial": ([1.0, 0.0], REST), "T": 1.0, "steps": 20, "tolerance": 1e-11}
+    ends = {"initial": ([1.0, 0.0], REST), "T": 1.0, "steps": 20, "solver": da.Solver(tolerance=1e-11)}
     plan = da.solve(problem, **ends)
     found = da.sensitivity(problem, plan, initial=ends["initial"])
     compare(found.parameters["g"], (), differences(lambda e: da.solve(problem.replace(g=5.0 + e), **ends, guess=plan)))
@@ -78,7 +78,7 @@ def test_the_gramian_of_the_double_integrator_has_order_2():
     problem, errors = double_integrator.double_integrator(), []
     for steps in (10, 20, 40):
         plan = da.solve(problem, initial=([0.0], [0.0]), final=([1.0], [0.5]), T=2.0, steps=steps)
-        found = da.controllability(problem, plan)
+        found = da.guidance.controllability(problem, plan)
         assert found.controllable
         errors.append(np.abs(found.gramian - [[8.0 / 3.0, 2.0], [2.0, 2.0]]).max())
     np.testing.assert_allclose(np.log2(np.divide(errors[:-1], errors[1:])), 2.0, rtol=0, atol=0.05)
@@ -91,7 +91,7 @@ def test_the_gramian_is_the_least_effort_to_another_end():
     )
     ends = {"initial": ([0.0], [0.0]), "T": 1.5, "steps": 40}
     plan = da.solve(problem, final=([0.0], [0.0]), **ends)
-    W = da.controllability(problem, plan).gramian
+    W = da.guidance.controllability(problem, plan).gramian
     x = np.array([1e-4, -2e-4])
     cost = float(da.solve(problem, final=(x[:1], x[1:]), **ends).cost)
     assert cost == pytest.approx(x @ np.linalg.solve(W, x), rel=1e-6)
@@ -101,14 +101,16 @@ def test_what_no_control_reaches():
     """Of two oscillators the one without a motor; a knife edge at rest, which cannot move sideways, not one that moves."""
     pair = da.OptimalControl(da.System(lambda q, v: 0.5 * v @ v - 0.5 * q @ q), cost=lambda q, v, u: u @ u, actuated=0)
     plan = da.solve(pair, initial=(REST, REST), final=({0: 1.0}, {0: 0.0}), T=1.0, steps=20)
-    found = da.controllability(pair, plan)
+    found = da.guidance.controllability(pair, plan)
     assert not found.controllable
     np.testing.assert_allclose(found.directions[2:, [0, 2]], 0.0, atol=1e-12)
     edge, still = knife_edge.knife_edge(), [0.0, 0.0, 0.0]
     for end, controllable in ((still, False), ([1.0, 0.0, 0.0], True)):
         plan = da.solve(edge, initial=(still, still), final=(end, still), T=1.0, steps=20)
-        found = da.controllability(edge, plan)
+        found = da.guidance.controllability(edge, plan)
         assert len(found.singular_values) == 5
         assert found.controllable is controllable
     plan = da.solve(edge, initial=(still, still), final=(still, still), T=1.0, steps=20)
-    np.testing.assert_allclose(np.abs(da.controllability(edge, plan).directions[-1]), [0, 1, 0, 0, 0, 0], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        np.abs(da.guidance.controllability(edge, plan).directions[-1]), [0, 1, 0, 0, 0, 0], rtol=0, atol=1e-9
+    )

@@ -114,6 +114,6 @@ def test_what_is_wrong_is_named():
             events(PENDULUM, path, g)
     with pytest.raises(ValueError, match="scheme: the path was not made"):
         events(PENDULUM, path, across, scheme=da.Scheme(order=4))
-    thinned = da.simulate(PENDULUM, [1.0], [0.0], h=0.1, steps=20, save_every=5)
+    thinned = da.simulate(PENDULUM, [1.0], [0.0], h=0.1, steps=20, save=da.Save(every=5))
     with pytest.raises(ValueError, match="path: saved states are up to"):
         events(PENDULUM, thinned, across)

@@ -105,7 +105,7 @@ def test_regularity_of_a_system_without_symmetry():
     kept = lambda a, b, c: c[0] - 2 * b[0] + a[0] - 0.3 * (c[1] - b[1]) * jnp.cos(a[0]) + 0.05 * b[1] * a[1]  # noqa: E731
     pushes = lambda a, b, c: jnp.stack([1.0 + 0.3 * c[1], 0.5 * jnp.sin(a[0] + b[1]) - 0.4 * c[0]])  # noqa: E731
     system = da.DiscreteSystem(act, kept, reactions=pushes)
-    path = da.simulate(system, nodes=[[0.3, 0.2], [0.45, 0.4]], h=1.0, steps=3)
+    path = da.simulate(system, start=da.Start(nodes=[[0.3, 0.2], [0.45, 0.4]]), h=1.0, steps=3)
     assert np.abs(path.multipliers).min() > 1e-3
 
     def both(a, b, c):

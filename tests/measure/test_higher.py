@@ -32,7 +32,7 @@ def test_the_flow_is_symplectic(k):
     found = da.measure.symplectic_defect(problem, nodes=nodes, h=H)
     assert found.relative < 1e-13
     assert np.abs(found.omega).max() > 1.0
-    path = da.simulate(problem, nodes=nodes, h=H, steps=2 * k)
+    path = da.simulate(problem, start=da.Start(nodes=nodes), h=H, steps=2 * k)
     np.testing.assert_allclose(path.q[-1], found.end[-2:], rtol=0, atol=1e-13)
     wrong = lambda x: jnp.concatenate([x[2:], found.end[-2:] + 1.01 * (x[-2:] - nodes[-1])])  # noqa: E731
     assert da.measure.symplectic_defect(problem, nodes=nodes, h=H, step=wrong).relative > 1e-3
@@ -52,7 +52,7 @@ def test_the_flow_with_a_constraint_of_order_two_is_symplectic_where_the_constra
     found = da.measure.symplectic_defect(problem, nodes=nodes, multipliers=free, h=H)
     assert found.basis.shape == (10, 8)
     assert found.relative < 1e-13
-    path = da.simulate(problem, nodes=nodes, multipliers=free, h=H, steps=4)
+    path = da.simulate(problem, start=da.Start(nodes=nodes, multipliers=free), h=H, steps=4)
     np.testing.assert_allclose(found.end[6:8], path.q[-1], rtol=0, atol=1e-12)
     np.testing.assert_allclose(found.end[-1:], path.multipliers[-1], rtol=0, atol=1e-9)
 
@@ -95,7 +95,7 @@ START = [[1.0, 0.0], [0.0, 0.5], [-0.5, 0.1], [0.1, 0.0]]
 @pytest.fixture(scope="module")
 def bounded():
     problem = da.VariationalProblem(symmetric, derivatives=2)
-    return problem, da.simulate(problem, jets=START, h=H, steps=10_000)
+    return problem, da.simulate(problem, start=da.Start(jets=START), h=H, steps=10_000)
 
 
 def test_momentum_over_ten_thousand_steps(bounded):
@@ -110,7 +110,7 @@ def test_momentum_over_ten_thousand_steps(bounded):
 
 def test_momentum_is_lost_without_the_symmetry():
     broken = da.VariationalProblem(lambda q, v, a: symmetric(q, v, a) + 0.1 * q[0] ** 2, derivatives=2)
-    path = da.simulate(broken, jets=START, h=H, steps=200)
+    path = da.simulate(broken, start=da.Start(jets=START), h=H, steps=200)
     assert da.measure.momentum(broken, path, turning).range > 0.1
 
 
@@ -122,7 +122,7 @@ def test_discrete_energy(bounded):
     q, v, a, j = np.array(START)
     exact = (-5.0 * v - j) @ v + a @ a - symmetric(q, v, a)
     gap = np.abs(found.values[:100] - exact).max()
-    finer = da.measure.energy(problem, da.simulate(problem, jets=START, h=H / 2, steps=200))
+    finer = da.measure.energy(problem, da.simulate(problem, start=da.Start(jets=START), h=H / 2, steps=200))
     assert gap / np.abs(finer.values[:200] - exact).max() == pytest.approx(4.0, abs=0.4)
 
 

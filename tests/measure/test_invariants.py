@@ -42,7 +42,7 @@ def test_energy_is_kept_where_the_scheme_keeps_it_and_its_loss_is_seen():
     lost = energy(rubbed, run(rubbed, [1.0], [0.0], h=0.1, steps=628))
     np.testing.assert_allclose(lost.drift[-1], 0.5 * np.expm1(-0.01 * 62.8), rtol=1e-2)
     assert float(lost.slope) < -1e-3
-    thinned = energy(rubbed, run(rubbed, [1.0], [0.0], h=0.1, steps=628, save_every=157))
+    thinned = energy(rubbed, run(rubbed, [1.0], [0.0], h=0.1, steps=628, save=da.Save(every=157)))
     np.testing.assert_array_equal(thinned.values, lost.values[::157])
 
 
@@ -64,7 +64,7 @@ def test_a_momentum_map_is_kept_exactly_and_a_broken_symmetry_is_seen(form):
         assert low <= float(found.range) <= high
     np.testing.assert_allclose(found.values[0], 0.88, rtol=0, atol=0.06)
     free = CENTRAL.replace(c=0.0)
-    every = momentum(free, run(free, [1.0, 0.2], [0.1, 0.9], form, save_every=7), rotation, scheme=scheme)
+    every = momentum(free, run(free, [1.0, 0.2], [0.1, 0.9], form, save=da.Save(every=7)), rotation, scheme=scheme)
     assert float(every.range) < 1e-14
 
 
@@ -72,7 +72,7 @@ def test_a_momentum_map_with_constraints_and_of_discrete_data():
     path = run(sphere.system, sphere.q0, [0.2, 1.0, 0.2 * np.sqrt(3)])
     assert float(momentum(sphere.system, path, rotation).range) < 1e-13
     discrete = da.DiscreteSystem(lambda a, b: 0.5 * (b - a) @ (b - a) - 1e-3 * (a @ b))
-    found = momentum(discrete, da.simulate(discrete, nodes=[[1.0, 0.0], [1.0, 0.1]], steps=30), rotation)
+    found = momentum(discrete, da.simulate(discrete, start=da.Start(nodes=[[1.0, 0.0], [1.0, 0.1]]), steps=30), rotation)
     np.testing.assert_allclose(found.values, found.values[0], rtol=0, atol=1e-14)
     with pytest.raises(ValueError, match="generator: returns shape"):
         momentum(sphere.system, path, lambda q, p: q[:2])
@@ -114,11 +114,11 @@ def test_a_lyapunov_constraint_holds_as_a_rate_or_as_a_law():
 
 def test_discrete_constraints_and_bad_input():
     pair = da.DiscreteSystem.holonomic(lambda a, b: 0.5 * (b - a) @ (b - a), lambda q: q @ q - 1)
-    path = da.simulate(pair, nodes=[[1.0, 0.0], [np.cos(0.1), np.sin(0.1)]], steps=20)
+    path = da.simulate(pair, start=da.Start(nodes=[[1.0, 0.0], [np.cos(0.1), np.sin(0.1)]]), steps=20)
     (found,) = constraint_residual(pair, path)
     assert found.largest < 1e-14
     assert found.values.shape == (19, 1)
-    thinned = run(particle.system, particle.q0, particle.v0, save_every=4)
+    thinned = run(particle.system, particle.q0, particle.v0, save=da.Save(every=4))
     with pytest.raises(ValueError, match=r"path: saved states are up to 0.2 apart and h is 0.05"):
         constraint_residual(particle.system, thinned)
     with pytest.raises(ValueError, match="scheme: the path was not made with the form 'kick_drift_kick'"):

@@ -79,7 +79,7 @@ def test_a_discrete_system_has_one():
         return jnp.sin(angle) * (q1[0] - q0[0]) - jnp.cos(angle) * (q1[1] - q0[1])
 
     system = da.DiscreteSystem.nonholonomic(action, blade, lambda q: jnp.array([jnp.sin(q[2]), -jnp.cos(q[2]), 0.0]))
-    path = da.simulate(system, nodes=[[0.0, 0.0, -0.025], [0.1, 0.0, 0.025]], h=0.1, steps=20)
+    path = da.simulate(system, start=da.Start(nodes=[[0.0, 0.0, -0.025], [0.1, 0.0, 0.025]]), h=0.1, steps=20)
     found = momentum_balance(system, path, east)
     assert np.max(np.abs(found.work)) > 1e-2
     assert found.defect < 1e-14
@@ -90,7 +90,7 @@ def test_impulses_of_a_discrete_system_are_in_the_balance():
     """L_d turns with the plane; what the impulses f⁺(q₀, q₁) + f⁻(q₁, q₂) do is written out."""
     push = lambda a, b: (-0.03 * (b @ b) * a, 0.02 * jnp.stack([b[1] ** 2, a[0]]))  # noqa: E731
     system = da.DiscreteSystem(lambda a, b: 0.5 * (b - a) @ (b - a) / 0.1 - 0.02 * (a @ b) ** 2, forces=push)
-    path = da.simulate(system, nodes=[[1.0, 0.2], [0.97, 0.3]], h=0.1, steps=20)
+    path = da.simulate(system, start=da.Start(nodes=[[1.0, 0.2], [0.97, 0.3]]), h=0.1, steps=20)
     found, q = momentum_balance(system, path, about), np.asarray(path.q)
     across = lambda x: np.array([-x[1], x[0]])  # noqa: E731
     impulses = [0.02 * np.array([b[1] ** 2, a[0]]) - 0.03 * (c @ c) * b for a, b, c in zip(q, q[1:], q[2:], strict=False)]
@@ -107,7 +107,7 @@ def test_what_has_no_balance_is_said():
     run = {"q0": [0.0, 0.0], "v0": [1.0, 0.0], "h": 0.1, "steps": 6}
     path = da.simulate(free, **run)
     with pytest.raises(ValueError, match="saved states are up to"):
-        momentum_balance(free, da.simulate(free, save_every=2, **run), about)
+        momentum_balance(free, da.simulate(free, save=da.Save(every=2), **run), about)
     fourth = da.Scheme(order=4)
     with pytest.raises(ValueError, match="scheme: a step of order 4"):
         momentum_balance(free, da.simulate(free, scheme=fourth, **run), about, scheme=fourth)

@@ -106,7 +106,7 @@ def test_the_momentum_of_a_rotation_is_kept_with_a_constraint_of_order_three():
         derivatives=3,
     )
     jets = consistent(problem, np.array([[1.0, 0.2], [0.1, 0.9], [-0.6, 0.3], [0.2, -0.5], [0.3, 0.1], [-0.2, 0.2]]))
-    path = da.simulate(problem, jets=jets, multipliers=[[0.1], [0.2], [0.3]], h=0.05, steps=24)
+    path = da.simulate(problem, start=da.Start(jets=jets, multipliers=[[0.1], [0.2], [0.3]]), h=0.05, steps=24)
     found = da.measure.momentum(problem, path, lambda q: jnp.stack([-q[1], q[0]]))
     assert abs(found.values[0]) > 0.1
     assert found.range < 16 * 2.3e-16 * 2.0 / 0.05**5

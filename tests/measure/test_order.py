@@ -45,7 +45,7 @@ def test_positions_velocities_and_multipliers_are_of_second_order(system, q0, v0
 def test_the_starter_decides_the_order_of_the_two_step_form(starter, wanted):
     scheme = da.Scheme.borda_fernandez_grillo()
     found = order(PARTICLE.system, PARTICLE.q0, PARTICLE.v0, time=5.0, h=[0.0125, 0.00625, 0.003125],
-                  exact=PARTICLE.exact, scheme=scheme, starter=starter)  # fmt: skip
+                  exact=PARTICLE.exact, scheme=scheme, start=da.Start(starter=starter))  # fmt: skip
     assert_order(found.q, wanted)
     assert found.v.slope == pytest.approx(wanted, abs=0.1)
     assert found.paths[0].levels == ("mid", "interior")
@@ -53,7 +53,8 @@ def test_the_starter_decides_the_order_of_the_two_step_form(starter, wanted):
 
 def test_errors_over_500_time_units_are_those_of_the_paper_and_saturate():
     found = order(PARTICLE.system, PARTICLE.q0, PARTICLE.v0, time=500.0, h=[0.2, 0.1, 0.05, 0.02], exact=PARTICLE.exact,
-                  scheme=da.Scheme.borda_fernandez_grillo(), starter="first_order", coordinates=["x"])  # fmt: skip
+                  scheme=da.Scheme.borda_fernandez_grillo(), start=da.Start(starter="first_order"),
+                  coordinates=["x"])  # fmt: skip
     np.testing.assert_allclose(found.q.error, [2.1122, 2.0441, 0.77560, 0.14163], rtol=5e-5)
     assert found.q.use == ("saturated", "saturated", "fitted", "fitted")
 
@@ -76,7 +77,7 @@ def test_constant_multipliers_without_an_error_have_no_slope():
 
 def test_a_run_that_fails_is_kept_and_left_out():
     found = order(PENDULUM.system, PENDULUM.q0, PENDULUM.v0, time=1.0, h=[0.05, 0.025], exact=PENDULUM.exact,
-                  tolerance=1e-30)  # fmt: skip
+                  solver=da.Solver(tolerance=1e-30))  # fmt: skip
     assert found.q.use == ("run failed",) * 2
     assert np.isnan(found.q.slope)
     assert all(path.outcome.failed for path in found.paths)
@@ -112,7 +113,7 @@ def test_the_slope_of_a_power_law_is_its_exponent():
 def test_mistakes_are_named(changes, message):
     arguments = {"time": 1.0, "h": [0.1, 0.05], "exact": PENDULUM.exact} | changes
     with pytest.raises(ValueError, match=message):
-        order(PENDULUM.system, PENDULUM.q0, PENDULUM.v0, **arguments)
+        order(PENDULUM.system, PENDULUM.q0, PENDULUM.v0, **group_options(arguments, PLACES))
 
 
 def test_an_exact_solution_that_is_no_function_is_refused():

@@ -62,7 +62,7 @@ def test_a_run_between_nodes_with_nonholonomic_data_that_restrict_both_pairs():
     assert found.constant_rank.wanted == 2
     assert found.residual.max() < 1e-12
     np.testing.assert_allclose(found.t, path.t_multipliers, rtol=0, atol=1e-12)
-    thinned = da.simulate(rolling.system, rolling.q0, rolling.v0, h=0.05, steps=20, save_every=5)
+    thinned = da.simulate(rolling.system, rolling.q0, rolling.v0, h=0.05, steps=20, save=da.Save(every=5))
     with pytest.raises(ValueError, match="save_every=1"):
         regularity(rolling.system, thinned)
 

@@ -47,7 +47,9 @@ def test_both_sides_agree_with_finite_differences_of_the_run(bent):
 
     def run(x):
         first, second = x[:2], x[2:]
-        return da.simulate(BENT, first, (second - first) / H, h=H, steps=2, scheme=da.Scheme("nodes"), starter="first_order")
+        return da.simulate(
+            BENT, first, (second - first) / H, h=H, steps=2, scheme=da.Scheme("nodes"), start=da.Start(starter="first_order")
+        )
 
     x = np.concatenate(PAIR)
     slope = np.vstack([np.eye(4)[2:], differences(lambda y: np.asarray(run(y).q[2]), x)])

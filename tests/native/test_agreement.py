@@ -30,7 +30,10 @@ def both():
     """simulate by both back-ends: (native, jax)."""
 
     def run(*arguments, **options):
-        return [da.simulate(*arguments, throw=False, backend=backend, **options) for backend in ("native", "jax")]
+        return [
+            da.simulate(*arguments, throw=False, solver=da.Solver(backend=backend), **options)
+            for backend in ("native", "jax")
+        ]
 
     return run
 
@@ -57,12 +60,15 @@ SYSTEMS = {
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_thousand_steps(both, name, form):
     build, q0, v0, h, tolerance = SYSTEMS[name]
-    options = {"h": h, "steps": 1000, "save_every": 7, "scheme": form and da.Scheme(form)}
+    options = {"h": h, "steps": 1000, "save": da.Save(every=7), "scheme": form and da.Scheme(form)}
     native, jax = both(build(), q0, v0, **options)
     compare(native, jax, tolerance)
     # How far rounding moves the residuals at which Newton's method ends, and the number of its steps: what other last bits
     # of the beginning change in them.
-    nudged = [da.simulate(build(), np.asarray(q0) * (1 + k * EPS), v0, backend="jax", **options) for k in (-8, -4, 4, 8)]
+    nudged = [
+        da.simulate(build(), np.asarray(q0) * (1 + k * EPS), v0, solver=da.Solver(backend="jax"), **options)
+        for k in (-8, -4, 4, 8)
+    ]
     residuals, iterations = (
         np.array([float(getattr(path.statistics, name)) for path in (jax, *nudged)]) for name in ("residual", "iterations")
     )
@@ -85,12 +91,14 @@ def test_lyapunov_constraint(both):
 def test_callbacks(both):
     """Stop, domain, sampled feedback and reduction together."""
     options = {
-        "stop": lambda q, v, p: q[0] > 3.0, "domain": lambda q, v, p: q[0] < 50.0,
+        "stop": da.Stop(when=lambda q, v, p: q[0] > 3.0, domain=lambda q, v, p: q[0] < 50.0),
         "feedback": da.SampledFeedback(lambda q, v, p: jnp.array([0.1 * v[1], 0.2, 0.0]), every=3),
-        "reduce": (lambda r, t, q, v, m: {"most": jnp.maximum(r["most"], q[0]), "sum": r["sum"] + m},
-                   {"most": 0.0, "sum": jnp.zeros(1)}),
+        "save": da.Save(reduce=(lambda r, t, q, v, m: {"most": jnp.maximum(r["most"], q[0]), "sum": r["sum"] + m},
+                   {"most": 0.0, "sum": jnp.zeros(1)})),
     }  # fmt: skip
-    native, jax = both(nonholonomic_particle.nonholonomic_particle(1.0), *START, h=0.05, steps=300, save_every=2, **options)
+    native, jax = both(
+        nonholonomic_particle.nonholonomic_particle(1.0), *START, h=0.05, steps=300, save=da.Save(every=2), **options
+    )
     compare(native, jax, 1e-12)
     np.testing.assert_allclose(native.feedback, jax.feedback, rtol=0, atol=1e-13)
     for name in ("most", "sum"):
@@ -100,7 +108,12 @@ def test_callbacks(both):
 def test_leaving_the_domain(both):
     inside = lambda q, v, p: q[0] > 0.5  # noqa: E731
     native, jax = both(
-        nonholonomic_particle.nonholonomic_particle(1.0), *START, h=0.05, steps=300, save_every=50, domain=inside
+        nonholonomic_particle.nonholonomic_particle(1.0),
+        *START,
+        h=0.05,
+        steps=300,
+        save=da.Save(every=50),
+        stop=da.Stop(domain=inside),
     )
     assert native.outcome == da.Outcome.LEFT_DOMAIN
     compare(native, jax, 1e-12)
@@ -146,7 +159,7 @@ def test_nothing_is_compiled_again_for_other_numbers():
     )
     da.simulate(system, *START, h=0.05, steps=10)
     before = CACHE.compilations
-    da.simulate(system, [1.1, 0.2, 0.0], [0.5, 1.0, 0.1], h=0.06, steps=23, save_every=3)
+    da.simulate(system, [1.1, 0.2, 0.0], [0.5, 1.0, 0.1], h=0.06, steps=23, save=da.Save(every=3))
     da.simulate(fresh, [1.1, 0.2, 0.0], [0.5, 1.0, 0.1], h=0.06, steps=23)  # the same in other lambdas
     curved = curvature_particle.curvature_particle()
     da.simulate(curved, [0.0, 0.0], [1.0, 1.0], h=0.05, steps=10)
@@ -193,13 +206,15 @@ def test_random_systems(weights, which, linear, v0):
     row = np.asarray(ROWS[which](q0))
     v = v - row * (row @ v) / (row @ row)
     system = drawn(linear).replace(w=weights, row=np.eye(3)[which], level=0.1 * v @ v)
-    native, jax = (da.simulate(system, q0, v, h=0.02, steps=60, throw=False, backend=b) for b in ("native", "jax"))
+    native, jax = (
+        da.simulate(system, q0, v, h=0.02, steps=60, throw=False, solver=da.Solver(backend=b)) for b in ("native", "jax")
+    )
     compare(native, jax, 1e-11)
 
 
 def test_what_cannot_be_translated_runs_on_jax_with_one_warning():
     system = da.System(lambda q, v: 0.5 * v @ v - jnp.sort(q) @ jnp.array([0.5, 1.5]))
-    run = lambda backend: da.simulate(system, [0.0, 1.0], [0.0, 0.1], h=0.1, steps=3, backend=backend)  # noqa: E731
+    run = lambda backend: da.simulate(system, [0.0, 1.0], [0.0, 0.1], h=0.1, steps=3, solver=da.Solver(backend=backend))  # noqa: E731
     with pytest.warns(
         UserWarning, match=r"because of `jnp.sort\(q\)` \(test_agreement.py, line \d+\) in lagrangian: "
     ) as told:
@@ -212,9 +227,11 @@ def test_a_huge_array_runs_on_jax_with_one_warning():
     huge = jnp.linspace(1.0, 2.0, 150_000)
     system = da.System(lambda q, v: 0.5 * v @ v - 0.5 * jnp.mean(huge) * q @ q)
     with pytest.warns(UserWarning, match="closes over an array of 150000 numbers") as told:
-        paths = [da.simulate(system, [1.0], [0.0], h=0.1, steps=3, backend="native") for _ in range(2)]
+        paths = [da.simulate(system, [1.0], [0.0], h=0.1, steps=3, solver=da.Solver(backend="native")) for _ in range(2)]
     assert len(told) == 1
-    np.testing.assert_array_equal(paths[0].q, da.simulate(system, [1.0], [0.0], h=0.1, steps=3, backend="jax").q)
+    np.testing.assert_array_equal(
+        paths[0].q, da.simulate(system, [1.0], [0.0], h=0.1, steps=3, solver=da.Solver(backend="jax")).q
+    )
 
 
 def test_a_refused_processor_runs_on_jax_with_one_warning(monkeypatch):
@@ -225,14 +242,19 @@ def test_a_refused_processor_runs_on_jax_with_one_warning(monkeypatch):
     monkeypatch.setattr(CACHE, "_loaded", {}, raising=False)
     system = da.System(lambda q, v: 0.5 * v @ v - 0.5 * q @ q - 0.1 * jnp.sum(q**4))
     with pytest.warns(UserWarning, match="because of llvmlite: cannot be used here: no such target") as told:
-        paths = [da.simulate(system, [1.0], [0.0], h=0.1, steps=3, backend="native") for _ in range(2)]
+        paths = [da.simulate(system, [1.0], [0.0], h=0.1, steps=3, solver=da.Solver(backend="native")) for _ in range(2)]
     assert len(told) == 1
-    np.testing.assert_array_equal(paths[0].q, da.simulate(system, [1.0], [0.0], h=0.1, steps=3, backend="jax").q)
+    np.testing.assert_array_equal(
+        paths[0].q, da.simulate(system, [1.0], [0.0], h=0.1, steps=3, solver=da.Solver(backend="jax")).q
+    )
 
 
 def test_choice_of_the_back_end():
     system = da.System(lambda q, v: 0.5 * v @ v - 0.5 * q @ q)
-    paths = [da.simulate(system, [1.0], [0.0], h=0.1, steps=20, backend=backend) for backend in ("jax", "native")]
+    paths = [
+        da.simulate(system, [1.0], [0.0], h=0.1, steps=20, solver=da.Solver(backend=backend))
+        for backend in ("jax", "native")
+    ]
     np.testing.assert_allclose(paths[0].q, paths[1].q, rtol=0, atol=1e-14)
     with pytest.raises(ValueError, match="backend: found 'gpu'"):
-        da.simulate(system, [1.0], [0.0], h=0.1, steps=1, backend="gpu")
+        da.simulate(system, [1.0], [0.0], h=0.1, steps=1, solver=da.Solver(backend="gpu"))

@@ -94,7 +94,10 @@ DENSE = da.System(lambda q, v: 0.5 * v @ MASS @ v - jnp.sum(q**3), da.Holonomic(
 @pytest.mark.parametrize(("system", "q0"), [SPARSE, DENSE], ids=["sparse", "dense"])
 def test_multipliers_of_compositions_are_those_of_the_continuous_equations(system, q0):
     """One by one and in lanes; rods that stand upright and lie level have other pivots than the first."""
-    still, options = np.zeros_like(q0), {"h": 0.002, "steps": 2, "scheme": da.Scheme(order=4), "backend": "native"}
+    still, options = (
+        np.zeros_like(q0),
+        {"h": 0.002, "steps": 2, "scheme": da.Scheme(order=4), "solver": da.Solver(backend="native")},
+    )
     many = da.ensemble(system, q0, still, **options)
     assert not np.any(many.code)
     for i in range(len(q0)):
@@ -106,7 +109,9 @@ def test_multipliers_of_compositions_are_those_of_the_continuous_equations(syste
 
 def test_the_jax_back_end_finds_the_same():
     system, q0 = SPARSE
-    native, jax = (da.simulate(system, q0[0], 0.0 * q0[0], h=0.02, steps=3, scheme=da.Scheme(order=4), backend=b)
-                   for b in ("native", "jax"))  # fmt: skip
+    native, jax = (
+        da.simulate(system, q0[0], 0.0 * q0[0], h=0.02, steps=3, scheme=da.Scheme(order=4), solver=da.Solver(backend=b))
+        for b in ("native", "jax")
+    )
     np.testing.assert_allclose(native.q, jax.q, rtol=0, atol=1e-13)
     np.testing.assert_allclose(native.multipliers, jax.multipliers, rtol=1e-9)

@@ -160,7 +160,9 @@ def test_lanes_agree_with_one_run(both):
     start = {name: np.zeros(x.size) for name, x in zip(both.names, both.xla["generic"], strict=True) if name in names}
     last = lambda r, t, q, v, m: {name: FUNCTIONS[name](q) for name in names}  # noqa: E731
     q0 = np.array([POINTS[name] for name in points] * 4)
-    many = da.ensemble(da.System(lambda q, v: 0.5 * v @ v), q0, np.zeros(4), h=0.1, steps=1, reduce=(last, start))
+    many = da.ensemble(
+        da.System(lambda q, v: 0.5 * v @ v), q0, np.zeros(4), h=0.1, steps=1, save=da.Save(reduce=(last, start))
+    )
     for k, point in enumerate(points * 4):
         for name, alone in zip(both.names, both.machine[point], strict=True):
             if name in names:

@@ -22,7 +22,7 @@ def complex_number(x: list[Decimal]) -> complex:
 
 
 def test_the_closed_form_is_that_of_the_scheme():
-    path = da.simulate(entry.system, [0.3, -0.7], [-0.4, 0.81], h=0.1, steps=7, backend="native")
+    path = da.simulate(entry.system, [0.3, -0.7], [-0.4, 0.81], h=0.1, steps=7, solver=da.Solver(backend="native"))
     q, v = curvature_particle.polygon(7, [0.3, -0.7], [-0.4, 0.81], 0.1)
     np.testing.assert_allclose(path.q[-1], np.array(q, float), rtol=0, atol=1e-15)
     np.testing.assert_allclose(path.v[-1], np.array(v, float), rtol=0, atol=1e-14)
@@ -31,7 +31,9 @@ def test_the_closed_form_is_that_of_the_scheme():
 @pytest.mark.parametrize(("q0", "v0"), STARTS)
 def test_round_off_of_a_hundred_thousand_steps(q0, v0):
     """What is lost in storing a velocity is kept for the next step: without it L_d moves by 3·10⁻¹⁴, with it by 3·10⁻¹⁵."""
-    path = da.simulate(entry.system, q0, v0, h=entry.h, steps=STEPS, save_every=None, backend="native")
+    path = da.simulate(
+        entry.system, q0, v0, h=entry.h, steps=STEPS, save=da.Save(every=None), solver=da.Solver(backend="native")
+    )
     q, v = curvature_particle.polygon(STEPS, q0, v0, entry.h)
     square, before = (sum(Decimal(float(x)) ** 2 for x in w) for w in (path.v[-1], v0))
     assert abs(square / before - 1) < 0.5 * WALK

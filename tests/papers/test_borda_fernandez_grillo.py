@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from dalembert.gallery import inertia_wheel_pendulum
+from dalembert.options import Save
 from papers.borda_fernandez_grillo import branches, particle, pendulum, sketches
 from papers.convergence import EXACT, ONE_STEP, PRINTED
 from papers.drawing import saving
@@ -117,7 +118,7 @@ def test_v_has_not_vanished_at_500(wheel):
 
 def test_v_creeps_with_the_time_constant_of_the_phase(wheel):
     """From t = 2000 the one step form, over 10000 time units: V = 2χ/(1 + cot²(γ/2) exp(2t/τ)) to half a percent."""
-    path = ONE_STEP.simulate(pendulum.ENTRY.system, wheel.q[-1], wheel.v[-1], 0.1, 10_000.0, save_every=10_000)
+    path = ONE_STEP.simulate(pendulum.ENTRY.system, wheel.q[-1], wheel.v[-1], 0.1, 10_000.0, save=Save(every=10_000))
     t, q, v = pendulum.state(path)
     values = np.asarray(pendulum.lyapunov(q, v))
     assert values == pytest.approx(pendulum.creeping(np.asarray(t), values[0]), rel=5e-3)

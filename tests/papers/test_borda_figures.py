@@ -133,7 +133,9 @@ def test_figure_5(swing, swinging):
 
 def test_the_end_of_v_has_no_pole():
     """While the oscillation still lasts V is above 2χ, and the phase alone does not describe it."""
-    path = ONE_STEP.simulate(pendulum.ENTRY.system, pendulum.ENTRY.q0, pendulum.ENTRY.v0, 0.1, 4000.0, save_every=100)
+    path = ONE_STEP.simulate(
+        pendulum.ENTRY.system, pendulum.ENTRY.q0, pendulum.ENTRY.v0, 0.1, 4000.0, save=da.Save(every=100)
+    )
     ((values, crept),) = drawn(draw_late, path)[1]
     assert values[0, 1] > 1e4
     assert crept[0, 0] == pytest.approx(1710.0)

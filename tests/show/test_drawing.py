@@ -96,10 +96,10 @@ def test_a_loaded_path_and_a_loaded_solution_still_draw(path, tmp_path):
     assert found.provenance == path.provenance
     da.save(found, tmp_path / "again.nc")
     assert len(scene_for(results_of(da.load(tmp_path / "again.nc"))[0]).outlines) == 3
-    data = da.to_xarray(path)
+    data = da.store.to_xarray(path)
     data.attrs["drawing"] = "[{}]"
     with pytest.raises(ValueError, match="data: the attribute drawing"):
-        da.from_xarray(data)
+        da.store.from_xarray(data)
 
 
 def test_a_spline_on_a_sphere_has_the_sphere(tmp_path):

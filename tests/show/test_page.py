@@ -96,7 +96,13 @@ def test_constraints_forces_and_outcome_are_there(hanging):
 
 def test_a_failed_run_says_why_and_where(path):
     short = da.simulate(
-        PENDULUM.system, PENDULUM.q0, PENDULUM.v0, h=PENDULUM.h, steps=60, domain=lambda q, v, p: q[0] > 0.5, throw=False
+        PENDULUM.system,
+        PENDULUM.q0,
+        PENDULUM.v0,
+        h=PENDULUM.h,
+        steps=60,
+        stop=da.Stop(domain=lambda q, v, p: q[0] > 0.5),
+        throw=False,
     )
     content = content_of(results_of({"short": short, "whole": path}), "", "")
     assert [run["good"] for run in content["runs"]] == [False, True]

@@ -50,14 +50,14 @@ def test_a_curve_is_drawn_for_two_and_three_coordinates(name, curves, tmp_path):
 
 
 def test_a_failed_run_says_where_and_why():
-    path = run("pendulum", domain=lambda q, v, p: q[0] > 0.5, throw=False)
+    path = run("pendulum", stop=da.Stop(domain=lambda q, v, p: q[0] > 0.5), throw=False)
     figure = da.plot(path)
     assert f"left domain in step {path.steps} at t = {float(path.t[-1]):g}" in figure.get_suptitle()
     assert any(np.allclose(line.get_xdata(), path.statistics.failed_time) for line in figure.axes[0].lines)
 
 
 def test_a_run_without_a_solved_step_can_be_drawn(tmp_path):
-    path = run("curvature_particle", domain=lambda q, v, p: q[0] > 9, throw=False)
+    path = run("curvature_particle", stop=da.Stop(domain=lambda q, v, p: q[0] > 9), throw=False)
     assert path.q.shape == (1, 2)
     da.plot(path).savefig(tmp_path / "figure.png")
 

@@ -32,7 +32,7 @@ CASES = {
 
 def there_and_back(name, order, backend):
     system, q, v = CASES[name]
-    given = {"steps": 30, "scheme": da.Scheme(order=order), "backend": backend}
+    given = {"steps": 30, "scheme": da.Scheme(order=order), "solver": da.Solver(backend=backend)}
     there = da.simulate(system, q, v, h=0.05, t0=0.3, **given)
     return there, da.simulate(system, there.q[-1], there.v[-1], h=-0.05, t0=there.t[-1], **given)
 
@@ -74,9 +74,9 @@ def test_two_step_forms_start_backwards():
     np.testing.assert_allclose(again.q, truth.q[::-1], rtol=0, atol=1e-10)
     for starter in ("second_order", "reference"):
         ends = [
-            da.simulate(DRIVEN, [1.0], [0.2], h=-2.0 / n, t0=2.0, steps=n, scheme=da.Scheme("nodes"), starter=starter).q[
-                -1, 0
-            ]
+            da.simulate(
+                DRIVEN, [1.0], [0.2], h=-2.0 / n, t0=2.0, steps=n, scheme=da.Scheme("nodes"), start=da.Start(starter=starter)
+            ).q[-1, 0]
             for n in (40, 80)
         ]
         errors = np.abs(np.array(ends) - truth.q[-1, 0])

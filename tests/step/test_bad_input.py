@@ -11,6 +11,7 @@ import pytest
 
 import dalembert as da
 from dalembert.gallery import ENTRIES
+from dalembert.options import PLACES, group_options
 
 CURVATURE = ENTRIES["curvature_particle"].system
 FREE2, DATA2 = ([0.0, 0.0], [1.0, 1.0]), {"h": 0.1, "steps": 4}
@@ -215,7 +216,7 @@ def test_initial_data(data, error, message):
     + [
         ({"h": None}, TypeError, "h: is missing"),
         ({"t0": None}, TypeError, "t0: found None, which is not a number; give a finite time"),
-        ({"save_every": 0}, ValueError, "save_every: found 0"),
+        ({"save_every": 0}, ValueError, "every: found 0"),
         ({"max_iterations": 0}, ValueError, "max_iterations: found 0"),
         ({"tolerance": 0.0}, ValueError, "tolerance: found 0.0; .*between 0 and 1"),
         ({"starter": "third"}, ValueError, "starter: found 'third'; the starters are second_order"),
@@ -235,7 +236,7 @@ def test_initial_data(data, error, message):
 )  # fmt: skip
 def test_run_arguments(options, error, message):
     with pytest.raises(error, match=message):
-        run(FREE, **options)
+        run(FREE, **group_options(options, PLACES))
 
 
 def test_what_is_allowed():
@@ -321,13 +322,13 @@ def test_nan_along_the_way():
 
 
 def test_domain_left():
-    path = ended(FREE, da.Outcome.LEFT_DOMAIN, ([0.0, 0.0], [1.0, 0.5]), domain=lambda q, v: q < 1.03)
+    path = ended(FREE, da.Outcome.LEFT_DOMAIN, ([0.0, 0.0], [1.0, 0.5]), stop=da.Stop(domain=lambda q, v: q < 1.03))
     assert path.steps == 10
     np.testing.assert_allclose(path.q[-1], [1.0, 0.5])
 
 
 def test_not_converged():
-    path = ended(CURVATURE, da.Outcome.NOT_CONVERGED, FREE2, max_iterations=1)
+    path = ended(CURVATURE, da.Outcome.NOT_CONVERGED, FREE2, solver=da.Solver(max_iterations=1))
     assert path.steps == 0
     np.testing.assert_array_equal(path.q, [[0.0, 0.0]])
 
@@ -340,7 +341,7 @@ def test_an_iteration_that_runs_away_is_called_by_its_name(h):
 
 def test_first_step_fails_on_nodes():
     """The two nodes of the start are kept."""
-    path = run(CURVATURE, max_iterations=1, throw=False, scheme=da.Scheme("nodes"))
+    path = run(CURVATURE, solver=da.Solver(max_iterations=1), throw=False, scheme=da.Scheme("nodes"))
     assert path.q.shape == (2, 2)
     assert path.outcome is da.Outcome.NOT_CONVERGED
 

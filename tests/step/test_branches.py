@@ -94,7 +94,14 @@ def test_a_control_law_with_a_pole_fails_openly():
 
 def run(branch, time=120.0, h=0.1):
     return da.simulate(
-        PENDULUM.system, PENDULUM.q0, PENDULUM.v0, h=h, steps=round(time / h), scheme=PAPER, branch=branch, throw=False
+        PENDULUM.system,
+        PENDULUM.q0,
+        PENDULUM.v0,
+        h=h,
+        steps=round(time / h),
+        scheme=PAPER,
+        solver=da.Solver(branch=branch),
+        throw=False,
     )
 
 
@@ -143,10 +150,10 @@ def test_a_crossing_that_no_factor_explains_ends_the_run_without_a_rule():
         time_dependent=True,
     )
     for backend in ("native", "jax"):
-        ended = da.simulate(system, [0.0], [0.0], h=0.01, steps=100, throw=False, backend=backend)
+        ended = da.simulate(system, [0.0], [0.0], h=0.01, steps=100, throw=False, solver=da.Solver(backend=backend))
         assert ended.outcome is da.Outcome.CROSSED
         assert float(ended.statistics.failed_time) == pytest.approx(0.51)
         assert np.all(np.asarray(ended.q) == 0.0)
-    path = da.simulate(system, [0.0], [0.0], h=0.01, steps=100, branch=da.Nearest("prediction"))
+    path = da.simulate(system, [0.0], [0.0], h=0.01, steps=100, solver=da.Solver(branch=da.Nearest("prediction")))
     assert np.all(np.asarray(path.q) == 0.0)  # the root that is followed is not left
     assert int(path.statistics.crossings) == 1

@@ -134,8 +134,8 @@ def test_vmap_equals_single_runs_and_keeps_outcomes_apart():
 
 
 def test_jit_equals_the_untraced_run_with_thinning():
-    traced = jax.jit(lambda v: da.simulate(PLAIN, Q0, v, h=H, steps=47, save_every=5))(V0)
-    plain = da.simulate(PLAIN, Q0, V0, h=H, steps=47, save_every=5)
+    traced = jax.jit(lambda v: da.simulate(PLAIN, Q0, v, h=H, steps=47, save=da.Save(every=5)))(V0)
+    plain = da.simulate(PLAIN, Q0, V0, h=H, steps=47, save=da.Save(every=5))
     assert traced.q.shape == plain.q.shape == (11, 2)
     for name in ("t", "q", "v", "t_velocity", "t_multipliers", "multipliers", "constraint_forces"):
         assert np.allclose(getattr(traced, name), getattr(plain, name), rtol=0, atol=1e-12), name

@@ -82,7 +82,7 @@ def test_order_of_state_and_multipliers(truth, name, order):
     time = TIMES.get(name, TIME)
     errors, steps = [], {4: (24, 48, 96), 6: (8, 12, 20), 8: (8, 12, 16) if time == TIME else (4, 8, 12)}[order]
     for n in steps:
-        path = da.simulate(system, q0, v0, h=time / n, steps=n, scheme=da.Scheme(order=order), save_every=n // 4)
+        path = da.simulate(system, q0, v0, h=time / n, steps=n, scheme=da.Scheme(order=order), save=da.Save(every=n // 4))
         ends = path.q[1:], path.v[1:], path.multipliers
         errors.append(max(float(jnp.max(jnp.abs(a - b))) for a, b in zip(ends, truth(name), strict=True)))
         np.testing.assert_array_equal(path.t_multipliers, path.t[1:])
@@ -107,7 +107,7 @@ def test_order_ten():
     flow = da.reference(system, q0, v0, [0.0, TIME], tolerance=1e-14)
     truth, errors, steps = (flow.q[-1], flow.v[-1], da.acceleration(system, flow.q[-1], flow.v[-1])[1]), [], (6, 8, 10)
     for n in steps:
-        path = da.simulate(system, q0, v0, h=TIME / n, steps=n, scheme=da.Scheme(order=10), save_every=None)
+        path = da.simulate(system, q0, v0, h=TIME / n, steps=n, scheme=da.Scheme(order=10), save=da.Save(every=None))
         found = path.q[-1], path.v[-1], path.multipliers[-1]
         errors.append(max(np.max(np.abs(a - b)) for a, b in zip(found, truth, strict=True)))
     assert np.polyfit(np.log(1 / np.array(steps)), np.log(errors), 1)[0] == pytest.approx(10, abs=0.25)
@@ -148,7 +148,7 @@ def test_prediction_is_exact_on_quadratics():
 def test_constraint_and_reversibility(order, backend):
     """D is kept to round-off, and going back with reversed velocity ends at the start."""
     system, q0, v0 = PROBLEMS["on D"]
-    there = da.simulate(system, q0, v0, h=0.2, steps=100, scheme=da.Scheme(order=order), backend=backend)
+    there = da.simulate(system, q0, v0, h=0.2, steps=100, scheme=da.Scheme(order=order), solver=da.Solver(backend=backend))
     distance = np.sin(there.q[:, 2]) * there.v[:, 0] - np.cos(there.q[:, 2]) * there.v[:, 1]
     assert np.abs(distance).max() < 1e-13
     if backend == "native":
@@ -168,11 +168,11 @@ PULLED = pulled()
 LAW = da.SampledFeedback(lambda q, v, t: jnp.array([jnp.sin(q[1]), -0.1 * v[0], 0.2 * t]), every=2)
 OPTIONS = {
     "the end": {"steps": 5},
-    "a failing stage": {"steps": 40, "save_every": 4, "feedback": LAW},
-    "a failing stage, only the last saved": {"steps": 40, "save_every": None},
-    "a stop": {"steps": 40, "stop": lambda q, v, t: q[1] > 1.2, "save_every": 3},
-    "a domain": {"steps": 40, "domain": lambda q, v, t: q[1] < 1.2},
-    "a reduced value": {"steps": 5, "reduce": (lambda r, t, q, v, m: r + m @ m + t, 0.0)},
+    "a failing stage": {"steps": 40, "save": da.Save(every=4), "feedback": LAW},
+    "a failing stage, only the last saved": {"steps": 40, "save": da.Save(every=None)},
+    "a stop": {"steps": 40, "stop": lambda q, v, t: q[1] > 1.2, "save": da.Save(every=3)},
+    "a domain": {"steps": 40, "stop": da.Stop(domain=lambda q, v, t: q[1] < 1.2)},
+    "a reduced value": {"steps": 5, "save": da.Save(reduce=(lambda r, t, q, v, m: r + m @ m + t, 0.0))},
 }
 
 
@@ -180,7 +180,10 @@ OPTIONS = {
 def test_both_back_ends_go_through_stages_alike(name):
     """State, rows, counts and outcome; a step that fails in a later stage leaves the state before the step."""
     options = {"h": 0.06, "scheme": da.Scheme(order=6), "throw": False, **OPTIONS[name]}
-    native, jax = (da.simulate(PULLED, [0.0, 1.0, 0.0], [1.0, 0.5, 1.0], backend=x, **options) for x in ("native", "jax"))
+    native, jax = (
+        da.simulate(PULLED, [0.0, 1.0, 0.0], [1.0, 0.5, 1.0], solver=da.Solver(backend=x), **options)
+        for x in ("native", "jax")
+    )
     assert native.outcome == jax.outcome
     failing = "failing" in name
     assert failing == (native.outcome in (da.Outcome.NOT_FINITE, da.Outcome.NOT_CONVERGED, da.Outcome.NO_SOLUTION))
@@ -192,8 +195,8 @@ def test_both_back_ends_go_through_stages_alike(name):
         assert 0 < int(native.steps_done) < 40
         assert float(native.t[-1]) == pytest.approx(0.06 * int(native.steps_done), abs=1e-12)
         again = da.simulate(
-            PULLED, [0.0, 1.0, 0.0], [1.0, 0.5, 1.0], backend="jax",
-            **{**options, "steps": int(native.steps_done), "save_every": 1},
+            PULLED, [0.0, 1.0, 0.0], [1.0, 0.5, 1.0], solver=da.Solver(backend="jax"),
+            **{**options, "steps": int(native.steps_done), "save": da.Save(every=1)},
         )  # fmt: skip
         for field in ("q", "v", "multipliers"):
             np.testing.assert_allclose(getattr(native, field)[-1], getattr(again, field)[-1], rtol=0, atol=1e-12)
@@ -206,9 +209,16 @@ def test_both_back_ends_go_through_stages_alike(name):
 def test_the_last_row_of_a_failed_run_has_the_force_of_the_step_that_was_made(order, backend):
     """Not that of the step that failed, for which the law was sampled anew: rows of a thinned run are rows of the whole."""
     law = da.SampledFeedback(LAW.law, every=1)
-    options = {"h": 0.12, "steps": 40, "scheme": da.Scheme(order=order), "feedback": law, "backend": backend}
+    options = {
+        "h": 0.12,
+        "steps": 40,
+        "scheme": da.Scheme(order=order),
+        "feedback": law,
+        "solver": da.Solver(backend=backend),
+    }
     whole, thin = (
-        da.simulate(PULLED, [0.0, 1.0, 0.0], [1.0, 0.5, 1.0], save_every=every, throw=False, **options) for every in (1, 2)
+        da.simulate(PULLED, [0.0, 1.0, 0.0], [1.0, 0.5, 1.0], save=da.Save(every=every), throw=False, **options)
+        for every in (1, 2)
     )
     assert whole.outcome.failed
     assert 2 < whole.steps == thin.steps
@@ -216,7 +226,13 @@ def test_the_last_row_of_a_failed_run_has_the_force_of_the_step_that_was_made(or
     np.testing.assert_array_equal(thin.feedback[:, 2], 0.2 * np.asarray(thin.t_feedback))  # the third component of the law
     np.testing.assert_array_equal(thin.feedback[-1], whole.feedback[-1])
     if backend == "native":
-        lanes = da.ensemble(PULLED, [[0.0, 1.0, 0.0]] * 9, [1.0, 0.5, 1.0], save_every=2, **{**options, "backend": None})
+        lanes = da.ensemble(
+            PULLED,
+            [[0.0, 1.0, 0.0]] * 9,
+            [1.0, 0.5, 1.0],
+            save=da.Save(every=2),
+            **{**options, "solver": da.Solver(backend=None)},
+        )
         for i in range(9):
             np.testing.assert_allclose(lanes.lane(i).feedback, thin.feedback, rtol=0, atol=1e-12)
 
@@ -227,7 +243,13 @@ def test_lanes_run_stages_as_single_runs_do():
     q0 = np.array([0.0, 1.0, 0.0]) + 0.2 * rng.standard_normal((19, 3))
     v = rng.standard_normal((19, 2))
     v0 = np.stack([v[:, 0], v[:, 1], q0[:, 1] * v[:, 0]], axis=1)
-    options = {"h": 0.06, "steps": 30, "scheme": da.Scheme(order=4), "save_every": 3, "stop": lambda q, v, t: q[0] > 0.5}
+    options = {
+        "h": 0.06,
+        "steps": 30,
+        "scheme": da.Scheme(order=4),
+        "save": da.Save(every=3),
+        "stop": lambda q, v, t: q[0] > 0.5,
+    }
     batch = da.ensemble(PULLED, q0, v0, **options)
     assert set(np.unique(batch.code)) >= {0, int(da.Outcome.STOPPED)}
     assert np.any(np.asarray(batch.code) > 1)
@@ -244,7 +266,9 @@ def test_derivative_and_jit():
 
     def end(speed):
         v0 = jnp.array([0.8 * jnp.cos(0.5), 0.8 * jnp.sin(0.5), 0.7]) * speed
-        return da.simulate(system, [0.3, 0.2, 0.5], v0, h=0.2, steps=5, scheme=da.Scheme(order=4), save_every=None).q[-1]
+        return da.simulate(
+            system, [0.3, 0.2, 0.5], v0, h=0.2, steps=5, scheme=da.Scheme(order=4), save=da.Save(every=None)
+        ).q[-1]
 
     slope, run = jax.jit(jax.jacfwd(end))(1.0), jax.jit(end)
     difference = (np.asarray(run(1.0 + 1e-5)) - np.asarray(run(1.0 - 1e-5))) / 2e-5

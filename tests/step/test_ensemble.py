@@ -44,8 +44,8 @@ def test_lanes_are_the_single_runs(name):
     """Seven copies of a gallery run and a shorter axis of nothing else: every lane is `simulate`'s path."""
     entry = ENTRIES[name]
     q0, v0 = np.array(entry.q0, float), np.array(entry.v0, float)
-    batch = da.ensemble(entry.system, np.repeat(q0[None], 7, 0), v0, h=entry.h, steps=60, save_every=4)
-    single = da.simulate(entry.system, q0, v0, h=entry.h, steps=60, save_every=4)
+    batch = da.ensemble(entry.system, np.repeat(q0[None], 7, 0), v0, h=entry.h, steps=60, save=da.Save(every=4))
+    single = da.simulate(entry.system, q0, v0, h=entry.h, steps=60, save=da.Save(every=4))
     for i in (0, 6):
         same(batch.lane(i), single, 1e-9 if "pendulum" in name else 1e-12)
 
@@ -62,7 +62,9 @@ def test_initial_states_and_parameters():
 def test_outcomes_are_each_lanes_own_and_those_of_jax():
     """A circle of radius 1/k cannot be followed with steps longer than it."""
     options = {"parameters": {"k": CURVATURES}, "h": 0.1, "steps": 40}
-    native, jax_ = (da.ensemble(PLAIN, [0.0, 0.0], SPEEDS, backend=b, **options) for b in ("native", "jax"))
+    native, jax_ = (
+        da.ensemble(PLAIN, [0.0, 0.0], SPEEDS, solver=da.Solver(backend=b), **options) for b in ("native", "jax")
+    )
     np.testing.assert_array_equal(native.code, jax_.code)
     np.testing.assert_array_equal(native.steps_done, jax_.steps_done)
     good = np.flatnonzero(np.asarray(native.code) == Outcome.SUCCESS)
@@ -80,9 +82,10 @@ def test_outcomes_are_each_lanes_own_and_those_of_jax():
 
 def test_callbacks_and_thinning_in_a_batch():
     options = {
-        "stop": lambda q, v, p: q[0] > 1.2, "domain": lambda q, v, p: q[1] < 2.9, "save_every": 7,
+        "stop": da.Stop(when=lambda q, v, p: q[0] > 1.2, domain=lambda q, v, p: q[1] < 2.9),
+        "save": da.Save(every=7, reduce=(lambda r, t, q, v, m: {"far": jnp.maximum(r["far"], q @ q), "n": r["n"] + 1},
+                                         {"far": 0.0, "n": 0})),
         "feedback": da.SampledFeedback(lambda q, v, p: 0.1 * jnp.array([-v[1], v[0]]), every=3),
-        "reduce": (lambda r, t, q, v, m: {"far": jnp.maximum(r["far"], q @ q), "n": r["n"] + 1}, {"far": 0.0, "n": 0}),
     }  # fmt: skip
     batch = da.ensemble(PLAIN, [0.0, 0.0], SPEEDS, parameters={"k": 0.2 * CURVATURES}, h=0.05, steps=60, **options)
     assert len(set(np.asarray(batch.code).tolist())) == 3
@@ -101,7 +104,7 @@ def test_callbacks_and_thinning_in_a_batch():
 @pytest.mark.parametrize("every", [20, None])
 def test_runs_that_end_early_with_as_many_rows_as_the_others_have_times_of_their_own(every):
     """Between the last saved state and the end of the others: the number of rows does not tell."""
-    options = {"h": 0.05, "steps": 60, "save_every": every, "stop": lambda q, v, p: q[0] > 1.2}
+    options = {"h": 0.05, "steps": 60, "save": da.Save(every=every), "stop": lambda q, v, p: q[0] > 1.2}
     batch = da.ensemble(PLAIN, [0.0, 0.0], SPEEDS, parameters={"k": 0.2 * CURVATURES}, **options)
     ended = np.unique(batch.steps_done[np.asarray(batch.code) == Outcome.STOPPED])
     assert np.any((ended > 40) & (ended < 60))
@@ -112,7 +115,13 @@ def test_runs_that_end_early_with_as_many_rows_as_the_others_have_times_of_their
 
 def test_a_run_without_a_step_has_the_nodes_before_it_that_are_saved():
     """In a state of two nodes with the first of every three saved: the second one is no row of a run, nor of a batch."""
-    options = {"h": 0.05, "steps": 7, "save_every": 3, "scheme": da.Scheme("nodes"), "domain": lambda q, v, p: q[0] < 1.0}
+    options = {
+        "h": 0.05,
+        "steps": 7,
+        "save": da.Save(every=3),
+        "scheme": da.Scheme("nodes"),
+        "stop": da.Stop(domain=lambda q, v, p: q[0] < 1.0),
+    }
     batch = da.ensemble(PLAIN, [[0.0, 0.0], [0.99, 0.0]], [1.0, 0.0], parameters={"k": [0.1, 0.2]}, **options)
     single = da.simulate(PLAIN.replace(k=0.2), [0.99, 0.0], [1.0, 0.0], throw=False, **options)
     assert (single.steps, batch[0].steps) == (0, 6)
@@ -124,8 +133,11 @@ def test_a_run_without_a_step_has_the_nodes_before_it_that_are_saved():
 @pytest.mark.parametrize("backend", ["native", "jax"])
 def test_a_run_with_no_step_to_make_ends_with_its_last_node(backend):
     system = da.DiscreteSystem(lambda a, b: 0.5 * (b - a) @ (b - a) / 0.1 - 0.1 * jnp.cos(0.5 * (a + b)).sum())
-    nodes, options = [[0.0], [0.01]], {"h": 0.1, "steps": 1, "save_every": 3, "backend": backend}
-    for path in (da.simulate(system, nodes=nodes, **options), da.ensemble(system, nodes=[nodes, nodes], **options)[1]):
+    nodes, options = [[0.0], [0.01]], {"h": 0.1, "steps": 1, "save": da.Save(every=3), "solver": da.Solver(backend=backend)}
+    for path in (
+        da.simulate(system, start=da.Start(nodes=nodes), **options),
+        da.ensemble(system, start=da.Start(nodes=[nodes, nodes]), **options)[1],
+    ):
         assert (path.outcome, path.steps) == (Outcome.SUCCESS, 0)
         np.testing.assert_array_equal(path.t, [0.0, 0.1])
         np.testing.assert_array_equal(path.q, nodes)
@@ -136,9 +148,9 @@ def test_a_run_with_no_step_to_make_ends_with_its_last_node(backend):
 def test_discrete_systems_and_last_states():
     system = da.DiscreteSystem(lambda a, b: 0.5 * (b - a) @ (b - a) / 0.1 - 0.1 * jnp.cos(0.5 * (a + b)).sum())
     nodes = np.array([[[0.0], [0.01 * i]] for i in range(5)])
-    batch = da.ensemble(system, nodes=nodes, h=0.1, steps=50, save_every=None)
+    batch = da.ensemble(system, start=da.Start(nodes=nodes), h=0.1, steps=50, save=da.Save(every=None))
     for i in range(5):
-        single = da.simulate(system, nodes=nodes[i], h=0.1, steps=50, save_every=None)
+        single = da.simulate(system, start=da.Start(nodes=nodes[i]), h=0.1, steps=50, save=da.Save(every=None))
         np.testing.assert_allclose(batch.q[i, -1], single.q[-1], rtol=0, atol=1e-13)
 
 
@@ -165,7 +177,7 @@ def test_mistakes_are_named():
     with pytest.raises(ValueError, match=r"q0: found shape \(2, 3, 2\)"):
         run(np.zeros((2, 3, 2)), one)
     with pytest.raises(ValueError, match="threads: found 0"):
-        run(many, one, threads=0)
+        run(many, one, solver=da.Solver(threads=0))
     with pytest.raises(ValueError, match="length 0"):
         run(np.zeros((0, 2)), one)
     with pytest.raises(ValueError, match="lane: this is a single path"):
@@ -181,7 +193,7 @@ def test_mistakes_are_named():
 
 
 def final(v0, k, backend="native", steps=30):
-    return da.simulate(PLAIN.replace(k=k), jnp.zeros(2), v0, h=0.05, steps=steps, backend=backend).q[-1]
+    return da.simulate(PLAIN.replace(k=k), jnp.zeros(2), v0, h=0.05, steps=steps, solver=da.Solver(backend=backend)).q[-1]
 
 
 def test_inside_transformations():

@@ -41,9 +41,9 @@ WRITTEN = {
 @pytest.mark.parametrize("words", WRITTEN)
 def test_a_warning_names_what_was_written_and_in_which_function(words):
     with pytest.warns(UserWarning, match="the slower JAX back-end is used, because of " + words) as told:
-        found = da.simulate(WRITTEN[words], Q0, V0, backend="native", **OPTIONS)
+        found = da.simulate(WRITTEN[words], Q0, V0, solver=da.Solver(backend="native"), **OPTIONS)
     assert len(told) == 1
-    np.testing.assert_array_equal(found.q, da.simulate(WRITTEN[words], Q0, V0, backend="jax", **OPTIONS).q)
+    np.testing.assert_array_equal(found.q, da.simulate(WRITTEN[words], Q0, V0, solver=da.Solver(backend="jax"), **OPTIONS).q)
 
 
 def break_sine(monkeypatch):
@@ -78,9 +78,9 @@ def test_whatever_fails_in_the_translator_is_a_fallback(how, monkeypatch):
     system = harmonic(lambda q, v: -0.1 * jnp.sin(q))
     run = da.simulate if how is not break_lanes else da.ensemble
     q0 = Q0 if how is not break_lanes else np.tile(Q0, (9, 1))
-    expected = run(system, q0, V0, backend="jax", **OPTIONS).q
+    expected = run(system, q0, V0, solver=da.Solver(backend="jax"), **OPTIONS).q
     with pytest.warns(UserWarning, match="because of " + how(monkeypatch)):
-        found = run(system, q0, V0, backend="native", **OPTIONS).q
+        found = run(system, q0, V0, solver=da.Solver(backend="native"), **OPTIONS).q
     np.testing.assert_array_equal(found, expected)
 
 
@@ -104,7 +104,7 @@ def test_branches_tables_and_choices_are_translated_and_agree():
         third = -v[2] if q[2] > 1.0 else 2.0 * v[2] if q[2] > 0.5 else v[0] * (np.argmax(q) == 1)
         return np.array([table[min(max(i, 0), 2)], at(j) + at(j + 1), third]) - (2.0 if q[0] > 0 else 1.0) * q
 
-    paths = [da.simulate(LOOKED_UP, Q0, V0, h=0.05, steps=12, backend=b) for b in ("native", "jax")]
+    paths = [da.simulate(LOOKED_UP, Q0, V0, h=0.05, steps=12, solver=da.Solver(backend=b)) for b in ("native", "jax")]
     np.testing.assert_allclose(paths[0].q, paths[1].q, rtol=0, atol=1e-13)
     q, v = np.asarray(paths[0].q), np.asarray(paths[0].v)
     values = np.array([pull(a, b) for a, b in zip(q, v, strict=True)])
@@ -116,7 +116,7 @@ def test_truth_values_in_parameters_are_truth_values():
     """Their sum is "or", as in JAX, and not 2."""
     force = lambda q, v, p: -((p["on"] + p["on"]) * q)  # noqa: E731
     system = da.System(lambda q, v, p: 0.5 * v @ v, forces=force, parameters={"on": np.array([True, False, True])})
-    native, jax_ = (da.simulate(system, Q0, V0, backend=b, **OPTIONS) for b in ("native", "jax"))
+    native, jax_ = (da.simulate(system, Q0, V0, solver=da.Solver(backend=b), **OPTIONS) for b in ("native", "jax"))
     np.testing.assert_allclose(native.q, jax_.q, rtol=0, atol=1e-14)
     free = da.simulate(da.System(lambda q, v: 0.5 * v @ v - 0.5 * jnp.array([1.0, 0.0, 1.0]) @ q**2), Q0, V0, **OPTIONS)
     np.testing.assert_allclose(native.q, free.q, rtol=0, atol=1e-14)

@@ -119,7 +119,7 @@ def test_default_form_steps_the_node_equations():
             lambda q0, q1, q2: _curvature(q0, q1, q2, h) - 1.0,
             reactions=lambda q0, q1, q2: jnp.array([q2[1] - q0[1], q0[0] - q2[0]]) / (2 * h),
         ),
-        nodes=nodes[:2],
+        start=da.Start(nodes=nodes[:2]),
         h=h,
         steps=39,
     )
@@ -135,7 +135,7 @@ def _curvature(q0, q1, q2, h):
 def test_the_discrete_lagrangian_of_the_curvature_particle_is_constant():
     """Equation (7) is |q₂-q₁|² = |q₁-q₀|²; constant to round-off over 20 000 steps, with varying curvature too."""
     system = curvature_particle.curvature_particle(lambda q, p: 1.0 + 0.3 * q[0] * q[1])
-    path = da.simulate(system, [0.0, 0.0], [1.0, 1.0], h=0.05, steps=20_000, save_every=100)
+    path = da.simulate(system, [0.0, 0.0], [1.0, 1.0], h=0.05, steps=20_000, save=da.Save(every=100))
     speed = jnp.sum(path.v**2, axis=1)
     assert np.max(np.abs(speed / 2.0 - 1.0)) < 1e-12
 

@@ -46,9 +46,9 @@ def test_from_the_last_state(form):
 def test_the_form_nodes_goes_on_from_its_last_two_nodes(form):
     """Its velocities lie between the nodes: from (q, v) it would begin another motion, or refuse to."""
     entry, more = FROM_NODES[form]
-    given = {"h": entry.h, "scheme": NODES, "tolerance": 1e-12} | more
+    given = {"h": entry.h, "scheme": NODES, "solver": da.Solver(tolerance=1e-12)} | more
     whole, part = (da.simulate(entry.system, entry.q0, entry.v0, steps=n, **given) for n in (BEFORE + AFTER, BEFORE + 1))
-    rest = da.simulate(entry.system, nodes=part.q[-2:], steps=AFTER, t0=float(part.t[-2]), **given)
+    rest = da.simulate(entry.system, start=da.Start(nodes=part.q[-2:]), steps=AFTER, t0=float(part.t[-2]), **given)
     np.testing.assert_array_equal(rest.q[:2], part.q[-2:])
     same(whole, rest, 1e-8 if entry is WHEEL else 1e-11)
 
@@ -57,9 +57,12 @@ def test_discrete_systems_and_flows_of_order_k_go_on_from_their_nodes():
     discrete = da.DiscreteSystem(lambda q0, q1: 0.5 * (q1 - q0) @ (q1 - q0) - 0.01 * jnp.cosh(q0[0]))
     beam = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a - 0.5 * q @ q + 0.1 * q[0] ** 4, derivatives=2)
     jets = np.array([[0.3], [0.1], [0.0], [0.2]])
-    for system, first, r, h in ((discrete, {"nodes": [[0.5], [0.51]]}, 2, 1.0), (beam, {"jets": jets}, 4, 0.05)):
+    for system, first, r, h in (
+        (discrete, {"start": da.Start(nodes=[[0.5], [0.51]])}, 2, 1.0),
+        (beam, {"start": da.Start(jets=jets)}, 4, 0.05),
+    ):
         whole, part = (da.simulate(system, h=h, steps=n, **first) for n in (BEFORE + AFTER, BEFORE))
-        rest = da.simulate(system, nodes=part.q[-r:], h=h, steps=AFTER + r - 1, t0=float(part.t[-r]))
+        rest = da.simulate(system, start=da.Start(nodes=part.q[-r:]), h=h, steps=AFTER + r - 1, t0=float(part.t[-r]))
         np.testing.assert_allclose(rest.q, whole.q[-len(rest.q) :], rtol=1e-9, atol=1e-12)
 
 
@@ -67,15 +70,15 @@ def test_nodes_that_are_none_are_refused():
     part = da.simulate(PARTICLE.system, PARTICLE.q0, PARTICLE.v0, h=0.1, steps=5, scheme=NODES)
     given = {"h": 0.1, "steps": 5, "scheme": NODES}
     wrong = {
-        "give the first two nodes": {"nodes": part.q[-3:]},
-        "together with q0 or v0": {"nodes": part.q[-2:], "q0": PARTICLE.q0},
-        "belong to the form 'nodes'": {"nodes": part.q[-2:], "scheme": None},
+        "give the first two nodes": {"start": da.Start(nodes=part.q[-3:])},
+        "together with q0 or v0": {"start": da.Start(nodes=part.q[-2:]), "q0": PARTICLE.q0},
+        "belong to the form 'nodes'": {"start": da.Start(nodes=part.q[-2:]), "scheme": None},
     }
     for words, other in wrong.items():
         with pytest.raises(ValueError, match=f"^nodes: .*{words}"):
             da.simulate(PARTICLE.system, **given | other)
     bent = np.asarray(part.q[-2:]) + np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 1e-3]])
     with pytest.raises(da.InconsistentDataError, match=r"^nodes: the constraints between the two nodes do not hold"):
-        da.simulate(PARTICLE.system, nodes=bent, **given)
+        da.simulate(PARTICLE.system, start=da.Start(nodes=bent), **given)
     with pytest.raises(ValueError, match=r"^nodes: an ensemble of a System starts from q0 and v0"):
-        da.ensemble(PARTICLE.system, nodes=np.stack([part.q[-2:]] * 2), **given)
+        da.ensemble(PARTICLE.system, start=da.Start(nodes=np.stack([part.q[-2:]] * 2)), **given)

@@ -43,21 +43,24 @@ def test_second_order_from_derivatives(problem, reference, scheme):
     """L(q, v, a, t), nonlinear, against the continuous flow in Ostrogradsky's momenta."""
     errors = []
     for N in (80, 160, 320):
-        path = da.simulate(problem, jets=JETS, h=1 / N, steps=N, t0=0.5, scheme=scheme)
+        path = da.simulate(problem, start=da.Start(jets=JETS), h=1 / N, steps=N, t0=0.5, scheme=scheme)
         errors.append(float(jnp.abs(path.q[:: N // 2] - reference.q).max()))
     assert np.log2(np.array(errors[:-1]) / errors[1:]) == pytest.approx([2.0, 2.0], abs=0.1)
 
 
 def test_both_back_ends_agree(problem):
-    runs = [da.simulate(problem, jets=JETS, h=0.05, steps=40, backend=b) for b in ("native", "jax")]
+    runs = [
+        da.simulate(problem, start=da.Start(jets=JETS), h=0.05, steps=40, solver=da.Solver(backend=b))
+        for b in ("native", "jax")
+    ]
     np.testing.assert_allclose(runs[0].q, runs[1].q, rtol=0, atol=1e-14)
     np.testing.assert_allclose(runs[0].v, runs[1].v, rtol=0, atol=1e-13)
 
 
 def test_a_run_goes_on_from_its_own_nodes(problem):
     """Two ways to the same momenta: through windows on coinciding knots and from four nodes."""
-    path = da.simulate(problem, jets=JETS, h=0.1, steps=10)
-    again = da.simulate(problem, nodes=path.q[2:6], h=0.1, t0=0.2, steps=8)
+    path = da.simulate(problem, start=da.Start(jets=JETS), h=0.1, steps=10)
+    again = da.simulate(problem, start=da.Start(nodes=path.q[2:6]), h=0.1, t0=0.2, steps=8)
     np.testing.assert_allclose(again.q, path.q[2:], rtol=0, atol=1e-12)
     np.testing.assert_allclose(again.t, path.t[2:])
 
@@ -65,14 +68,14 @@ def test_a_run_goes_on_from_its_own_nodes(problem):
 def test_nodes_of_a_cubic_are_met_exactly():
     t = 0.1 * np.arange(51)[:, None]
     cubic = np.array([0.1, -3.0]) + t * (np.array([1.0, 2.0]) + t * (np.array([0.5, 0.3]) + t * np.array([-0.7, 0.2])))
-    path = da.simulate(da.VariationalProblem(clamp, derivatives=2), nodes=cubic[:4], h=0.1, steps=50)
+    path = da.simulate(da.VariationalProblem(clamp, derivatives=2), start=da.Start(nodes=cubic[:4]), h=0.1, steps=50)
     np.testing.assert_allclose(path.q, cubic, rtol=0, atol=1e-8)  # ε|q|/h³ of the given nodes, times (5)³/6
 
 
 def test_rounding_does_not_grow_with_the_step_number():
     """A cubic from exact data, over 10⁴ steps far from the origin: differences of large positions are never formed."""
     problem = da.VariationalProblem(clamp, derivatives=2)
-    path = da.simulate(problem, jets=[[1e4], [1.0], [0.0], [0.0]], h=1e-3, steps=10_000)
+    path = da.simulate(problem, start=da.Start(jets=[[1e4], [1.0], [0.0], [0.0]]), h=1e-3, steps=10_000)
     np.testing.assert_allclose(path.q[:, 0] - 1e4, path.t, rtol=0, atol=1e-11)
     np.testing.assert_allclose(path.v[2:], 1.0, rtol=1e-13)  # the first two are differences of the nodes at the start
 
@@ -87,7 +90,9 @@ def test_other_orders(k):
     problem = da.VariationalProblem(lagrangian, derivatives=k)
     jets = 0.3 * np.random.default_rng(1).standard_normal((2 * k, 1))
     end = da.systems.ostrogradsky(problem, jets, jnp.array([0.0, 1.0])).q[-1]
-    errors = [float(jnp.abs(da.simulate(problem, jets=jets, h=1 / N, steps=N).q[-1] - end).max()) for N in (32, 64)]
+    errors = [
+        float(jnp.abs(da.simulate(problem, start=da.Start(jets=jets), h=1 / N, steps=N).q[-1] - end).max()) for N in (32, 64)
+    ]
     assert np.log2(errors[0] / errors[1]) == pytest.approx(2.0, abs=0.15)
 
 
@@ -113,7 +118,8 @@ def test_newton_s_form_of_a_window_is_that_of_the_boundary_problem(scheme, k):
 @pytest.fixture(scope="module")
 def vakonomic():
     return [
-        da.simulate(heisenberg.heisenberg("vakonomic"), **CIRCLE, multipliers=[[0.7]], h=2 / N, steps=N) for N in (40, 80)
+        da.simulate(heisenberg.heisenberg("vakonomic"), **CIRCLE, start=da.Start(multipliers=[[0.7]]), h=2 / N, steps=N)
+        for N in (40, 80)
     ]
 
 
@@ -137,7 +143,7 @@ def test_four_derivatives():
     problem = da.VariationalProblem(lambda q, v, a, j, s: 0.5 * s @ s - 0.25 * (q @ q) ** 2, derivatives=4)
     circle = lambda t: np.stack([np.cos(t), np.sin(t)], axis=-1)  # noqa: E731
     jets = circle(0.5 * np.pi * np.arange(8))
-    runs = [da.simulate(problem, jets=jets, h=1 / N, steps=N) for N in (20, 40, 80)]
+    runs = [da.simulate(problem, start=da.Start(jets=jets), h=1 / N, steps=N) for N in (20, 40, 80)]
     errors = np.array([np.abs(p.q - circle(np.asarray(p.t))).max() for p in runs])
     assert np.log2(errors[:-1] / errors[1:]) == pytest.approx([2.0, 2.0], abs=0.1)
     wide = da.measure.symplectic_defect(problem, nodes=circle(0.5 * np.arange(8)), h=0.5)  # momenta of nodes are ~ h⁻⁷
@@ -156,9 +162,11 @@ def test_lifts_of_a_function():
 
 def test_many_flows_at_once(problem):
     """The lanes of an ensemble, over jets and over parameters, are the single runs."""
-    many = da.ensemble(problem, jets=np.stack([JETS, 1.1 * JETS]), h=0.05, steps=10, t0=0.5, parameters={"c": [1.3, 0.9]})
+    many = da.ensemble(
+        problem, start=da.Start(jets=np.stack([JETS, 1.1 * JETS])), h=0.05, steps=10, t0=0.5, parameters={"c": [1.3, 0.9]}
+    )
     for i, (scale, c) in enumerate([(1.0, 1.3), (1.1, 0.9)]):
-        one = da.simulate(problem.replace(c=c), jets=scale * JETS, h=0.05, steps=10, t0=0.5)
+        one = da.simulate(problem.replace(c=c), start=da.Start(jets=scale * JETS), h=0.05, steps=10, t0=0.5)
         np.testing.assert_allclose(many.q[i], one.q, rtol=0, atol=1e-14)
 
 
@@ -192,7 +200,7 @@ def ambient():
 
 def test_the_sphere_is_not_left_and_runs_away(ambient):
     """Ambient acceleration: the constraint to round-off at every node, the paper's force, an outcome at the blow-up."""
-    path = da.simulate(ambient, jets=start_on_sphere(), h=0.01, steps=1000, throw=False)
+    path = da.simulate(ambient, start=da.Start(jets=start_on_sphere()), h=0.01, steps=1000, throw=False)
     assert path.outcome.failed
     assert 1.4 < float(path.statistics.failed_time) < 1.6
     assert np.abs(np.sum(np.asarray(path.q) ** 2, axis=1) - 1).max() < 1e-15
@@ -213,7 +221,7 @@ def test_a_constraint_of_order_two():
     a0, j0 = np.sin(q[1]) * v[1], np.cos(q[1]) * v[1] ** 2 + np.sin(q[1]) * a1
     jets, free = np.stack([q, v, [a0, a1], [j0, j1]]), [[0.3], [-0.2]]
     end = da.systems.ostrogradsky(problem, jets, jnp.array([0.0, 0.5]), multipliers=free)
-    runs = [da.simulate(problem, jets=jets, multipliers=free, h=0.5 / N, steps=N) for N in (20, 40)]
+    runs = [da.simulate(problem, start=da.Start(jets=jets, multipliers=free), h=0.5 / N, steps=N) for N in (20, 40)]
     errors = [float(np.abs(p.q[-1] - end.q[-1]).max()) for p in runs]
     assert errors[0] / errors[1] == pytest.approx(4.0, abs=0.3)
     late = runs[1].multipliers[-1] + 0.5 * (runs[1].multipliers[-1] - runs[1].multipliers[-3])  # one step on, to t = 0.5
@@ -223,16 +231,16 @@ def test_a_constraint_of_order_two():
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"jets": JETS[:3]}, ValueError, "jets: found shape"),
-        ({"nodes": JETS[:3]}, ValueError, "nodes: found shape"),
+        ({"start": da.Start(jets=JETS[:3])}, ValueError, "jets: found shape"),
+        ({"start": da.Start(nodes=JETS[:3])}, ValueError, "nodes: found shape"),
         ({}, ValueError, "give one of them"),
-        ({"jets": JETS, "nodes": JETS}, ValueError, "give one of them"),
-        ({"jets": JETS * np.nan}, ValueError, "finite"),
-        ({"jets": JETS, "scheme": da.Hermite()}, ValueError, "scheme: found Hermite"),
-        ({"jets": JETS, "scheme": da.Scheme()}, TypeError, "scheme: found Scheme"),
-        ({"jets": JETS, "multipliers": [[1.0]]}, ValueError, "multipliers: found shape"),
-        ({"jets": JETS, "steps": 1}, ValueError, "steps: found 1"),
-        ({"jets": JETS, "feedback": da.SampledFeedback(lambda q, v: q)}, ValueError, "feedback"),
+        ({"start": da.Start(jets=JETS, nodes=JETS)}, ValueError, "give one of them"),
+        ({"start": da.Start(jets=JETS * np.nan)}, ValueError, "finite"),
+        ({"start": da.Start(jets=JETS), "scheme": da.Hermite()}, ValueError, "scheme: found Hermite"),
+        ({"start": da.Start(jets=JETS), "scheme": da.Scheme()}, TypeError, "scheme: found Scheme"),
+        ({"start": da.Start(jets=JETS, multipliers=[[1.0]])}, ValueError, "multipliers: found shape"),
+        ({"start": da.Start(jets=JETS), "steps": 1}, ValueError, "steps: found 1"),
+        ({"start": da.Start(jets=JETS), "feedback": da.SampledFeedback(lambda q, v: q)}, ValueError, "feedback"),
     ],
 )
 def test_bad_input(options, error, words):
@@ -243,15 +251,17 @@ def test_bad_input(options, error, words):
 
 def test_what_has_no_flow_is_named(ambient):
     with pytest.raises(da.RankDeficientError, match=r"singular Lagrangian.*derivatives=2"):
-        da.simulate(da.VariationalProblem(lambda q, v, a: 0.5 * v @ v, derivatives=2), jets=JETS, h=0.1, steps=5)
+        da.simulate(
+            da.VariationalProblem(lambda q, v, a: 0.5 * v @ v, derivatives=2), start=da.Start(jets=JETS), h=0.1, steps=5
+        )
     with pytest.raises(ValueError, match="multipliers: are missing"):
         da.simulate(heisenberg.heisenberg("vakonomic"), **CIRCLE, h=0.1, steps=5)
     with pytest.raises(da.InconsistentDataError, match="jets: φ"):
-        da.simulate(ambient, jets=2 * start_on_sphere(), h=0.1, steps=5)
+        da.simulate(ambient, start=da.Start(jets=2 * start_on_sphere()), h=0.1, steps=5)
     with pytest.raises(da.InconsistentDataError, match="nodes: φ"):
-        da.simulate(ambient, nodes=2 * start_on_sphere(), h=0.1, steps=5)
+        da.simulate(ambient, start=da.Start(nodes=2 * start_on_sphere()), h=0.1, steps=5)
     with pytest.raises(ValueError, match="jets: belong to a VariationalProblem"):
-        da.simulate(heisenberg.heisenberg(), **CIRCLE, jets=JETS, h=0.1, steps=5)
+        da.simulate(heisenberg.heisenberg(), **CIRCLE, start=da.Start(jets=JETS), h=0.1, steps=5)
 
 
 @pytest.mark.parametrize("k", [2, 3, 4])
@@ -259,7 +269,7 @@ def test_the_start_from_derivatives_is_part_of_the_flow(k):
     """The node equations hold at every node, the first ones too, and the nodes follow the curve: they once jumped by h²q̈."""
     problem = da.VariationalProblem(lambda *x: 0.5 * x[-1] @ x[-1] - 0.3 * jnp.cos(x[0][0]), derivatives=k)
     h, taylor = 0.1, 0.5 ** np.arange(2 * k)[:, None]
-    path = da.simulate(problem, jets=taylor, h=h, steps=3 * k)
+    path = da.simulate(problem, start=da.Start(jets=taylor), h=h, steps=3 * k)
     q = np.asarray(path.q)
     for i in range(len(q) - 2 * k):
         left = da.measure.euler_lagrange_operator(problem, q[i : i + 2 * k + 1], np.zeros((k + 1, 0)), h=h)

@@ -34,32 +34,32 @@ def run(steps, **more):
 @pytest.mark.parametrize("backend", ["native", "jax"])
 def test_a_run_without_end_ends_with_its_path(backend):
     with pytest.raises(KeyboardInterrupt) as error:
-        run(10**10, save_every=1000, backend=backend, progress=press)
+        run(10**10, save=da.Save(every=1000), solver=da.Solver(backend=backend), progress=press)
     path = error.value.path
     assert isinstance(error.value, da.Interrupted)
     assert path.outcome is da.Outcome.INTERRUPTED
     assert int(path.statistics.failed_step) == -1
     assert "Ctrl-C ended it" in path.describe()
-    again = run(path.steps, save_every=1000, backend=backend)
+    again = run(path.steps, save=da.Save(every=1000), solver=da.Solver(backend=backend))
     assert np.array_equal(path.q, again.q)
     assert np.array_equal(path.t, again.t)
     assert float(path.t[-1]) == 0.05 * path.steps
 
 
 def test_without_throw_the_path_comes_back():
-    path = run(10**10, save_every=None, throw=False, progress=press)
+    path = run(10**10, save=da.Save(every=None), throw=False, progress=press)
     assert path.outcome is da.Outcome.INTERRUPTED
     assert path.q.shape == (2, 1)
 
 
 def test_an_ensemble_ends_with_its_paths():
     with pytest.raises(da.Interrupted) as error:
-        da.ensemble(PENDULUM, ANGLES, [0.0], h=0.05, steps=10**10, save_every=None, progress=press)
+        da.ensemble(PENDULUM, ANGLES, [0.0], h=0.05, steps=10**10, save=da.Save(every=None), progress=press)
     path = error.value.path
     assert set(np.asarray(path.code)) == {int(da.Outcome.INTERRUPTED)}
     last = int(np.argmax(path.steps_done))
     steps = int(path.steps_done[last])
-    again = da.ensemble(PENDULUM, ANGLES, [0.0], h=0.05, steps=steps, save_every=None)
+    again = da.ensemble(PENDULUM, ANGLES, [0.0], h=0.05, steps=steps, save=da.Save(every=None))
     assert np.array_equal(again.q[last, -1], path.q[last, -1])
     assert float(path.t[last, -1]) == 0.05 * steps
 
@@ -79,7 +79,7 @@ def test_a_solution_is_the_path_that_the_iteration_had_reached(monkeypatch):
 
 def test_progress_is_told_in_steps():
     told = []
-    path = run(300_000, save_every=None, progress=lambda *x: told.append(x))
+    path = run(300_000, save=da.Save(every=None), progress=lambda *x: told.append(x))
     assert path.outcome is da.Outcome.SUCCESS
     assert told == sorted(told)
     assert 0 < told[0][0] < told[-1][1] == 300_000
@@ -168,7 +168,7 @@ def test_a_reference_is_broken_off(monkeypatch):
 
 def test_an_order_does_not_take_ctrl_c_for_a_run_that_failed(monkeypatch):
     module = importlib.import_module("dalembert.measure.convergence")  # its function has the name, too
-    pressed = lambda *given, **more: run(10**9, throw=False, save_every=None, progress=press)  # noqa: E731
+    pressed = lambda *given, **more: run(10**9, throw=False, save=da.Save(every=None), progress=press)  # noqa: E731
     monkeypatch.setattr(module, "simulate", pressed)
     with pytest.raises(da.Interrupted):
         da.measure.order(PENDULUM, [1.0], [0.0], time=1.0, h=[0.1, 0.05])
@@ -228,7 +228,7 @@ def test_a_closed_loop_does_not_take_ctrl_c_in_a_run_for_its_end(monkeypatch):
     def pressed(*given, steps, **more):
         seen.append(steps)
         return (
-            real(*given, steps=10**9, save_every=10**6, progress=press, **more)
+            real(*given, steps=10**9, save=da.Save(every=10**6), progress=press, **more)
             if len(seen) == 2
             else real(*given, steps=steps, **more)
         )

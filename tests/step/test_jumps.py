@@ -68,7 +68,10 @@ STEPS = 12
 
 @pytest.fixture(scope="module")
 def paths():
-    return {b: da.simulate(SYSTEM, *START, h=H, steps=STEPS, backend=b, max_iterations=100) for b in ("native", "jax")}
+    return {
+        b: da.simulate(SYSTEM, *START, h=H, steps=STEPS, solver=da.Solver(backend=b, max_iterations=100))
+        for b in ("native", "jax")
+    }
 
 
 @pytest.mark.parametrize("backend", ["native", "jax"])
@@ -90,9 +93,9 @@ def test_the_back_ends_take_the_same_way(paths):
 
 
 def test_lanes_and_jit_take_the_same_way(paths):
-    many = da.ensemble(SYSTEM, np.tile(START[0], (20, 1)), START[1], h=H, steps=STEPS, max_iterations=100)
+    many = da.ensemble(SYSTEM, np.tile(START[0], (20, 1)), START[1], h=H, steps=STEPS, solver=da.Solver(max_iterations=100))
     np.testing.assert_allclose(np.asarray(many.q)[[0, 19]], np.stack([paths["native"].q] * 2), rtol=0, atol=1e-12)
-    run = jax.jit(lambda q: da.simulate(SYSTEM, q, START[1], h=H, steps=STEPS, max_iterations=100).q)
+    run = jax.jit(lambda q: da.simulate(SYSTEM, q, START[1], h=H, steps=STEPS, solver=da.Solver(max_iterations=100)).q)
     np.testing.assert_allclose(run(START[0]), paths["native"].q, rtol=0, atol=1e-13)
 
 
@@ -106,7 +109,7 @@ def rubbing(q, v):
 @pytest.mark.parametrize("backend", ["native", "jax"])
 def test_dry_friction_ends_where_it_sticks(backend):
     """At the last state no velocity solves the next step: v - v₀ - h (g₀ + g(q, v))/2 jumps over zero."""
-    path = da.simulate(FRICTION, [0.5], [-1.03], h=H, steps=100, throw=False, backend=backend)
+    path = da.simulate(FRICTION, [0.5], [-1.03], h=H, steps=100, throw=False, solver=da.Solver(backend=backend))
     assert path.outcome in (da.Outcome.NOT_CONVERGED, da.Outcome.NO_SOLUTION)
     assert path.steps == 50
     assert max(defects(path, rubbing)) <= 1e-14
@@ -118,7 +121,7 @@ def test_dry_friction_ends_where_it_sticks(backend):
 
 def test_stages_of_a_composition_end_alike():
     options = {"h": H, "steps": 60, "throw": False, "scheme": da.Scheme(order=4)}
-    native, jax_ = (da.simulate(FRICTION, [0.5], [-1.03], backend=b, **options) for b in ("native", "jax"))
+    native, jax_ = (da.simulate(FRICTION, [0.5], [-1.03], solver=da.Solver(backend=b), **options) for b in ("native", "jax"))
     assert native.outcome == jax_.outcome
     assert native.outcome in (da.Outcome.NOT_CONVERGED, da.Outcome.NO_SOLUTION)
     assert native.steps == jax_.steps > 5

@@ -31,7 +31,7 @@ def multiplier(z):
 
 
 def run(steps, time=5.0, **options):
-    return da.simulate(ROD, jets=START, multipliers=[[FIRST]], h=time / steps, steps=steps, **options)
+    return da.simulate(ROD, start=da.Start(jets=START, multipliers=[[FIRST]]), h=time / steps, steps=steps, **options)
 
 
 def test_positions_and_multipliers_of_second_order(exact):
@@ -59,13 +59,13 @@ def test_a_speed_that_changes_in_time_and_a_run_that_goes_on_from_its_nodes():
     begin, h, slope, bend = 0.7, 0.02, 1.2 * np.cos(2.8), -4.8 * np.sin(2.8)
     s = fast(begin)  # q̇ = s e, q̈ = ṡ e + sω n, q⃛ = (s̈ - sω²) e + (2ṡω + sω̇) n, with ω = 1.2, ω̇ = 0.3
     jets = [[0.0, 0.0], [s, 0.0], [slope, 1.2 * s], [bend - 1.44 * s, 2.4 * slope + 0.3 * s]]
-    path = da.simulate(rod, jets=jets, multipliers=[[0.4]], h=h, steps=40, t0=begin)
+    path = da.simulate(rod, start=da.Start(jets=jets, multipliers=[[0.4]]), h=h, steps=40, t0=begin)
     q, t = np.asarray(path.q), np.asarray(path.t)
     speeds = np.linalg.norm(np.diff(q, axis=0), axis=1) / h
     np.testing.assert_allclose(speeds, fast(t[:-1] + 0.5 * h), rtol=0, atol=1e-11)
     at = 10
     free = np.interp(t[at + 1] + 0.5 * h, path.t_multipliers, path.multipliers[:, 0])
-    on = da.simulate(rod, nodes=q[at : at + 4], multipliers=[[free]], h=h, steps=20, t0=t[at])
+    on = da.simulate(rod, start=da.Start(nodes=q[at : at + 4], multipliers=[[free]]), h=h, steps=20, t0=t[at])
     np.testing.assert_allclose(on.q, q[at : at + len(on.q)], rtol=0, atol=1e-8)
 
 
@@ -86,11 +86,11 @@ def test_no_mode_grows_over_many_steps():
 def test_one_row_of_multipliers_is_initial_data():
     """λ̇ follows from λ and the jets; it was taken and ignored."""
     with pytest.raises(ValueError, match="constraints have the order 1, and further derivatives of λ follow"):
-        da.simulate(ROD, jets=START, multipliers=[[FIRST], [0.0]], h=0.02, steps=50)
+        da.simulate(ROD, start=da.Start(jets=START, multipliers=[[FIRST], [0.0]]), h=0.02, steps=50)
 
 
 def test_both_back_ends_and_the_boundary_problem_agree():
-    native, portable = run(40), run(40, backend="jax")
+    native, portable = run(40), run(40, solver=da.Solver(backend="jax"))
     np.testing.assert_allclose(native.q, portable.q, rtol=0, atol=1e-13)
     np.testing.assert_allclose(native.multipliers, portable.multipliers, rtol=0, atol=1e-9)
     q, t = np.asarray(native.q), np.arange(41)
@@ -127,4 +127,4 @@ def test_constraints_of_two_orders_have_no_flow():
     both = [da.Nonholonomic(lambda q, v: v[0] - q[1]), lambda q, v, a: a[2] - q[0]]
     mixed = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, both, derivatives=2)
     with pytest.raises(ValueError, match="some of order 1 and some of order 2"):
-        da.simulate(mixed, jets=np.zeros((4, 3)), multipliers=np.zeros((2, 2)), h=0.1, steps=10)
+        da.simulate(mixed, start=da.Start(jets=np.zeros((4, 3)), multipliers=np.zeros((2, 2))), h=0.1, steps=10)

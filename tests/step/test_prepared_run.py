@@ -44,12 +44,17 @@ def by_domain(q, v):
 
 CASES = {
     "holonomic and nonholonomic": (BOTH, *ROLL, {}),
-    "nonholonomic, thinned": (KNIFE, [0.0, 0.0, 0.3], ROLL[1][:3], {"save_every": 4}),
+    "nonholonomic, thinned": (KNIFE, [0.0, 0.0, 0.3], ROLL[1][:3], {"save": da.Save(every=4)}),
     "on nodes": (KNIFE, [0.0, 0.0, 0.3], ROLL[1][:3], {"scheme": da.Scheme("nodes")}),
-    "on nodes, the last alone": (KNIFE, [0.0, 0.0, 0.3], ROLL[1][:3], {"scheme": da.Scheme("nodes"), "save_every": None}),
+    "on nodes, the last alone": (
+        KNIFE,
+        [0.0, 0.0, 0.3],
+        ROLL[1][:3],
+        {"scheme": da.Scheme("nodes"), "save": da.Save(every=None)},
+    ),
     "of order 4": (SPHERE, *SWING, {"scheme": da.Scheme(order=4)}),
     "stopped": (SPHERE, *SWING, {"stop": lambda q, v: q[1] > 0.3}),
-    "in time, with a law": (SPRING, [1.0], [0.0], {"feedback": HELD, "save_every": 2}),
+    "in time, with a law": (SPRING, [1.0], [0.0], {"feedback": HELD, "save": da.Save(every=2)}),
 }
 
 
@@ -131,7 +136,9 @@ def test_a_function_that_is_no_number_at_one_state_is_refused_there():
             run([0.0, 0.0], [0.0, 0.0], 5)
 
 
-@pytest.mark.parametrize("options", [{"scheme": da.Scheme("nodes")}, {"scheme": da.Scheme(order=4)}, {"domain": by_domain}])
+@pytest.mark.parametrize(
+    "options", [{"scheme": da.Scheme("nodes")}, {"scheme": da.Scheme(order=4)}, {"stop": da.Stop(domain=by_domain)}]
+)
 def test_a_step_that_fails_ends_in_the_same_outcome(options, the_long_way):
     """A point falls towards q = 0, where there is no force; or leaves where it shall stay."""
     falling = da.System(lambda q, v: 0.5 * v @ v - jnp.sum(jnp.sqrt(q)))

@@ -12,7 +12,7 @@ from papers.convergence import PRINTED
 def test_roots_that_are_close_are_told_apart_by_the_function():
     """The root nearest to the previous θ is spurious, u = 0, at t = 1.3; where δ is large V decides, and never is."""
     rule = da.Nearest("previous", coordinates=(0,), within=10.0, least=wheel.lyapunov)
-    _, q, v = pendulum.state(pendulum.run(PRINTED, 0.1, 2.0, branch=rule))
+    _, q, v = pendulum.state(pendulum.run(PRINTED, 0.1, 2.0, solver=da.Solver(branch=rule)))
     assert np.min(np.abs(pendulum.factor(q, v))) > 1e-7
 
 

@@ -58,7 +58,7 @@ def terminal():
 
 def resumed(folder):
     store = folder / "run.zarr"
-    da.simulate(pendulum.pendulum(), **START, steps=5000, store=store, progress=press, throw=False)
+    da.simulate(pendulum.pendulum(), **START, steps=5000, save=da.Save(store=store), progress=press, throw=False)
     return da.resume(store, pendulum.pendulum(), progress=True)
 
 
@@ -75,18 +75,28 @@ def swept_problems(folder):
 
 
 CALLS = {
-    "simulate": lambda folder: da.simulate(pendulum.pendulum(), **START, steps=300_000, save_every=None, progress=True),
-    "simulate on JAX": lambda folder: da.simulate(pendulum.pendulum(), **START, steps=3000, backend="jax", progress=True),
+    "simulate": lambda folder: da.simulate(
+        pendulum.pendulum(), **START, steps=300_000, save=da.Save(every=None), progress=True
+    ),
+    "simulate on JAX": lambda folder: da.simulate(
+        pendulum.pendulum(), **START, steps=3000, solver=da.Solver(backend="jax"), progress=True
+    ),
     "simulate to a store": lambda folder: da.simulate(
-        pendulum.pendulum(), **START, steps=3000, store=folder / "run.zarr", progress=True
+        pendulum.pendulum(), **START, steps=3000, save=da.Save(store=folder / "run.zarr"), progress=True
     ),
     "ensemble": lambda folder: da.ensemble(
-        pendulum.pendulum(), np.array([[0.5], [1.0]]), [0.0], h=0.01, steps=2_000_000, save_every=None, progress=True
+        pendulum.pendulum(),
+        np.array([[0.5], [1.0]]),
+        [0.0],
+        h=0.01,
+        steps=2_000_000,
+        save=da.Save(every=None),
+        progress=True,
     ),
     "sweep": lambda folder: da.sweep(
         pendulum.pendulum(),
         {"q0": [[0.5], [1.0]]},
-        {"v0": [0.0], "h": 0.01, "steps": 2_000_000, "save_every": None},
+        {"v0": [0.0], "h": 0.01, "steps": 2_000_000, "save": da.Save(every=None)},
         progress=True,
     ),
     "sweep to a store": lambda folder: da.sweep(
@@ -136,7 +146,9 @@ def test_a_resumed_run_draws_its_bar(tmp_path, monkeypatch):
         signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(da.Interrupted):
-        da.simulate(pendulum.pendulum(), **START, steps=3_000_000, save_every=1000, store="run.zarr", progress=press)
+        da.simulate(
+            pendulum.pendulum(), **START, steps=3_000_000, save=da.Save(every=1000, store="run.zarr"), progress=press
+        )
     with terminal() as shown, contextlib.suppress(typer.Exit):
         app(["run", "pendulum", "--save", "run.zarr", "--resume"], standalone_mode=False)
     assert "remaining" in shown.text()
@@ -161,7 +173,7 @@ def test_a_notebook_has_a_bar(monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    da.simulate(pendulum.pendulum(), **START, steps=300_000, save_every=None, progress=True)
+    da.simulate(pendulum.pendulum(), **START, steps=300_000, save=da.Save(every=None), progress=True)
     assert any(re.search(r"\d steps, \d\S*/s remaining", text) for text in shown), shown
     assert shown[-1] == ""
     assert sys.stderr.getvalue() == ""
@@ -180,11 +192,11 @@ def test_the_rate_is_that_of_the_steps_since_the_first_report(monkeypatch):
 
 def test_a_program_without_standard_error_has_none(monkeypatch):
     monkeypatch.setattr(sys, "stderr", None)
-    assert da.simulate(pendulum.pendulum(), **START, steps=100_000, save_every=None, progress=True).steps == 100_000
+    assert da.simulate(pendulum.pendulum(), **START, steps=100_000, save=da.Save(every=None), progress=True).steps == 100_000
 
 
 def test_a_file_has_none(tmp_path, monkeypatch):
     with open(tmp_path / "errors", "w") as file:
         monkeypatch.setattr(sys, "stderr", file)
-        da.simulate(pendulum.pendulum(), **START, steps=100_000, save_every=None, progress=True)
+        da.simulate(pendulum.pendulum(), **START, steps=100_000, save=da.Save(every=None), progress=True)
     assert (tmp_path / "errors").read_text() == ""

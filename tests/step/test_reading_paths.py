@@ -56,7 +56,7 @@ def test_paths_of_a_batch(path, batch):
 
 
 def test_the_labelled_data_set_of_a_method_is_that_of_the_function(path):
-    assert path.to_xarray().identical(da.to_xarray(path))
+    assert path.to_xarray().identical(da.store.to_xarray(path))
 
 
 class Table(HTMLParser):

@@ -39,14 +39,14 @@ def together(r, t, q, v, multipliers):
 @pytest.mark.parametrize("how", ["native", "jax", "lanes", "jit"])
 def test_values_and_types(how):
     """One run with all of them."""
-    options = {"h": H, "steps": STEPS, "reduce": (together, START)}
+    options = {"h": H, "steps": STEPS, "save": da.Save(reduce=(together, START))}
     if how == "lanes":
         many = da.ensemble(FREE, np.tile(Q0, (17, 1)), V0, **options)
         found = jax.tree.map(lambda x: x[16], many.reduced)
     elif how == "jit":
         found = jax.jit(lambda q: da.simulate(FREE, q, V0, **options).reduced)(Q0)
     else:
-        found = da.simulate(FREE, Q0, V0, backend=how, **options).reduced
+        found = da.simulate(FREE, Q0, V0, solver=da.Solver(backend=how), **options).reduced
     for name, (_, _, expected) in REDUCERS.items():
         for a, b in zip(jax.tree.leaves(found[name]), jax.tree.leaves(expected), strict=True):
             assert np.asarray(a).dtype == b.dtype, name
@@ -59,7 +59,7 @@ def test_values_and_types(how):
     ids=["uint64", "float32"],
 )
 def test_what_machine_code_cannot_hold_runs_on_jax(start, step, kind):
-    run = lambda: da.simulate(FREE, Q0, V0, h=H, steps=STEPS, reduce=(lambda r, t, q, v, m: r + step, start))  # noqa: E731
+    run = lambda: da.simulate(FREE, Q0, V0, h=H, steps=STEPS, save=da.Save(reduce=(lambda r, t, q, v, m: r + step, start)))  # noqa: E731
     with pytest.warns(UserWarning, match=f"JAX back-end is used, because of reduce: on {kind}"):
         found = run().reduced
     assert np.asarray(found).dtype == kind

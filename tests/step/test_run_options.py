@@ -13,6 +13,7 @@ from scipy.integrate import solve_ivp
 import dalembert as da
 from dalembert.gallery import ENTRIES
 from dalembert.native import CACHE
+from dalembert.options import PLACES, group_options
 
 PENDULUM = ENTRIES["pendulum"]
 CURVATURE = ENTRIES["curvature_particle"]
@@ -32,7 +33,7 @@ def full(form=None):
 @pytest.mark.parametrize("form", [None, "nodes"])
 @pytest.mark.parametrize("every", [2, 5, STEPS, 100, None])
 def test_thinning_keeps_rows_of_the_full_path_and_the_last(form, every):
-    path, whole = run(scheme=da.Scheme(form), save_every=every), full(form)
+    path, whole = run(scheme=da.Scheme(form), save=da.Save(every=every)), full(form)
     kept = [k for k in range(STEPS + 1) if k % (every or STEPS) == 0 or k == STEPS]
     np.testing.assert_array_equal(path.t, whole.t[np.array(kept)])
     np.testing.assert_array_equal(path.q, whole.q[np.array(kept)])
@@ -48,7 +49,7 @@ def test_thinning_keeps_rows_of_the_full_path_and_the_last(form, every):
 def test_reduce_sees_every_step():
     """Largest |θ| and a count, while only the last state is stored."""
     largest = lambda c, t, q, v, m: {"n": c["n"] + 1, "top": jnp.maximum(c["top"], jnp.abs(q[0])), "t": t}  # noqa: E731
-    path = run(reduce=(largest, {"n": 0, "top": 1.0, "t": 0.0}), save_every=None)
+    path = run(save=da.Save(reduce=(largest, {"n": 0, "top": 1.0, "t": 0.0}), every=None))
     assert int(path.reduced["n"]) == STEPS
     assert float(path.reduced["top"]) == float(jnp.max(jnp.abs(full().q)))
     np.testing.assert_allclose(path.reduced["t"], STEPS * H, rtol=1e-14)
@@ -61,7 +62,7 @@ def test_stop_and_domain():
     assert stopped.outcome is da.Outcome.STOPPED
     assert stopped.steps == first
     np.testing.assert_array_equal(stopped.q, full().q[: first + 1])  # the state at which it is true is kept
-    refused = run(domain=lambda q, v, p: q[0] >= 0.9, throw=False)
+    refused = run(stop=da.Stop(domain=lambda q, v, p: q[0] >= 0.9), throw=False)
     assert refused.outcome is da.Outcome.LEFT_DOMAIN
     np.testing.assert_array_equal(refused.q, full().q[:first])  # the state outside is not
     assert not stopped.outcome.failed
@@ -219,7 +220,7 @@ def test_interpolation_between_nodes():
     with pytest.raises(ValueError, match="t: found nan; every number must be finite"):
         path.interpolate(np.nan)
     with pytest.raises(ValueError, match="the path has 2 saved nodes"):
-        run(save_every=None).interpolate(0.1)
+        run(save=da.Save(every=None)).interpolate(0.1)
 
 
 def with_rows(path, q, v):
@@ -229,7 +230,13 @@ def with_rows(path, q, v):
 @pytest.mark.parametrize("form", [None, "nodes"])
 def test_traced_equals_untraced(form):
     go = lambda k: da.simulate(  # noqa: E731
-        CURVATURE.system.replace(k=k), [0.0, 0.0], [1.0, 1.0], h=H, steps=STEPS, save_every=4, scheme=da.Scheme(form)
+        CURVATURE.system.replace(k=k),
+        [0.0, 0.0],
+        [1.0, 1.0],
+        h=H,
+        steps=STEPS,
+        save=da.Save(every=4),
+        scheme=da.Scheme(form),
     )
     traced, plain = jax.jit(go)(1.5), go(1.5)
     for name in ("t", "q", "t_velocity", "v", "t_multipliers", "multipliers", "constraint_forces"):
@@ -249,14 +256,20 @@ def test_nothing_is_compiled_again(backend):
     """Parameters, data, h, N, thinning and t0 are arguments of one compiled program."""
 
     def go(system, **options):
-        da.simulate(system, [0.1, 0.0], [1.0, 1.0], **{"h": H, "steps": 7, "backend": backend, **options})
+        da.simulate(system, [0.1, 0.0], [1.0, 1.0], **{"h": H, "steps": 7, "solver": da.Solver(backend=backend), **options})
 
     go(CURVATURE.system)
     go(CURVATURE.system.replace(k=0.6))
     before = len(COMPILED), CACHE.compilations, CACHE.reads
     assert before[0] > 0
     go(CURVATURE.system.replace(k=0.5, m=np.float64(3.0)))
-    for options in ({"h": 0.02}, {"steps": np.int64(300)}, {"save_every": 3}, {"t0": 4.0}, {"save_every": None}):
+    for options in (
+        {"h": 0.02},
+        {"steps": np.int64(300)},
+        {"save": da.Save(every=3)},
+        {"t0": 4.0},
+        {"save": da.Save(every=None)},
+    ):
         go(CURVATURE.system, **options)
     assert (len(COMPILED), CACHE.compilations, CACHE.reads) == before
 
@@ -277,7 +290,7 @@ def test_the_record_of_an_ensemble_is_enough_to_run_it_again(tmp_path):
     found = recorded(stored)
     assert "-q" in found.pop("feedback")
     assert found.pop("feedback_every") == feedback.every
-    again = da.ensemble(PENDULUM.system, **found, feedback=feedback)
+    again = da.ensemble(PENDULUM.system, **group_options(found, PLACES), feedback=feedback)
     np.testing.assert_array_equal(again.q, runs.q)
     assert again.provenance == runs.provenance
     one = run(data=([0.4], [0.3]), system=PENDULUM.system.replace(g_over_l=2.0), steps=7, feedback=feedback)
@@ -290,7 +303,9 @@ def test_the_record_of_an_ensemble_is_enough_to_run_it_again(tmp_path):
 def test_the_record_of_a_large_ensemble_is_short():
     """1001 initial states and parameters are recorded by their shape, what all runs share by its values."""
     q = np.linspace(0.0, 1.0, 1001)[:, None]
-    runs = da.ensemble(PENDULUM.system, q, [0.3], parameters={"g_over_l": np.ones(1001)}, h=H, steps=2, save_every=None)
+    runs = da.ensemble(
+        PENDULUM.system, q, [0.3], parameters={"g_over_l": np.ones(1001)}, h=H, steps=2, save=da.Save(every=None)
+    )
     found = recorded(runs)
     assert found["q0"] == {"shape": [1001, 1]}
     assert found["parameters"] == {"g_over_l": {"shape": [1001]}}
@@ -306,7 +321,7 @@ def test_the_record_of_free_steps_is_enough_to_run_them_again(tmp_path):
     stored = da.load(tmp_path / "free.nc")
     assert stored.provenance == path.provenance
     assert da.matches(stored, swing)
-    assert da.to_xarray(path).coordinate.item() == "angle"
+    assert da.store.to_xarray(path).coordinate.item() == "angle"
     again = da.step.simulate_free_steps(swing, **recorded(stored))
     np.testing.assert_array_equal(again.t, path.t)
     np.testing.assert_array_equal(again.q, path.q)

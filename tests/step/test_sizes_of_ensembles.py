@@ -17,7 +17,11 @@ def run(entry, size, **more):
 
 @pytest.mark.parametrize(("name", "backend"), [("pendulum", None), ("nonholonomic_particle", None), ("pendulum", "jax")])
 def test_few_programs_are_compiled_for_many_sizes(name, backend):
-    entry, sizes, more = ENTRIES[name], [*range(33, 64, 3), *range(130, 250, 17)], {"backend": backend} if backend else {}
+    entry, sizes, more = (
+        ENTRIES[name],
+        [*range(33, 64, 3), *range(130, 250, 17)],
+        {"solver": da.Solver(backend=backend)} if backend else {},
+    )
     run(entry, 64, **more)
     run(entry, 256, **more)
     before, compiled = len(TEXTS), []
@@ -42,7 +46,7 @@ def test_a_run_is_the_same_in_ensembles_of_any_size(monkeypatch, backend):
     entry = ENTRIES["nonholonomic_particle"]
     v0 = np.linspace(0.5, 1.5, 11)[:, None] * entry.v0
     c = {"c": np.linspace(0.0, 0.3, 11)}
-    whole = da.ensemble(entry.system, entry.q0, v0, parameters=c, h=0.05, steps=20, backend=backend)
+    whole = da.ensemble(entry.system, entry.q0, v0, parameters=c, h=0.05, steps=20, solver=da.Solver(backend=backend))
     for i in (0, 3, 4, 10):
         system = entry.system.replace(c=np.linspace(0.0, 0.3, 11)[i])
         alone = da.simulate(system, entry.q0, v0[i], h=0.05, steps=20)

@@ -78,7 +78,7 @@ def test_short_steps_from_rest_are_solved(backend):
     From rest β = ½ a t² and v = a t, to 10⁻³ while β turns by less than 10⁻³; a step may add rounding of q over h to v.
     """
     for h in (2.5e-6, 1e-6, 1e-7):
-        path = da.simulate(SQUEEZER, Q0, np.zeros(7), h=h, steps=20, backend=backend, throw=False)
+        path = da.simulate(SQUEEZER, Q0, np.zeros(7), h=h, steps=20, solver=da.Solver(backend=backend), throw=False)
         assert path.outcome is da.Outcome.SUCCESS, path.describe()
         t, rounding = 20 * h, 40 * 20 * np.finfo(float).eps
         np.testing.assert_allclose(path.v[-1, :2], np.multiply(AT_THE_START, t), rtol=1e-3, atol=rounding / h)

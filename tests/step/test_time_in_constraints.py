@@ -42,7 +42,7 @@ def test_a_discrete_system_against_the_closed_form():
     for steps in (40, 80):
         h = 2.0 / steps
         nodes = [place(START), place(START + h)]
-        path = da.simulate(curve(h), nodes=nodes, h=h, steps=steps, t0=START)
+        path = da.simulate(curve(h), start=da.Start(nodes=nodes), h=h, steps=steps, t0=START)
         errors.append(np.abs(path.q[-1] - place(START + 2.0)).max())
         left = da.measure.constraint_residual(curve(h), path)[0]
         assert left.largest < 1e-9
@@ -62,12 +62,16 @@ def test_a_discrete_system_against_a_system():
         time_dependent=True,
     )
     scheme = da.Scheme.borda_fernandez_grillo()
-    path = da.simulate(system, [0.0, 0.0], [1.0, 1.0], h=h, steps=20, t0=START, scheme=scheme, starter="first_order")
+    path = da.simulate(
+        system, [0.0, 0.0], [1.0, 1.0], h=h, steps=20, t0=START, scheme=scheme, start=da.Start(starter="first_order")
+    )
     for backend in ("native", "jax"):
-        direct = da.simulate(curve(h), nodes=path.q[:2], h=h, steps=20, t0=START, backend=backend)
+        direct = da.simulate(
+            curve(h), start=da.Start(nodes=path.q[:2]), h=h, steps=20, t0=START, solver=da.Solver(backend=backend)
+        )
         np.testing.assert_allclose(direct.q, path.q, rtol=0, atol=1e-12)
         np.testing.assert_allclose(direct.multipliers, path.multipliers, rtol=0, atol=1e-9)
-    later = da.simulate(curve(h, begin=5.0), nodes=path.q[:2], h=h, steps=20, t0=START + 5.0)
+    later = da.simulate(curve(h, begin=5.0), start=da.Start(nodes=path.q[:2]), h=h, steps=20, t0=START + 5.0)
     np.testing.assert_allclose(later.q, path.q, rtol=0, atol=1e-12)
     with pytest.raises(ValueError, match=r"time_dependent: found True; .* to DiscreteSystem itself"):
         da.DiscreteSystem.holonomic(lambda a, b, t: 0.0, lambda q, t: q @ q - t, time_dependent=True)
@@ -102,7 +106,7 @@ def test_a_variational_problem_of_order_2():
     x, v, a, j, y, w, free, slope = begin
     t, k, k1 = START, curvature(START, np), 1.5 * np.cos(3 * START)
     jets = [[x, y], [v, w], [a, k * np.cos(x)], [j, k1 * np.cos(x) - k * np.sin(x) * v]]
-    given = {"jets": jets, "multipliers": [[free], [slope]], "t0": t}
+    given = {"start": da.Start(jets=jets, multipliers=[[free], [slope]]), "t0": t}
     flow = da.systems.ostrogradsky(BENT, jets, [t, t + 0.5, t + 1.0], multipliers=given["multipliers"])
     np.testing.assert_allclose(flow.q, exact(np.asarray(flow.t))[[0, 4]].T, rtol=0, atol=1e-9)
     np.testing.assert_allclose(flow.multipliers[:, 0], exact(np.asarray(flow.t))[6], rtol=0, atol=1e-8)

@@ -28,7 +28,7 @@ ROD = da.System(swinging, da.Holonomic(circle), parameters=NATURAL)
 
 
 def run(q, v, backend="native", h=0.02, u=1.0, o=0.0, c=1.0):
-    path = da.simulate(ROD.replace(u=u, o=o, c=c), o + u * q, u * v, h=h, steps=200, backend=backend)
+    path = da.simulate(ROD.replace(u=u, o=o, c=c), o + u * q, u * v, h=h, steps=200, solver=da.Solver(backend=backend))
     return (path.q - o) / u, path
 
 
@@ -94,7 +94,14 @@ def test_coordinates_with_units_of_their_own(backend):
     )
     for system in (free, tied):
         paths = [
-            da.simulate(system.replace(u=u), [0.0, 0.5, 0.0], [u, 0.2, np.sin(0.5)], h=0.05, steps=200, backend=backend)
+            da.simulate(
+                system.replace(u=u),
+                [0.0, 0.5, 0.0],
+                [u, 0.2, np.sin(0.5)],
+                h=0.05,
+                steps=200,
+                solver=da.Solver(backend=backend),
+            )
             for u in (1.0, 1e9, 1e-9)
         ]
         first, *others = (np.asarray(p.q) / [u, 1.0, 1.0] for p, u in zip(paths, (1.0, 1e9, 1e-9), strict=True))
@@ -133,11 +140,11 @@ def test_flows_of_higher_order(backend):
         u, o, c = (change.get(name, NATURAL[name]) for name in "uoc")
         given, problem = u * jets, bending.replace(u=u, o=o, c=c)
         given[0] += o
-        path = da.simulate(problem, jets=given, h=0.02, steps=60, backend=backend)
+        path = da.simulate(problem, start=da.Start(jets=given), h=0.02, steps=60, solver=da.Solver(backend=backend))
         paths.append((np.asarray(path.q) - o) / u)
         assert np.max(np.abs(paths[-1] - paths[0])) < 1e-13 + 1e-14 * o
         given[0] += 2 * u * jets[0]
         with pytest.raises(da.InconsistentDataError, match="jets: φ"):
-            da.simulate(problem, jets=given, h=0.02, steps=60, backend=backend)
+            da.simulate(problem, start=da.Start(jets=given), h=0.02, steps=60, solver=da.Solver(backend=backend))
     angle = 1.3 * 0.02 * np.arange(61)
     assert np.max(np.abs(paths[0] - np.stack([np.cos(angle), np.sin(angle)], axis=1))) < 1e-3

@@ -70,15 +70,17 @@ def test_the_way_back_of_a_composed_step():
 
 def test_a_hundred_thousand_steps_forth_and_back_end_where_steps_of_one_length_would():
     """Those of the same time, ten times as many, end at 2e-10. With the difference of the last times for a length: 2e-9."""
-    there = da.simulate(KEPLER, *AWAY, h=NEAR, steps=100_000, save_every=None)
-    turned = da.simulate(KEPLER, there.q[-1], -there.v[-1], h=da.Varying(there.h_last, near), steps=100_000, save_every=None)
+    there = da.simulate(KEPLER, *AWAY, h=NEAR, steps=100_000, save=da.Save(every=None))
+    turned = da.simulate(
+        KEPLER, there.q[-1], -there.v[-1], h=da.Varying(there.h_last, near), steps=100_000, save=da.Save(every=None)
+    )
     assert np.abs(turned.q[-1] - there.q[0]).max() < 2e-10
 
 
 def test_times_are_summed_without_what_rounding_cuts_off():
     """100 000 lengths of 0.1 are 10 000; summed one by one they are off by 2e-8."""
     free = da.System(lambda q, v: 0.5 * (v @ v))
-    path = da.simulate(free, [0.0], [1.0], h=da.Varying(0.1, lambda q, v: 1.0), steps=100_000, save_every=None)
+    path = da.simulate(free, [0.0], [1.0], h=da.Varying(0.1, lambda q, v: 1.0), steps=100_000, save=da.Save(every=None))
     assert float(path.t[-1]) == pytest.approx(1e4, rel=1e-15)
 
 
@@ -116,7 +118,7 @@ def test_between_the_nodes_the_order_is_that_of_the_scheme():
     (a, b), (_, v) = path.interpolate([1.0 - 1e-5, 1.0 + 1e-5], order=11)[0], path.interpolate(1.0, order=11)
     assert np.abs((b - a) / 2e-5 - v).max() < 1e-9
     with pytest.raises(ValueError, match=r"^t: the path has 2 saved nodes; .* at least 6 for order=8"):
-        da.simulate(KEPLER, *AWAY, h=NEAR, steps=300, save_every=None).interpolate(0.1, order=8)
+        da.simulate(KEPLER, *AWAY, h=NEAR, steps=300, save=da.Save(every=None)).interpolate(0.1, order=8)
     between = da.simulate(KEPLER, *AWAY, h=0.1, steps=9, scheme=da.Scheme("nodes"))
     with pytest.raises(ValueError, match=r"^order: found 7, of a path whose velocities lie between"):
         between.interpolate(0.1, order=7)
@@ -162,9 +164,9 @@ def test_a_constraint_on_accelerations_is_rounded_as_with_equal_steps():
     """h v₁ - h v₀ is h (v₁ - v₀), where h is the length of the step, too: formed as it stands it would lose the digits that
     v₁ and v₀ have in common, 7e-11 here over 10⁵ steps and back. Steps of one length over the same time: 3e-12."""
     start = np.array([0.0, -2.01]), np.array([1.0, 0.0])
-    there = da.simulate(PARTICLE, *start, h=da.Varying(0.0125, span=1.0), steps=100_000, save_every=None)
+    there = da.simulate(PARTICLE, *start, h=da.Varying(0.0125, span=1.0), steps=100_000, save=da.Save(every=None))
     lengths = da.Varying(-there.h_last, span=1.0)
-    back = da.simulate(PARTICLE, there.q[-1], there.v[-1], h=lengths, steps=100_000, save_every=None)
+    back = da.simulate(PARTICLE, there.q[-1], there.v[-1], h=lengths, steps=100_000, save=da.Save(every=None))
     assert np.abs(back.q[-1] - start[0]).max() < 5e-12
     equal = da.simulate(PARTICLE, *start, h=0.0125, steps=2000)
     same = da.simulate(PARTICLE, *start, h=da.Varying(0.0125, lambda q, v, p: 1.0), steps=2000)
@@ -216,7 +218,7 @@ def test_machine_code_lanes_and_jax_agree():
         lane = lanes.lane(i)
         for name in ("t", "q", "v"):
             assert np.abs(getattr(lane, name) - getattr(alone, name)).max() < 1e-10
-    portable = da.simulate(KEPLER, *AWAY, h=NEAR, steps=300, backend="jax")
+    portable = da.simulate(KEPLER, *AWAY, h=NEAR, steps=300, solver=da.Solver(backend="jax"))
     assert np.abs(portable.q - lanes.q[0]).max() < 1e-12
     assert np.abs(portable.t - lanes.t[0]).max() < 1e-12
     # steps that are too long: the density goes astray, and all three count the same steps
@@ -226,7 +228,7 @@ def test_machine_code_lanes_and_jax_agree():
     with pytest.warns(UserWarning, match="the density of the steps"):
         one = da.simulate(KEPLER, *AWAY, h=steps, steps=300)
     with pytest.warns(UserWarning, match="the density of the steps"):
-        slow = da.simulate(KEPLER, *AWAY, h=steps, steps=300, backend="jax")
+        slow = da.simulate(KEPLER, *AWAY, h=steps, steps=300, solver=da.Solver(backend="jax"))
     assert int(one.statistics.leaps) == int(slow.statistics.leaps) == int(many.statistics.leaps[0]) > 0
     assert float(one.h_last) == pytest.approx(float(many.h_last[0]), rel=1e-6)
 
@@ -236,7 +238,9 @@ def test_time_is_that_of_the_motion_in_every_function_of_the_user():
     pushed = da.System(lambda q, v, t: 0.5 * v @ v + q[0] * jnp.cos(t), time_dependent=True)
     steps = da.Varying(0.02, lambda q, v, t: 2.0 + jnp.sin(3.0 * t))
     latest = (lambda value, t, q, v, multipliers: jnp.maximum(value, t), -1.0)
-    path = da.simulate(pushed, [0.0], [0.0], h=steps, steps=400, reduce=latest, domain=lambda q, v, t: t < 100.0)
+    path = da.simulate(
+        pushed, [0.0], [0.0], h=steps, steps=400, save=da.Save(reduce=latest), stop=da.Stop(domain=lambda q, v, t: t < 100.0)
+    )
     t = np.asarray(path.t)
     assert path.reduced == t[-1]
     assert np.abs(path.q[:, 0] - (1.0 - np.cos(t))).max() < 1e-3
@@ -250,7 +254,7 @@ def test_a_reducer_ends_with_the_state_at_the_time():
     def counted(value, t, q, v, multipliers):
         return value[0] + 1, value[1] + t, jnp.maximum(value[2], t)
 
-    path = da.simulate(KEPLER, *AWAY, h=NEAR, until=4.0, reduce=(counted, (0, 0.0, -1.0)))
+    path = da.simulate(KEPLER, *AWAY, h=NEAR, until=4.0, save=da.Save(reduce=(counted, (0, 0.0, -1.0))))
     number, total, latest = path.reduced
     assert (int(number), float(latest)) == (path.steps, 4.0)
     assert float(total) == pytest.approx(float(np.sum(path.t)), rel=1e-13)
@@ -260,7 +264,7 @@ def test_runs_in_lanes_end_at_a_time_as_each_does_alone():
     def longest(value, t, q, v, multipliers):
         return value[0] + 1, jnp.maximum(value[1], q[0])
 
-    given = {"h": NEAR, "until": 4.0, "reduce": (longest, (0, 0.0)), "save_every": None}
+    given = {"h": NEAR, "until": 4.0, "save": da.Save(reduce=(longest, (0, 0.0)), every=None)}
     starts = AWAY[0] * np.array([[1.0], [1.05], [0.9], [0.8], [0.7]])
     runs = da.ensemble(KEPLER, starts, AWAY[1], **given)
     assert np.array_equal(runs.t[:, -1], np.full(5, 4.0))
@@ -273,15 +277,15 @@ def test_runs_in_lanes_end_at_a_time_as_each_does_alone():
             a, b = (np.asarray(getattr(path, name)[-1]) for path in (alone, lane))
             assert np.abs(a - b).max() < 1e-12
     # a failure of one run is its own; a time behind the start is reached without a whole step
-    falling = da.ensemble(KEPLER, [[1.0, 0.0], AWAY[0]], [[0.0, 0.0], AWAY[1]], h=NEAR, until=3.0, save_every=None)
+    falling = da.ensemble(KEPLER, [[1.0, 0.0], AWAY[0]], [[0.0, 0.0], AWAY[1]], h=NEAR, until=3.0, save=da.Save(every=None))
     assert [da.Outcome(int(code)).name for code in falling.code] == ["NOT_FINITE", "SUCCESS"]
-    soon = da.ensemble(KEPLER, starts, AWAY[1], h=NEAR, until=1e-3, save_every=None)
+    soon = da.ensemble(KEPLER, starts, AWAY[1], h=NEAR, until=1e-3, save=da.Save(every=None))
     alone = da.simulate(KEPLER, starts[2], AWAY[1], h=NEAR, until=1e-3)
     assert np.abs(soon.q[2, -1] - alone.q[-1]).max() < 1e-15
     with pytest.raises(ValueError, match=r"^until, save_every: every run has another number of steps"):
         da.ensemble(KEPLER, starts, AWAY[1], h=NEAR, until=4.0)
     with pytest.raises(ValueError, match=r"^until: runs of an ensemble end at a time in machine code alone"):
-        da.ensemble(KEPLER, starts, AWAY[1], h=NEAR, until=4.0, save_every=None, backend="jax")
+        da.ensemble(KEPLER, starts, AWAY[1], h=NEAR, until=4.0, save=da.Save(every=None), solver=da.Solver(backend="jax"))
 
 
 def test_under_jit_and_grad():
@@ -340,17 +344,17 @@ def test_what_cannot_be_is_named(message, given):
 def test_equations_that_are_no_maps_with_a_length_say_why():
     pairs = da.DiscreteSystem(lambda q0, q1: 5.0 * (q1 - q0) @ (q1 - q0))
     with pytest.raises(ValueError, match=r"^h: found Varying; L_d of a DiscreteSystem"):
-        da.simulate(pairs, nodes=[[0.0], [0.1]], h=da.Varying(0.1), steps=3)
+        da.simulate(pairs, start=da.Start(nodes=[[0.0], [0.1]]), h=da.Varying(0.1), steps=3)
     beam = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, derivatives=2)
     with pytest.raises(ValueError, match=r"^h: found Varying; the window of a VariationalProblem"):
-        da.simulate(beam, jets=[[0.0], [1.0], [0.0], [0.0]], h=da.Varying(0.1), steps=3)
+        da.simulate(beam, start=da.Start(jets=[[0.0], [1.0], [0.0], [0.0]]), h=da.Varying(0.1), steps=3)
 
 
 def test_a_study_ends_at_a_time_as_an_ensemble_does(tmp_path):
     """Two of its runs leave the domain; the multipliers of each have a time of their own."""
     entry: Any = ENTRIES["nonholonomic_particle"]
     domain = lambda q, v, p: q[0] < 1.5  # noqa: E731
-    given = {"h": da.Varying(0.1, span=1.0), "until": 4.0, "save_every": None, "domain": domain}
+    given = {"h": da.Varying(0.1, span=1.0), "until": 4.0, "save": da.Save(every=None), "stop": da.Stop(domain=domain)}
     starts = np.array(entry.v0) * np.array([[0.3], [0.5], [1.0]])
     runs = da.ensemble(entry.system, entry.q0, starts, **given)
     study = da.sweep(entry.system, {"v0": starts}, {"q0": entry.q0, **given})
@@ -363,7 +367,7 @@ def test_a_study_ends_at_a_time_as_an_ensemble_does(tmp_path):
         for i, path in enumerate(one):
             for name in ("t", "q", "v", "multipliers", "t_multipliers", "h_last", "steps_done"):
                 assert np.array_equal(getattr(path, name), getattr(runs.lane(i), name)), name
-    for wrong in ({"until": None, "steps": 5}, {"save_every": 1}):
+    for wrong in ({"until": None, "steps": 5}, {"save": da.Save(every=1)}):
         with pytest.raises(ValueError, match=r"^h, until, save_every: with Varying every run has nodes at times of its own"):
             da.sweep(entry.system, {"v0": starts}, {"q0": entry.q0, **given | wrong})
     with pytest.raises(ValueError, match=r"^progress, until: "):

@@ -118,7 +118,9 @@ def test_redefined_nodes():
     np.testing.assert_allclose(between.v, inner_v, rtol=0, atol=1e-13)
     with pytest.raises(ValueError, match="points \\(q, v\\) already"):
         da.discretize.redefined(between, da.Beta(0.5))
-    thin = da.simulate(PARTICLE.system, PARTICLE.q0, PARTICLE.v0, h=H, steps=9, save_every=3, scheme=da.Scheme("nodes"))
+    thin = da.simulate(
+        PARTICLE.system, PARTICLE.q0, PARTICLE.v0, h=H, steps=9, save=da.Save(every=3), scheme=da.Scheme("nodes")
+    )
     with pytest.raises(ValueError, match="save_every=1"):
         da.discretize.redefined(thin, da.Beta(0.5))
 
@@ -160,7 +162,7 @@ def test_discrete_data_of_a_difference_map():
         lambda q: jnp.array([-q[1], 0.0, 1.0]),
     )
     start = ρ.inverse(jnp.array(PARTICLE.q0), jnp.array(PARTICLE.v0), H)
-    nodes = da.simulate(discrete, nodes=start, h=H, steps=STEPS + 1)
+    nodes = da.simulate(discrete, start=da.Start(nodes=start), h=H, steps=STEPS + 1)
     points, path = da.discretize.redefined(nodes, ρ), by_hand("implicit")
     np.testing.assert_allclose(points.q, path[0], rtol=0, atol=1e-13)
     np.testing.assert_allclose(nodes.multipliers[:, 0], path[2], rtol=0, atol=1e-12)
@@ -210,7 +212,7 @@ def on_deformed(h: float) -> tuple[np.ndarray, np.ndarray]:
 def test_from_the_deformed_constraint_it_is_equation_99(backend):
     """λ = v_x v_y / (1 + y (y + (ε/2) v_y)), v' = v + ελ(-y, 0, 1), q' = q + εv': each step, and (98) along the run."""
     q, v = on_deformed(H)
-    path = da.simulate(PARTICLE.system, q, v, h=H, steps=20, scheme=SCHEMES["original"], backend=backend)
+    path = da.simulate(PARTICLE.system, q, v, h=H, steps=20, scheme=SCHEMES["original"], solver=da.Solver(backend=backend))
     for k in range(20):
         x, y = v[:2]
         λ = x * y / (1 + q[1] * (q[1] + 0.5 * H * y))

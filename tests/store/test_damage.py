@@ -119,11 +119,11 @@ def test_what_another_program_has_changed_is_said_and_can_be_read_unchecked(save
     with h5py.File(file, "a") as data:
         data.attrs["comment"] = "looks good"
     refused(file, file.read_bytes(), "changed by another program")
-    assert same(da.from_xarray(xr.load_dataset(file)), run)
+    assert same(da.store.from_xarray(xr.load_dataset(file)), run)
 
 
 def test_a_data_set_written_by_hand_loads(run, tmp_path):
-    da.to_xarray(run).to_netcdf(tmp_path / "run.nc", engine="h5netcdf")
+    da.store.to_xarray(run).to_netcdf(tmp_path / "run.nc", engine="h5netcdf")
     assert same(da.load(tmp_path / "run.nc"), run)
 
 
@@ -248,9 +248,9 @@ MALFORMED = {
 
 @pytest.mark.parametrize(("kind", "change", "message"), MALFORMED.values(), ids=MALFORMED.keys())
 def test_malformed_data_are_refused(kind, change, message, run, solution, tmp_path):
-    data = change(da.to_xarray(run if kind == "run" else solution))
+    data = change(da.store.to_xarray(run if kind == "run" else solution))
     with pytest.raises(ValueError, match=message):
-        da.from_xarray(data)
+        da.store.from_xarray(data)
     data.attrs = {name: value for name, value in data.attrs.items() if value is not None}
     if not any(x.dtype.kind == "c" for x in data.variables.values()):  # NetCDF has no complex numbers
         data.to_netcdf(tmp_path / "made.nc", engine="h5netcdf")

@@ -47,11 +47,11 @@ MAKERS = {
     "without multipliers": lambda: da.simulate(PENDULUM.system, PENDULUM.q0, PENDULUM.v0, h=0.1, steps=7),
     "two multipliers": lambda: da.simulate(two_rods(), [0.0, -1, 1, -1], np.zeros(4), h=0.01, steps=5),
     "nodes": lambda: da.simulate(PARTICLE.system, PARTICLE.q0, PARTICLE.v0, h=0.1, steps=6, scheme=da.Scheme("nodes")),
-    "thinned": lambda: da.simulate(SKATER.system, SKATER.q0, SKATER.v0, h=0.1, steps=23, save_every=5),
-    "last only": lambda: da.simulate(SKATER.system, SKATER.q0, SKATER.v0, h=0.1, steps=9, save_every=None),
+    "thinned": lambda: da.simulate(SKATER.system, SKATER.q0, SKATER.v0, h=0.1, steps=23, save=da.Save(every=5)),
+    "last only": lambda: da.simulate(SKATER.system, SKATER.q0, SKATER.v0, h=0.1, steps=9, save=da.Save(every=None)),
     "failed": lambda: da.simulate(lost(), [0.0, 0.0], [1.0, 1.0], h=0.05, steps=30, throw=False),
     "failed at once": lambda: da.simulate(
-        PENDULUM.system, PENDULUM.q0, PENDULUM.v0, h=0.1, steps=5, domain=lambda q, v, p: q[0] > 2, throw=False
+        PENDULUM.system, PENDULUM.q0, PENDULUM.v0, h=0.1, steps=5, stop=da.Stop(domain=lambda q, v, p: q[0] > 2), throw=False
     ),
     "feedback and reducer": lambda: da.simulate(
         PENDULUM.system,
@@ -60,7 +60,7 @@ MAKERS = {
         h=0.1,
         steps=8,
         feedback=da.SampledFeedback(lambda q, v, p: -v, every=2),
-        reduce=(extremes, {"lowest": jnp.array([9.0]), "more": (0, [0.0])}),
+        save=da.Save(reduce=(extremes, {"lowest": jnp.array([9.0]), "more": (0, [0.0])})),
     ),
     "lanes": lambda: jax.vmap(lambda k: da.simulate(PARTICLE.system.replace(k=k), [0.0, 0.0], [1.0, 1.0], h=0.1, steps=4))(
         jnp.array([0.5, 1.0, 2.0])
@@ -78,7 +78,7 @@ def test_a_round_trip_changes_no_bit(make, tmp_path):
     path = make()
     da.save(path, tmp_path / "run.nc")
     assert same(da.load(tmp_path / "run.nc"), path)
-    assert same(da.from_xarray(da.to_xarray(path)), path)
+    assert same(da.store.from_xarray(da.store.to_xarray(path)), path)
     assert [x.name for x in tmp_path.iterdir()] == ["run.nc"]
 
 
@@ -91,12 +91,12 @@ def test_values_that_are_not_finite_keep_their_bits(tmp_path):
 
 
 def test_every_level_has_its_own_dimension_and_times():
-    data = da.to_xarray(PATHS["thinned"]())
+    data = da.store.to_xarray(PATHS["thinned"]())
     assert data.q.dims == data.v.dims == ("node", "coordinate")
     assert data.multipliers.dims == ("mid", "multiplier")
     np.testing.assert_allclose(data.node, [0, 0.5, 1, 1.5, 2, 2.3])
     np.testing.assert_allclose(data.mid, [0.45, 0.95, 1.45, 1.95, 2.25])
-    nodes = da.to_xarray(PATHS["nodes"]())
+    nodes = da.store.to_xarray(PATHS["nodes"]())
     assert [nodes[x].dims[0] for x in ("q", "v", "multipliers")] == ["node", "mid", "interior"]
     np.testing.assert_allclose(nodes.mid, 0.1 * (np.arange(6) + 0.5))
     np.testing.assert_allclose(nodes.interior, 0.1 * np.arange(1, 6))
@@ -104,14 +104,14 @@ def test_every_level_has_its_own_dimension_and_times():
 
 def test_equal_level_names_with_other_times_do_not_share_a_dimension():
     path = dataclasses.replace(PATHS["nodes"](), levels=("node", "node"))
-    data = da.to_xarray(path)
+    data = da.store.to_xarray(path)
     assert [data[x].dims[0] for x in ("q", "v", "multipliers")] == ["node", "node_velocity", "node_multipliers"]
-    assert same(da.from_xarray(data), path)
+    assert same(da.store.from_xarray(data), path)
 
 
 def test_components_are_selected_by_name_and_time():
     path = PATHS["thinned"]()
-    data = da.to_xarray(path)
+    data = da.store.to_xarray(path)
     assert list(data.coordinate.values) == ["x", "y", "z"]
     assert float(data.q.sel(coordinate="y").sel(node=1.4, method="nearest")) == float(path.q[3, 1])
     assert data.q.attrs["long_name"] == "position"
@@ -119,7 +119,7 @@ def test_components_are_selected_by_name_and_time():
 
 
 def test_lanes_keep_their_own_times():
-    data = da.to_xarray(PATHS["lanes"]())
+    data = da.store.to_xarray(PATHS["lanes"]())
     assert data.q.dims == ("lane", "node", "coordinate")
     assert data.t_mid.dims == ("lane", "mid")
     assert list(data.coordinate.values) == ["q0", "q1"]
@@ -174,14 +174,14 @@ def test_mistakes_are_named(tmp_path):
     xr.Dataset({"q": ("x", [1.0])}).to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
     with pytest.raises(ValueError, match=r"not written by dalembert\.save"):
         da.load(tmp_path / "other.nc")
-    newer = da.to_xarray(path).assign_attrs(dalembert_format=99)
+    newer = da.store.to_xarray(path).assign_attrs(dalembert_format=99)
     with pytest.raises(ValueError, match="format 99"):
-        da.from_xarray(newer)
+        da.store.from_xarray(newer)
 
 
 def test_a_traced_path_is_refused():
     def traced(x):
-        da.to_xarray(da.simulate(PENDULUM.system, [x], [0.0], h=0.1, steps=2))
+        da.store.to_xarray(da.simulate(PENDULUM.system, [x], [0.0], h=0.1, steps=2))
         return x
 
     with pytest.raises(ValueError, match="path: is traced"):
@@ -212,7 +212,7 @@ def test_a_round_trip_of_a_solution_changes_no_bit(make, tmp_path):
     found = da.load(tmp_path / "solution.nc")
     assert same(found, solution)
     assert (found.kind, found.describe()) == (solution.kind, solution.describe())
-    data = da.to_xarray(solution)
+    data = da.store.to_xarray(solution)
     assert data.q.dims == ("node", "coordinate")
     assert data.jets.dims == ("window", "derivative", "coordinate")
     assert data.attrs["kind"] == solution.kind
@@ -224,7 +224,7 @@ def test_what_a_solution_has_not_is_named():
     with pytest.raises(ValueError, match="is a solution"):
         da.matches(solution, PENDULUM.system)
     with pytest.raises(ValueError, match="holds a batch"):
-        da.to_xarray(jax.tree.map(lambda x: jnp.stack([x, x]), solution))
+        da.store.to_xarray(jax.tree.map(lambda x: jnp.stack([x, x]), solution))
 
 
 def test_runs_of_an_ensemble_have_their_parameters_as_labels(tmp_path):

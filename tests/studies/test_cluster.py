@@ -28,7 +28,7 @@ def problem():
 
 def sweep(**more):
     reduce = (lambda value, t, q, v, multipliers: jnp.maximum(value, jnp.abs(v[0])), 0.0)
-    run = {"q0": [1.0], "v0": [0.0], "h": 0.05, "steps": 60, "save_every": 7}
+    run = {"q0": [1.0], "v0": [0.0], "h": 0.05, "steps": 60, "save": da.Save(every=7)}
     return da.sweep(problem(), VALUES, run, reduce=reduce, **{"block": 3} | more)
 
 

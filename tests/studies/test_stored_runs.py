@@ -39,9 +39,9 @@ SUM = (lambda value, t, q, v, m: {"sum": value["sum"] + q[0], "n": value["n"] + 
 LAW = da.SampledFeedback(lambda q, v, p: -0.1 * v, every=5)
 FORMS = {
     "nodes": {"scheme": NODES}, "stages": {"scheme": da.Scheme(order=4)},
-    "reduced": {"reduce": SUM, "feedback": LAW, "save_every": 7}, "jax": {"backend": "jax"},
+    "reduced": {"save": da.Save(reduce=SUM, every=7), "feedback": LAW}, "jax": {"solver": da.Solver(backend="jax")},
     "varying": {"h": da.Varying(0.05, lambda q, v, p: 1.0 + p["k"] * q @ q)},
-    "until": {"h": da.Varying(0.05, span=1.0), "steps": None, "until": 0.05 * STEPS, "reduce": SUM},
+    "until": {"h": da.Varying(0.05, span=1.0), "steps": None, "until": 0.05 * STEPS, "save": da.Save(reduce=SUM)},
 }  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def small(monkeypatch):
 def test_the_bits_do_not_depend_on_chunks_nor_on_where_the_rows_go(form, whole, tmp_path):
     store = tmp_path / "run.zarr"
     assert bits(run(form)) == whole[form]
-    ends = run(form, store=store)
+    ends = run(form, save=da.Save(store=store))
     stored = da.load(store)
     assert bits(stored) == whole[form]
     assert np.array_equal(ends.q[-1], stored.q[-1])
@@ -98,7 +98,7 @@ def test_a_run_that_ends_between_any_two_writes_goes_on_to_the_same_bits(whole, 
     form = "nodes"
     with monkeypatch.context() as patch:
         left = broken(patch, 10**6)
-        run(form, store=tmp_path / "all.zarr")
+        run(form, save=da.Save(store=tmp_path / "all.zarr"))
         writes = 10**6 - left[0]
     assert writes > 50
     for number in (writes // 3, 2 * writes // 3 + 2, writes - 2):
@@ -106,7 +106,7 @@ def test_a_run_that_ends_between_any_two_writes_goes_on_to_the_same_bits(whole, 
         with monkeypatch.context() as patch:
             broken(patch, number)
             with pytest.raises(SystemExit):
-                run(form, store=store)
+                run(form, save=da.Save(store=store))
         data = xarray.open_zarr(store)
         committed = int(data.committed)
         assert np.array_equal(data.q[:committed].values, np.frombuffer(whole[form][0]["q"]).reshape(-1, 2)[:committed])
@@ -123,7 +123,7 @@ def press(done, total):
 def test_control_c_keeps_what_was_computed_and_the_run_goes_on(form, whole, tmp_path):
     store = tmp_path / "run.zarr"
     with pytest.raises(da.Interrupted) as error:
-        run(form, store=store, progress=press)
+        run(form, save=da.Save(store=store), progress=press)
     assert 0 < error.value.path.steps < STEPS
     data = xarray.open_zarr(store)
     rows = int(data.committed)
@@ -146,7 +146,7 @@ def test_a_full_disk_is_an_error_and_the_run_goes_on(whole, tmp_path):
 
     try:
         with pytest.raises(OSError, match="store: cannot be written"):
-            run(store=store, progress=fill)
+            run(save=da.Save(store=store), progress=fill)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert 0 < len(da.load(store).t) < STEPS
@@ -183,7 +183,7 @@ def half(tmp_path_factory):
     """A run that was interrupted."""
     store = tmp_path_factory.mktemp("half") / "run.zarr"
     with pytest.raises(da.Interrupted):
-        run(store=store, steps=10**5, progress=press)
+        run(save=da.Save(store=store), steps=10**5, progress=press)
     return store
 
 
@@ -197,9 +197,9 @@ OTHERS = {
         "system": da.System(lambda q, v, p: energy(q, v, p) + q[0], da.Nonholonomic(rolling), parameters={"k": 1.0})
     },
     "scheme": {"scheme": None},
-    "branch": {"branch": da.Avoid()},
+    "branch": {"solver": da.Solver(branch=da.Avoid())},
     "stop": {"stop": lambda q, v, p: q[0] > 9.0},
-    "reduce": {"reduce": SUM},
+    "reduce": {"save": da.Save(reduce=SUM)},
     "density: the run in the store has steps of one": {"density": lambda q, v, p: 1.0},
 }  # fmt: skip
 
@@ -212,7 +212,7 @@ def test_another_run_is_refused(message, half):
 
 
 def test_a_run_that_has_ended_is_told_to_those_alone_whose_run_it_was(tmp_path):
-    run(store=tmp_path / "run.zarr", steps=20)
+    run(save=da.Save(store=tmp_path / "run.zarr"), steps=20)
     assert again(tmp_path / "run.zarr").outcome is da.Outcome.SUCCESS
     with pytest.raises(ValueError, match="system: its functions"):
         da.resume(tmp_path / "run.zarr", OTHERS["system: its functions"]["system"], scheme=NODES)
@@ -314,14 +314,14 @@ def test_counts_that_would_lead_machine_code_astray_are_refused(half, tmp_path):
 
 def test_a_store_is_not_written_over_and_has_one_writer(half, tmp_path):
     with pytest.raises(FileExistsError, match="store: exists"):
-        run(store=half)
+        run(save=da.Save(store=half))
     store = copied(half, tmp_path)
     lock = Lock(store / stored_runs.LOCK, store)
     with pytest.raises(BlockingIOError, match="another process"):
         again(store)
     lock.close()
     with pytest.raises(TypeError, match="store"):
-        run(store=3)
+        run(save=da.Save(store=3))
 
 
 @pytest.mark.parametrize("key", ["name", "separator", "chunk_shape", "data_type", "shape", "codecs"])

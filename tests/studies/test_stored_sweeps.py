@@ -37,7 +37,14 @@ SYSTEM = da.System(oscillator, coordinates=("x",), parameters={"m": 1.0, "k": 1.
 VALUES = {"m": np.array([0.5, 1.0, 2.0]), "k": np.array([1.0, 2.0, 3.0, 4.0, 5.0])}
 REDUCE = (largest, {"reach": 0.0, "n": 0})
 FIXED = ("q0", "v0", "h", "steps", "save_every", "domain", "scheme")
-RUN = {"q0": [1.0], "v0": [0.0], "h": 0.05, "steps": 60, "save_every": 7, "reduce": REDUCE, "domain": beyond}
+RUN = {
+    "q0": [1.0],
+    "v0": [0.0],
+    "h": 0.05,
+    "steps": 60,
+    "save": da.Save(every=7, reduce=REDUCE),
+    "stop": da.Stop(domain=beyond),
+}
 
 
 def sweep(store=None, values=VALUES, **more):
@@ -168,7 +175,7 @@ OTHERS = {
     r"values, store: found 2 m, 5 k; the sweep in the store has 3 m, 5 k": {"values": VALUES | {"m": np.array([0.5, 1.0])}},
     r"h: found 0.06; the sweep in the store has 0.05": {"h": 0.06},
     "reduce: the run in the store has one; give it": {"reduce": None},
-    "domain": {"domain": lambda q, v, p: q[0] > -0.8},
+    "domain": {"stop": da.Stop(domain=lambda q, v, p: q[0] > -0.8)},
     "scheme": {"scheme": da.Scheme("nodes")},
 }  # fmt: skip
 
@@ -364,7 +371,7 @@ def test_statistics_merge_as_those_of_the_whole(numbers):
 def test_runs_with_no_step_to_make_are_stored(tmp_path):
     system = da.DiscreteSystem(lambda a, b: 0.5 * (b - a) @ (b - a) / 0.1 - 0.1 * jnp.cos(0.5 * (a + b)).sum())
     nodes = np.array([[[0.0], [0.01]], [[0.0], [0.02]]])
-    study = da.sweep(system, {"nodes": nodes}, {"h": 0.1, "steps": 1, "save_every": 3}, store=tmp_path / "s.zarr")
+    study = da.sweep(system, {"nodes": nodes}, {"h": 0.1, "steps": 1, "save": da.Save(every=3)}, store=tmp_path / "s.zarr")
     for i, own in enumerate(nodes):
         run = study.sel(nodes=i)
         np.testing.assert_array_equal(run.q, own)

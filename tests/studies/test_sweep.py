@@ -34,8 +34,8 @@ def beyond(q, v, p):
 SYSTEM = da.System(oscillator, coordinates=("x",), parameters={"m": 1.0, "k": 1.0})
 MASSES, SPRINGS = np.array([0.5, 1.0, 2.0]), np.array([1.0, 2.0, 3.0, 4.0])
 REDUCE = (largest, {"reach": 0.0, "end": np.zeros(1)})
-FIXED = {"v0": [0.0], "h": H, "steps": STEPS, "save_every": 7}
-RUN = {**FIXED, "reduce": REDUCE}
+FIXED = {"v0": [0.0], "h": H, "steps": STEPS, "save": da.Save(every=7)}
+RUN = {**FIXED, "save": da.Save(every=7, reduce=REDUCE)}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,9 @@ def study():
 @pytest.fixture(scope="module")
 def ended():
     """Some runs leave the domain between two saved times, in different steps."""
-    return da.sweep(SYSTEM, {"m": MASSES, "k": SPRINGS}, {"q0": [1.0], "domain": beyond, **FIXED}, reduce=REDUCE)
+    return da.sweep(
+        SYSTEM, {"m": MASSES, "k": SPRINGS}, {"q0": [1.0], "stop": da.Stop(domain=beyond), **FIXED}, reduce=REDUCE
+    )
 
 
 def same(a: da.Path, b: da.Path) -> None:
@@ -69,7 +71,7 @@ def test_every_run_is_the_single_run(study, ended, ends):
     found = set()
     for m, k in ((0.5, 4.0), (2.0, 1.0), (1.0, 3.0)):
         path = (ended if ends else study).sel(m=m, k=k)
-        single = da.simulate(SYSTEM.replace(m=m, k=k), [1.0], domain=domain, throw=False, **RUN)
+        single = da.simulate(SYSTEM.replace(m=m, k=k), [1.0], stop=da.Stop(domain=domain), throw=False, **RUN)
         same(path, single)
         found.add(path.outcome)
         assert path.provenance == single.provenance
@@ -159,7 +161,10 @@ def test_a_run_that_fails_is_an_outcome_in_the_map(ended):
     assert float(abs(ended.data.last_node - ended.data.steps_done * H).max()) < 1e-12
     nodes = da.Scheme("nodes")  # begins with two nodes, of which one is between the saved times
     nothing = da.sweep(
-        SYSTEM, {"k": SPRINGS}, {"q0": [1.0], "domain": lambda q, v, p: q[0] > 1, "scheme": nodes, **FIXED}, reduce=REDUCE
+        SYSTEM,
+        {"k": SPRINGS},
+        {"q0": [1.0], "stop": da.Stop(domain=lambda q, v, p: q[0] > 1), "scheme": nodes, **FIXED},
+        reduce=REDUCE,
     )
     assert set(nothing.outcomes.values) == {"left_domain"}
     assert [path.steps for path in nothing] == [0] * 4
@@ -179,7 +184,7 @@ def test_what_is_saved_comes_back(study, ended, tmp_path):
     with xr.open_dataset(tmp_path / "study.nc") as plain:
         assert plain.q.encoding["zlib"]
         assert plain.q.sel(m=2.0, coordinate="x").dims == ("k", "node")
-    assert da.from_xarray(study.sel(m=2.0).to_xarray()).axes == ("k",)
+    assert da.store.from_xarray(study.sel(m=2.0).to_xarray()).axes == ("k",)
 
 
 BROKEN = {
@@ -199,7 +204,7 @@ def test_another_data_set_is_refused(study, fault):
     data = study.data.copy()
     BROKEN[fault](data)
     with pytest.raises(ValueError, match=r"^data: "):
-        da.from_xarray(data)
+        da.store.from_xarray(data)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +239,7 @@ def test_ctrl_c_keeps_the_study():
         da.sweep(
             SYSTEM,
             {"m": MASSES},
-            {"q0": [1.0], "v0": [0.0], "h": H, "steps": 10**10, "save_every": None},
+            {"q0": [1.0], "v0": [0.0], "h": H, "steps": 10**10, "save": da.Save(every=None)},
             progress=lambda *x: signal.raise_signal(signal.SIGINT),
         )
     study = error.value.path
@@ -279,12 +284,14 @@ def test_a_big_sweep_keeps_what_is_asked_for(monkeypatch):
     """10⁴ runs, of which the reducer's value and the last state stay: 300 bytes of each, whatever the number of steps."""
     size = 100
     given = {"m": np.linspace(1, 2, size), "k": np.linspace(1, 2, size)}
-    study = da.sweep(SYSTEM, given, {"q0": [1.0], "v0": [0.0], "h": H, "steps": STEPS, "save_every": None}, reduce=REDUCE)
+    study = da.sweep(
+        SYSTEM, given, {"q0": [1.0], "v0": [0.0], "h": H, "steps": STEPS, "save": da.Save(every=None)}, reduce=REDUCE
+    )
     assert study.data.nbytes < 300 * size**2
     turned = 2 * np.arctan(0.5 * H * np.sqrt(study.data.k / study.data.m)) * xr.DataArray(1 + np.arange(STEPS), dims="step")
     assert float(abs(abs(np.cos(turned)).max("step") - study.reduced["reach"]).max()) < 1e-12
     monkeypatch.setattr(sys.modules["dalembert.studies.sweeps"], "_memory", lambda: 2**24)
-    with pytest.raises(ValueError, match="save_every: 100 × 100 = 10000 runs with 61 saved states of each are 3"):
+    with pytest.raises(ValueError, match="save: 100 × 100 = 10000 runs with 61 saved states of each are 3"):
         da.sweep(SYSTEM, given, {"q0": [1.0], "v0": [0.0], "h": H, "steps": STEPS})
 
 
@@ -306,15 +313,17 @@ def test_the_figure_of_a_study(study, ended, tmp_path):
         da.plot(dataclasses.replace(study, data=study.data.expand_dims("l")))
 
 
+@pytest.mark.filterwarnings("ignore:sweep, fixed:DeprecationWarning")
 def test_old_arguments_come_with_a_warning(study):
-    with pytest.warns(DeprecationWarning, match="q0, v0, h, steps, save_every: of sweep give fixed={'q0': …") as found:
-        old = da.sweep(SYSTEM, {"m": MASSES, "k": SPRINGS}, q0=[1.0], **RUN)
+    single = {"q0": [1.0], "v0": [0.0], "h": H, "steps": STEPS, "save_every": 7}
+    with pytest.warns(DeprecationWarning, match="sweep: give fixed={'q0': …, 'v0': …, 'h': …, 'steps': …") as found:
+        old = da.sweep(SYSTEM, {"m": MASSES, "k": SPRINGS}, **single, reduce=REDUCE)
     assert found[0].filename == __file__
     assert old.data.identical(study.data)
 
 
 def test_a_prepared_run_is_swept(study):
-    prepared = da.prepare(SYSTEM, h=H, save_every=7)
+    prepared = da.prepare(SYSTEM, h=H, save=da.Save(every=7))
     data = {"q0": [1.0], "v0": [0.0], "steps": STEPS}
     assert da.sweep(prepared, {"m": MASSES, "k": SPRINGS}, data, reduce=REDUCE).data.identical(study.data)
     with pytest.raises(ValueError, match="h: is that of the prepared run; leave it out"):

@@ -102,7 +102,7 @@ def test_each_is_what_solve_finds_to_the_bit(whole):
                 np.testing.assert_array_equal(row.u_upper, alone.bounds["u"].upper)
                 assert not row.u_active.any()
                 continue
-            alone, found = (da.to_xarray(dataclasses.replace(x, subject=None)) for x in (alone, found))
+            alone, found = (da.store.to_xarray(dataclasses.replace(x, subject=None)) for x in (alone, found))
             assert alone.identical(found.assign_attrs(alone.attrs))
     assert int((whole.data.code != 0).sum()) == 1
 
@@ -289,7 +289,14 @@ def test_the_map_is_drawn_over_what_was_swept(whole):
     assert da.plot(pairs).axes[0].get_xlabel() == "bounds_u_upper"
 
 
-RUNS_ONLY = {"save_every": 2, "h": 0.1, "q0": [0.0], "backend": "jax", "branch": da.Avoid(), "t0": 1.0, "stop": effort}
+RUNS_ONLY = {
+    "save": da.Save(every=2),
+    "h": 0.1,
+    "q0": [0.0],
+    "solver": da.Solver(backend="jax", branch=da.Avoid()),
+    "t0": 1.0,
+    "stop": effort,
+}
 WRONG = {
     **{rf"{name}: is for runs from initial data": {name: x} for name, x in RUNS_ONLY.items()},
     r"values\['T'\], T: found both": {"values": {"T": [1.0]}, "T": 2.0},

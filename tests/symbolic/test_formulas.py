@@ -172,7 +172,7 @@ WRONG = {
     "too few forces": (lambda: da.from_sympy(theta.diff() ** 2, [theta], forces=[]), "forces: found 0 expressions"),
     "a constant": (lambda: da.from_sympy(theta.diff() ** 2, [theta], [g], parameters={g: 1.0}), "without any coordinate"),
     "an equation": (lambda: da.from_sympy(theta.diff() ** 2, [theta], [sympy.Eq(theta, 1)]), "for an equation left - right"),
-    "no names": (lambda: da.symbolic_equations(da.System(lambda q, v: v @ v)), "n: the system has no names"),
+    "no names": (lambda: da.symbolic.symbolic_equations(da.System(lambda q, v: v @ v)), "n: the system has no names"),
     "a loop": (lambda: looping().equations(), "system: has no formula, because of .*"),
 }  # fmt: skip
 

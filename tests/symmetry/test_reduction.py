@@ -84,7 +84,7 @@ def test_a_chaplygin_sleigh_with_two_coordinates():
     assert apart[1] > 1e-5  # other schemes
     np.testing.assert_allclose(np.log2(apart[0] / apart[1]), 2.0, rtol=0, atol=0.1)
     np.testing.assert_allclose(np.log2(errors[0] / errors[1]), 2.0, rtol=0, atol=0.1)
-    nodes = da.simulate(small.discrete(0.05), nodes=small.nodes(0.05), h=0.05, steps=steps)
+    nodes = da.simulate(small.discrete(0.05), start=da.Start(nodes=small.nodes(0.05)), h=0.05, steps=steps)
     whole = small.reconstruct(nodes)
     expected = np.concatenate([[full.q[0] - 0.025 * full.v[0]], full.q + 0.025 * full.v])
     np.testing.assert_allclose(whole.q, expected[: len(whole.q)], rtol=0, atol=1e-13)
@@ -176,7 +176,7 @@ def test_impulses_of_a_discrete_system():
     action = lambda a, b: 0.5 * (b - a) @ (b - a) / h - 0.125 * h * (a + b) @ (a + b)  # noqa: E731
     impulses = lambda a, b: (-0.5 * c * (b - a),) * 2  # noqa: E731
     system = da.DiscreteSystem(action, forces=impulses)
-    q = da.simulate(system, nodes=[[1.0], [1.0]], h=h, steps=20).q[:, 0]
+    q = da.simulate(system, start=da.Start(nodes=[[1.0], [1.0]]), h=h, steps=20).q[:, 0]
     left = -(q[2:] - 2 * q[1:-1] + q[:-2]) / h - 0.25 * h * (q[2:] + 2 * q[1:-1] + q[:-2]) - 0.5 * c * (q[2:] - q[:-2])
     np.testing.assert_allclose(left, 0.0, atol=1e-14)
     found = da.measure.balance(system, q[3:4], q[4:5], q[5:6], h=h)
@@ -186,7 +186,12 @@ def test_impulses_of_a_discrete_system():
         [maps.minus[0], maps.plus[0]], [1.0 + 0.0025 + 0.015, 1.0 - 0.0025 - 0.015], rtol=0, atol=1e-14
     )
     with pytest.raises(ValueError, match=r"forces: returns shape \(2, 2\)"):
-        da.simulate(da.DiscreteSystem(action, forces=lambda a, b: (jnp.zeros(2),) * 2), nodes=[[1.0], [1.0]], h=h, steps=2)
+        da.simulate(
+            da.DiscreteSystem(action, forces=lambda a, b: (jnp.zeros(2),) * 2),
+            start=da.Start(nodes=[[1.0], [1.0]]),
+            h=h,
+            steps=2,
+        )
 
 
 def test_what_cannot_be_reduced_is_said():
@@ -225,7 +230,7 @@ def test_what_cannot_be_reduced_is_said():
         with pytest.raises(ValueError, match=reason):
             da.routh(system, [1.0, 1.0, 2.0], [0.2, 0.2, 1.0], group=group)
     small = da.routh(RING, *ROUND, group="s")
-    thinned = da.simulate(small.system, small.x0, small.w0, h=0.1, steps=4, save_every=2)
+    thinned = da.simulate(small.system, small.x0, small.w0, h=0.1, steps=4, save=da.Save(every=2))
     with pytest.raises(ValueError, match="path: saved states are up to"):
         small.reconstruct(thinned)
     with pytest.raises(ValueError, match="path: has 3 coordinates"):

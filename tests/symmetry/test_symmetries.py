@@ -192,7 +192,7 @@ def test_symmetries_of_a_discrete_system():
     assert [one.conserved for one in found] == [False, False, False, True]
     left = da.symmetries(on_nodes(1.0), *start, size=size)
     assert [one.name for one in left if one.is_symmetry] == ["∂y"]
-    path = da.simulate(on_nodes(), nodes=np.array([start[0], np.add(*start)]), h=1.0, steps=20)
+    path = da.simulate(on_nodes(), start=da.Start(nodes=np.array([start[0], np.add(*start)])), h=1.0, steps=20)
     p = da.measure.momentum(on_nodes(), path, found["∂θ"].generator).values
     np.testing.assert_allclose(p, 1.0, rtol=1e-10)
     with pytest.raises(ValueError, match="system: has forces"):

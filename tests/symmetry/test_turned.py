@@ -55,7 +55,7 @@ def reduced(name):
 @functools.cache
 def quotient(name):
     small = reduced(name)
-    return da.simulate(small.discrete(H), nodes=small.nodes(H), h=H, steps=STEPS)
+    return da.simulate(small.discrete(H), start=da.Start(nodes=small.nodes(H)), h=H, steps=STEPS)
 
 
 @pytest.mark.parametrize("name", STARTS)

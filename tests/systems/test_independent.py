@@ -78,7 +78,7 @@ def start(name):
 
 def moved(q, v, multipliers):
     """A path of 100 steps with other values, which costs no program."""
-    path = da.simulate(CASES["pendulum"][1], *start("pendulum"), h=0.02, steps=100, backend="jax")
+    path = da.simulate(CASES["pendulum"][1], *start("pendulum"), h=0.02, steps=100, solver=da.Solver(backend="jax"))
     return dataclasses.replace(path, q=np.asarray(path.t)[:, None] * v + q, v=np.tile(v, (101, 1)),
                                multipliers=np.tile(multipliers, (100, 1)))  # fmt: skip
 
@@ -90,7 +90,7 @@ def runs(request):
     q, v = start(request.param)
     found = da.systems.independent(system, q, v)
     grid = {"h": 0.02, "steps": 100, "scheme": da.Scheme(order=ORDERS.get(request.param, 2)),
-            "backend": "jax" if request.param == "pendulum" else "native"}  # fmt: skip
+            "solver": da.Solver(backend="jax" if request.param == "pendulum" else "native")}  # fmt: skip
     return request.param, found, *(da.simulate(one, q, v, **grid) for one in (found.system, by_hand))
 
 
@@ -172,7 +172,7 @@ def test_contradictions_are_refused_by_name_with_the_residual():
         da.systems.independent(shifted, *at)
     touching = da.System(hanging, [da.Holonomic(rod), da.Holonomic(lambda q: rod(q) + (q[0] - 0.6) ** 2)])
     found = da.systems.independent(touching, *at)
-    path = da.simulate(found.system, *at, h=0.02, steps=100, backend="jax")  # compiled above
+    path = da.simulate(found.system, *at, h=0.02, steps=100, solver=da.Solver(backend="jax"))  # compiled above
     residual = f"{(path.q[1, 0] - 0.6) ** 2:.6f}"
     with pytest.raises(
         da.InconsistentDataError, match=rf"path: constraints\[1\].*is \[{residual}\d*\] and not 0 at t = 0.02"

@@ -43,7 +43,7 @@ START = AT, SPEED
 @pytest.mark.parametrize("backend", ["native", "jax"])
 def test_a_closed_form(backend):
     """The force (λ, λ) leaves ẋ - ẏ constant, so x - ½ sin x is linear in t, for the scheme too; and φ = 0 at every node."""
-    path = da.simulate(PULLED, AT, SPEED, h=0.1, steps=40, backend=backend)
+    path = da.simulate(PULLED, AT, SPEED, h=0.1, steps=40, solver=da.Solver(backend=backend))
     rate = SPEED[0] - SPEED[1]
     free = lambda x: x - 0.5 * np.sin(x)  # noqa: E731
     exact = [brentq(lambda x, t=t: free(x) - free(AT[0]) - rate * t, -10.0, 10.0, xtol=1e-14) for t in path.t]

@@ -256,11 +256,11 @@ def last(path):
 
 
 def simulated(backend):
-    return lambda system: last(da.simulate(system, Q0, V0, h=H, steps=STEPS, backend=backend))
+    return lambda system: last(da.simulate(system, Q0, V0, h=H, steps=STEPS, solver=da.Solver(backend=backend)))
 
 
 def in_ensemble(backend):
-    return lambda system: last(da.ensemble(system, [Q0, Q0], V0, h=H, steps=STEPS, backend=backend))
+    return lambda system: last(da.ensemble(system, [Q0, Q0], V0, h=H, steps=STEPS, solver=da.Solver(backend=backend)))
 
 
 DOORS = {
@@ -312,10 +312,14 @@ def test_stop_domain_feedback_and_reduce_read_it():
     for backend in ("native", "jax"):
         for x in (0.55, 1.05):
             limit["x"] = x
-            assert go(stop=stop, backend=backend).steps == int(x / 0.1) + 1
-            assert go(domain=domain, backend=backend).steps == int(x / 0.1)
-            assert go(feedback=law, backend=backend).q[-1, 0] == pytest.approx(2.0 + 0.5 * x * 4.0, rel=1e-12)
-            assert go(reduce=(add, 0.0), backend=backend).reduced == pytest.approx(20 * x, rel=1e-12)
+            assert go(stop=stop, solver=da.Solver(backend=backend)).steps == int(x / 0.1) + 1
+            assert go(stop=da.Stop(domain=domain), solver=da.Solver(backend=backend)).steps == int(x / 0.1)
+            assert go(feedback=law, solver=da.Solver(backend=backend)).q[-1, 0] == pytest.approx(
+                2.0 + 0.5 * x * 4.0, rel=1e-12
+            )
+            assert go(save=da.Save(reduce=(add, 0.0)), solver=da.Solver(backend=backend)).reduced == pytest.approx(
+                20 * x, rel=1e-12
+            )
 
 
 def test_boundary_problems_and_schemes_read_it():
@@ -376,7 +380,7 @@ def test_equal_programs_are_compiled_once():
         return da.System(lambda q, v: 0.5 * v @ v - 0.5 * noted["scale"] * q @ q - q[0] ** 4)
 
     def go(system, backend):
-        return last(da.simulate(system, Q0, V0, h=H, steps=STEPS, backend=backend))
+        return last(da.simulate(system, Q0, V0, h=H, steps=STEPS, solver=da.Solver(backend=backend)))
 
     for backend in ("native", "jax"):
         first = go(written(3.0, "one"), backend)
@@ -417,7 +421,7 @@ def test_inside_a_jit_of_the_user_the_rule_of_jax_holds():
 
 def test_threads_that_change_nothing_get_what_one_gets():
     systems = [da.System(lambda q, v, k=float(k): 0.5 * v @ v - 0.5 * k * q @ q) for k in range(1, 5)]
-    go = lambda s: last(da.simulate(s, Q0, V0, h=H, steps=STEPS, backend="jax"))  # noqa: E731
+    go = lambda s: last(da.simulate(s, Q0, V0, h=H, steps=STEPS, solver=da.Solver(backend="jax")))  # noqa: E731
     alone = [go(s) for s in systems]
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(go, systems * 5))

@@ -45,7 +45,7 @@ def compared(problem: Problem, path: da.Path) -> np.ndarray:
 def simulate(problem: Problem, scheme: da.Scheme, steps: int) -> da.Path:
     return da.simulate(
         problem.system, problem.q0, problem.v0, h=problem.time / steps, steps=steps, scheme=scheme,
-        save_every=steps // SAMPLES if problem.samples > 1 else None, backend="native",
+        save=da.Save(every=steps // SAMPLES if problem.samples > 1 else None), solver=da.Solver(backend="native"),
     )  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def under_jit(problem: Problem, scheme: da.Scheme, steps):
 
 
 def _end(problem: Problem, scheme: da.Scheme, steps: int, data):
-    path = da.simulate(problem.system, *data, h=problem.time / steps, steps=steps, scheme=scheme, save_every=None)
+    path = da.simulate(problem.system, *data, h=problem.time / steps, steps=steps, scheme=scheme, save=da.Save(every=None))
     return path.q[-1], path.v[-1]
 
 

@@ -15,9 +15,11 @@ from dalembert.boundary.prepare import Request
 from dalembert.boundary.solver import Asked, S, Solvable, check_seek, extremal, extremals_of, settings
 from dalembert.native.threads import as_threads, on_threads
 from dalembert.numbers import as_flag, as_numbers, described
+from dalembert.options import Solver, accept_single_options
 from dalembert.solution import CriticalPoint
 
 
+@accept_single_options
 def solve_batch(
     problem: Solvable[S],
     *,
@@ -31,14 +33,11 @@ def solve_batch(
     steps: int | None = None,
     times: Float[Array, "N+1"] | None = None,
     scheme=None,
-    scales: Float[Array, "n"] | None = None,
     bounds: Mapping[str, Any] | None = None,
     inequalities: Callable | None = None,
-    tolerance: float = 1e-9,
-    max_iterations: int = 200,
+    solver: Solver | None = None,
     seek: str = "minimum",
     certify: bool = False,
-    threads: int | None = None,
 ) -> list[S]:
     """Σⱼ Dⱼ L̃_d = 0 and Φ_d = 0, as in `solve`, for every entry of a batch, each with its own ends, points, guess and
     parameters.
@@ -60,14 +59,11 @@ def solve_batch(
         steps: as in `solve`.
         times: as in `solve`.
         scheme: as in `solve`.
-        scales: as in `solve`.
         bounds: as in `solve`, the same for all.
         inequalities: as in `solve`, the same for all.
-        tolerance: as in `solve`.
-        max_iterations: as in `solve`.
+        solver: a Solver: tolerance, max_iterations, scales, and threads, how many entries are solved at once.
         seek: as in `solve`.
         certify: as in `solve`, off by default.
-        threads: how many entries are solved at once; as many as there are processors if None.
 
     Returns:
         A list of Solution or ControlSolution, one for each entry.
@@ -82,8 +78,8 @@ def solve_batch(
         >>> [round(float(s.q[5, 0]), 9) for s in several]
         [0.5, 1.0]
     """
-    options, workers = settings(tolerance, max_iterations, seek), as_threads(threads)
-    check_seek(options, bounds, inequalities)
+    solver = Solver.of(solver, "solve_batch")
+    options, workers = check_seek(settings(solver, seek), bounds, inequalities), as_threads(solver.threads)
     as_flag(certify, "certify")
     as_flag(continued, "continued")
     given = {
@@ -96,7 +92,7 @@ def solve_batch(
     entries = [{name: _entry(x, i) for name, x in given.items()} for i in range(_batch_size(given))]
     requests = [Request(e["initial"], e["final"], e["through"] or None, e["guess"]) for e in entries]
     grid = TimeGrid(T, steps, times)
-    asked = Asked(Request(), grid, scheme, scales, options, certify, bounds, inequalities)
+    asked = Asked(Request(), grid, scheme, solver.scales, options, certify, bounds, inequalities)
     if not requests:
         return []
     if not given["parameters"]:

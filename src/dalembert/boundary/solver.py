@@ -31,13 +31,15 @@ from dalembert.boundary.prepare import (
 from dalembert.drawing import Depicted
 from dalembert.interrupts import Interrupted, held_back
 from dalembert.messages import suggesting
-from dalembert.numbers import as_choice, as_flag, as_tolerance, whole_number
+from dalembert.numbers import as_choice, as_flag
+from dalembert.options import Solver, accept_single_options
 from dalembert.outcome import Outcome
 from dalembert.solution import CriticalPoint, SolveError
 from dalembert.systems.higher.variational import VariationalProblem, constraints_of_order, holonomic_constraints
 from dalembert.systems.sizes import with_inertia
 from dalembert.tracing import seldom
 
+MAX_ITERATIONS = 200  # of each attempt, unless a user says more
 BOW = 0.5  # height of the second first path, in typical sizes
 
 S = TypeVar("S", bound=CriticalPoint, covariant=True)
@@ -56,6 +58,7 @@ class Solvable(Protocol[S]):
         ...
 
 
+@accept_single_options
 @suggesting(h="give T= and steps=: h = T / steps", N="their number is steps=", q0="the first end is initial=(q, v, …)")
 def solve(
     problem: Solvable[S],
@@ -68,13 +71,10 @@ def solve(
     times: Float[Array | np.ndarray, "N+1"] | None = None,
     scheme: Any = None,
     guess: Float[Array | np.ndarray, "N+1 n"] | CriticalPoint | None = None,
-    scales: Float[Array | np.ndarray, "n"] | None = None,
     bounds: Mapping[str, Any] | None = None,
     inequalities: Callable | None = None,
-    tolerance: float = 1e-9,
-    max_iterations: int = 200,
+    solver: Solver | None = None,
     seek: Literal["minimum", "extremal"] = "minimum",
-    method: Literal["dalembert", "ipopt"] = "dalembert",
     certify: bool = True,
     throw: bool = True,
 ) -> S:
@@ -98,20 +98,14 @@ def solve(
             OptimalControl: the Scheme of its plant (order 2), or Lobatto() (order 4).
         guess: a path (N+1, n), or a solution on any nodes, whose multipliers are used too: to start from a neighbouring
             problem, or to refine a mesh.
-        scales: (n,) typical sizes of the coordinates, estimated from the ends, points and guess by default
-            (docs/boundary.md).
         bounds: {"q": (lower, upper), "v": (lower, upper)}, and for an OptimalControl {"u": (lower, upper)}: numbers,
             arrays         (n,) or (r,), or one row for each node; None or infinite means no bound. {"q": {"x": (lower,
             upper)}} bounds single         coordinates, by name or index.
         inequalities: `g(q, v)`, for an OptimalControl `g(q, v, u)`, with the trailing t and p of the problem's
             functions, →         () or (m,): g ≤ 0 at the nodes, with the velocities that the solution has there.
-        tolerance: on the last update and on the constraints, relative to the typical size of each coordinate.
-        max_iterations: of each attempt. With controls, bounds or a free T several methods are tried one after the
-            other.
+        solver: a Solver: tolerance, max_iterations, scales and method.
         seek: "minimum", or "extremal": a critical point of any kind near the guess. Mechanical actions over long times,
             for         example, have no minimum.
-        method: "dalembert", or "ipopt": the same unknowns, equations, bounds and derivatives are handed to IPOPT (extra
-            ipopt), from the same path to the same tolerance.
         certify: count the negative directions of the second variation (Solution.kind), and estimate the condition
             number of         the equations.
         throw: raise an error if no solution is found; False returns the Solution all the same, and its outcome says
@@ -128,7 +122,7 @@ def solve(
         TypeError: an argument is of the wrong type, or missing.
         InconsistentDataError: the given data contradict the constraints.
         RankDeficientError: with these ends the constraints depend on each other.
-        ImportError: method="ipopt" without the package ipyopt.
+        ImportError: Solver(method="ipopt") without the package ipyopt.
 
     Source: Colombo, Martín de Diego, Zuccalli, eq. (3.4); ends given by derivatives are windows with coinciding knots,
     which the paper does not have.
@@ -139,12 +133,12 @@ def solve(
         >>> solution.kind, round(float(solution.q[5, 0]), 9)
         ('minimum', 0.5)
     """
-    options = with_method(settings(tolerance, max_iterations, seek), method)
-    check_seek(options, bounds, inequalities)
+    solver = Solver.of(solver, "solve")
+    options = check_seek(settings(solver, seek), bounds, inequalities)
     as_flag(certify, "certify")
     as_flag(throw, "throw")
     asked = Asked(
-        Request(initial, final, through, guess), TimeGrid(T, steps, times), scheme, scales, options, certify, bounds,
+        Request(initial, final, through, guess), TimeGrid(T, steps, times), scheme, solver.scales, options, certify, bounds,
         inequalities,
     )  # fmt: skip
     with held_back(keeping=False) as noted, one_blas_thread():
@@ -245,28 +239,23 @@ def _intervals(problem: VariationalProblem, paths, t):
     return slopes_of_intervals(step_defects, paths, t)
 
 
-def check_seek(options: Settings, bounds: Any, inequalities: Any) -> None:
-    """ValueError where any extremal is sought under bounds."""
+def check_seek(options: Settings, bounds: Any, inequalities: Any) -> Settings:
+    """The same settings; ValueError where any extremal is sought under bounds."""
     for name, given in (("bounds", bounds), ("inequalities", inequalities)):
         if given is not None and not options.minimum:
             raise ValueError(
                 f"seek: found 'extremal' together with {name}; with these only minima are sought: give seek='minimum'"
             )
+    return options
 
 
-def with_method(options: Settings, method: str) -> Settings:
-    """The settings with a checked method."""
-    as_choice(method, "method", ("dalembert", "ipopt"), "methods")
-    if method == "ipopt":
+def settings(solver: Solver, seek: str = "minimum") -> Settings:
+    """Checked settings of the iteration."""
+    as_choice(seek, "seek", ("minimum", "extremal"), "kinds to seek")
+    if solver.method == "ipopt":
         check_ipopt()
-        if not options.minimum:
+        if seek != "minimum":
             raise ValueError(
                 "method: found 'ipopt' together with seek='extremal'; IPOPT finds minima only: give seek='minimum'"
             )
-    return dataclasses.replace(options, method=method)
-
-
-def settings(tolerance: float, max_iterations: int, seek: str) -> Settings:
-    """Checked settings of the iteration."""
-    as_choice(seek, "seek", ("minimum", "extremal"), "kinds to seek")
-    return Settings(as_tolerance(tolerance), whole_number(max_iterations, "max_iterations"), seek == "minimum")
+    return Settings(solver.tolerance, solver.max_iterations or MAX_ITERATIONS, seek == "minimum", solver.method)

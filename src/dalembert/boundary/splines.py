@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 from dalembert.boundary.solver import solve
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import MOST_NODES, as_flag, as_number, as_numbers, called, check_x64, described, whole_number
+from dalembert.options import Solver, accept_single_options
 from dalembert.solution import Solution
 from dalembert.systems.manifolds import Embedded, Manifold, ambient_spline, riemannian_spline
 from dalembert.systems.manifolds.manifold import check_functions
@@ -23,6 +24,7 @@ SAMPLES = 1001  # of the straight line between two points; an odd number, so tha
 JUMP = 0.5  # part of a projected line that lies between two neighbouring samples where the projection jumps
 
 
+@accept_single_options
 def spline(
     manifold: Manifold,
     points: Mapping[float, Any],
@@ -34,11 +36,9 @@ def spline(
     ambient: bool = False,
     scheme: WindowMap | None = None,
     guess: Callable | Float[Array, "N+1 n"] | Solution | None = None,
-    scales: Float[Array, "n"] | None = None,
     bounds: Mapping[str, Any] | None = None,
     inequalities: Callable | None = None,
-    tolerance: float = 1e-9,
-    max_iterations: int = 200,
+    solver: Solver | None = None,
     throw: bool = True,
 ) -> Solution:
     """min ½∫ |Dᵏ⁻¹q̇/dtᵏ⁻¹|² dt through points {t: q} of a manifold, k = derivatives: geodesics, Riemannian cubics,
@@ -60,11 +60,9 @@ def spline(
         scheme: Interpolated() (order 2, the default), Averaged() or Hermite() (order 2k).
         guess: a function of the times (N+1,), a path (N+1, n) on the nodes, or a Solution; by default the straight lines
             between the points, projected: great circles on a sphere.
-        scales: as in `solve`.
         bounds: on q and v as in `solve`.
         inequalities: `g(q, v)` to () or (m,), g ≤ 0, as in `solve`: zones to keep out of, speeds to keep below.
-        tolerance: as in `solve`.
-        max_iterations: as in `solve`.
+        solver: a Solver, as in `solve`: tolerance, max_iterations and scales.
         throw: raise an error if no spline is found; False returns the Solution all the same.
 
     Returns:
@@ -99,8 +97,8 @@ def spline(
     return solve(
         problem, initial=boundary_data[0], final=boundary_data[1],
         through=dict(zip(times[1:-1].tolist(), places[1:-1], strict=True)),
-        times=jnp.asarray(t), scheme=scheme, guess=path, scales=scales, bounds=bounds,
-        inequalities=inequalities, tolerance=tolerance, max_iterations=max_iterations, throw=throw,
+        times=jnp.asarray(t), scheme=scheme, guess=path, bounds=bounds,
+        inequalities=inequalities, solver=Solver.of(solver, "spline"), throw=throw,
     )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from dalembert.boundary.solver import (
 )
 from dalembert.native.threads import as_threads
 from dalembert.numbers import as_numbers, as_positive, whole_number
+from dalembert.options import Solver, accept_single_options
 from dalembert.outcome import Outcome
 from dalembert.solution import CriticalPoint
 
@@ -52,6 +53,7 @@ class Extremals(NamedTuple):
     outcomes: dict[Outcome, int]
 
 
+@accept_single_options
 def multistart(
     problem: Solvable[S],
     starts: int | Float[Array, "starts N+1 n"] = 20,
@@ -65,13 +67,10 @@ def multistart(
     steps: int | None = None,
     times: Float[Array, "N+1"] | None = None,
     scheme=None,
-    scales: Float[Array, "n"] | None = None,
     bounds: Mapping[str, Any] | None = None,
     inequalities: Callable | None = None,
-    tolerance: float = 1e-9,
-    max_iterations: int = 200,
+    solver: Solver | None = None,
     seek: str = "minimum",
-    threads: int | None = None,
 ) -> Extremals:
     """Σⱼ Dⱼ L̃_d = 0 and Φ_d = 0: extremals of the same problem from many guesses.
 
@@ -92,13 +91,10 @@ def multistart(
         steps: as in `solve`.
         times: as in `solve`.
         scheme: as in `solve`.
-        scales: as in `solve`.
         bounds: as in `solve`, the same for all.
         inequalities: as in `solve`, the same for all.
-        tolerance: as in `solve`.
-        max_iterations: as in `solve`.
+        solver: a Solver: tolerance, max_iterations, scales, and threads, how many guesses are tried at once.
         seek: as in `solve`.
-        threads: how many guesses are tried at once; as many as there are processors if None.
 
     Returns:
         Extremals: the different solutions that were found.
@@ -112,8 +108,8 @@ def multistart(
         >>> len(found.solutions), found.hits, found.failed
         (1, [3], 0)
     """
-    options, workers = settings(tolerance, max_iterations, seek), as_threads(threads)
-    check_seek(options, bounds, inequalities)
+    solver = Solver.of(solver, "multistart")
+    options, workers = check_seek(settings(solver, seek), bounds, inequalities), as_threads(solver.threads)
     as_positive(spread, "spread")
     whole_number(seed, "seed", 0)
     drawn = np.ndim(starts) == 0
@@ -121,7 +117,7 @@ def multistart(
     if not isinstance(guesses, int) and guesses.ndim != 3:
         raise ValueError(f"starts: found shape {guesses.shape}; give the number of starts, or guesses (starts, N+1, n)")
     given = Request(initial, final, through)
-    asked = Asked(given, TimeGrid(T, steps, times), scheme, scales, options, False, bounds, inequalities)
+    asked = Asked(given, TimeGrid(T, steps, times), scheme, solver.scales, options, False, bounds, inequalities)
 
     def certify_again(s: CriticalPoint) -> CriticalPoint:
         near = dataclasses.replace(T, guess=float(s.t[-1])) if isinstance(T, Free) else T

@@ -12,6 +12,7 @@ import numpy as np
 from dalembert.claims.subject import Claim, Promise, Subject, negligible
 from dalembert.measure.invariants import Invariant, energy, momentum
 from dalembert.numbers import EPSILON
+from dalembert.options import Save
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step import simulate
@@ -81,13 +82,13 @@ def _longer(subject: Subject, finer: int = 1) -> Path:
     """The run, LONGER times as long where it can go on, with as many states; steps shorter by a factor."""
     start, every = subject.start, LONGER * finer
     given = {"h": start.h / finer, "t0": start.t0, "scheme": subject.scheme, "throw": False, **start.given}
-    path = simulate(subject.system, start.q0, start.v0, steps=every * start.steps, save_every=every, **given)
+    path = simulate(subject.system, start.q0, start.v0, steps=every * start.steps, save=Save(every=every), **given)
     if not Outcome(int(check_interrupted(path).code)).failed:
         return path
     if finer == 1:
         return subject.path
     return check_interrupted(
-        simulate(subject.system, start.q0, start.v0, steps=finer * start.steps, save_every=finer, **given)
+        simulate(subject.system, start.q0, start.v0, steps=finer * start.steps, save=Save(every=finer), **given)
     )
 
 

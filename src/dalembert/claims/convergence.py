@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +14,7 @@ from dalembert.claims.subject import Claim, Finding, Promise, Subject
 from dalembert.discretize.window_maps import Interpolated, WindowMap
 from dalembert.measure import consistency
 from dalembert.measure.convergence import Convergence, TrueMotion, converge, order, times_of
+from dalembert.options import Start
 from dalembert.outcome import Outcome
 from dalembert.step import simulate
 from dalembert.systems import VariationalProblem, ostrogradsky, reference
@@ -139,11 +140,10 @@ def leaf(subject: Subject) -> Iterator[Claim]:
 
 
 class FlowData(NamedTuple):
-    """Initial data of a run of a flow of order k: derivatives (2k, n), None where nodes are given, λ with its rates; also
-    the step h and the initial time t0."""
+    """Initial data of a run of a flow of order k: jets, None where nodes are given, λ with its rates; also the step h and
+    the initial time t0."""
 
-    jets: Any
-    multipliers: Any
+    data: Start
     h: float
     t0: float
 
@@ -156,20 +156,18 @@ def flow_orders(problem: VariationalProblem, scheme: WindowMap | None, start: Fl
         Promise(f"{name} of order {declared}", "WindowMap.order", "derivatives at the start, steps that resolve the motion")
         for name in names
     ]
-    if start.jets is None:
+    jets, multipliers = start.data.jets, start.data.multipliers
+    if jets is None:
         yield from (one.not_met("given by nodes, which do not say where a run with another step begins") for one in promises)
         return
     steps = 2.0 * start.h * HALVINGS[:-1]
     runs = [
-        simulate(
-            problem, jets=start.jets, multipliers=start.multipliers, h=h, steps=round(STEPS * start.h / h), t0=start.t0,
-            scheme=scheme, throw=False,
-        )
+        simulate(problem, h=h, steps=round(STEPS * start.h / h), t0=start.t0, scheme=scheme, start=start.data, throw=False)
         for h in steps
-    ]  # fmt: skip
+    ]
     times = times_of(runs, start.t0)
     try:
-        truth = ostrogradsky(problem, start.jets, jnp.asarray(times), multipliers=start.multipliers, tolerance=TRUTH)
+        truth = ostrogradsky(problem, jets, jnp.asarray(times), multipliers=multipliers, tolerance=TRUTH)
     except (ValueError, RuntimeError) as error:
         yield from (one.not_met(f"no continuous flow to compare with: {error}") for one in promises)
         return

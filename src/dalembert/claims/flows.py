@@ -175,11 +175,10 @@ def _energy_claim(problem: VariationalProblem, path: Path, scheme, start: FlowDa
 
     def halves(_: bool) -> tuple[Invariant, float] | None:
         """Υ_d is symplectic: an error of its order is no drift."""
-        if start.jets is None:
+        if start.data.jets is None:
             return None
         finer = simulate(
-            problem, jets=start.jets, multipliers=start.multipliers, h=start.h / 2, steps=2 * path.steps, t0=start.t0,
-            scheme=scheme, throw=False,
+            problem, h=start.h / 2, steps=2 * path.steps, t0=start.t0, scheme=scheme, start=start.data, throw=False
         )  # fmt: skip
         if finer.outcome is not Outcome.SUCCESS:
             return None

@@ -22,6 +22,7 @@ from dalembert.measure.nodes import nodes_of
 from dalembert.measure.ranks import regularity
 from dalembert.measure.symplectic import SymplecticDefect, symplectic_defect
 from dalembert.numbers import EPSILON
+from dalembert.options import Solver
 from dalembert.outcome import Outcome
 from dalembert.step import ensemble, simulate
 from dalembert.step.simulation import check_interrupted
@@ -313,7 +314,8 @@ _VIOLATIONS = SystemFunction(_violations)
 def _take_step(subject: Subject, points: Float[np.ndarray, "B two_n"], t: float) -> tuple[np.ndarray, np.ndarray]:
     """(x, p) at the beginning and at the end of one step from each point, (B, 2n)."""
     n, h = points.shape[1] // 2, subject.start.h
-    paths = ensemble(subject.system, points[:, :n], points[:, n:], h=h, steps=1, t0=t, scheme=subject.scheme, threads=1)
+    one = Solver(threads=1)
+    paths = ensemble(subject.system, points[:, :n], points[:, n:], h=h, steps=1, t0=t, scheme=subject.scheme, solver=one)
     if np.any(np.asarray(paths.code)):
         return points, np.full_like(points, np.nan)
     canonical = _canonical(subject.scheme, subject.form)

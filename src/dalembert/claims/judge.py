@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -14,12 +15,13 @@ from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.measure.nodes import own_scheme, states_of
 from dalembert.numbers import as_function, as_number, as_positive, as_state, described, whole_number
-from dalembert.step import Branch, simulate
-from dalembert.step.run.state import Starter
+from dalembert.options import Solver, Start, accept_single_options, check_groups
+from dalembert.step import simulate
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 from dalembert.systems.system import check_system
 
 
+@accept_single_options
 def verdict(
     system: System | DiscreteSystem | VariationalProblem,
     scheme: Scheme | WindowMap | None = None,
@@ -29,12 +31,9 @@ def verdict(
     h: float,
     steps: int = 1000,
     t0: float = 0.0,
-    nodes=None,
-    jets=None,
-    multipliers=None,
+    start: Start | None = None,
+    solver: Solver | None = None,
     symmetries: Mapping[str, Callable] | None = None,
-    starter: Starter = "second_order",
-    branch: Branch | None = None,
 ) -> Verdict:
     """Claim, hypothesis, measured value, tolerance: what holds of D₁L_d + D₂L_d + h(f + R_dᵀλ) = 0.
 
@@ -56,13 +55,10 @@ def verdict(
         h: time step.
         steps: number of steps of the run.
         t0: initial time.
-        nodes: as for `simulate`, for a DiscreteSystem or a VariationalProblem.
-        jets: as for `simulate`, for a VariationalProblem.
-        multipliers: as for `simulate`, for a VariationalProblem.
+        start: as for `simulate`; data are for a DiscreteSystem or a VariationalProblem, the starter for a System.
+        solver: as for `simulate`, with its branch alone.
         symmetries: name → generator(q[, t][, p]), ξ_Q, (n,): symmetries whose momenta should be conserved. Cyclic
             coordinates, which L does not depend on, are checked anyway.
-        starter: as for `simulate`.
-        branch: as for `simulate`.
 
     Returns:
         A Verdict, which prints as a table.
@@ -84,22 +80,22 @@ def verdict(
     check_x64()
     step = as_positive(h, "h", "a positive, finite step")
     begin, count = as_number(t0, "t0", "a finite time"), whole_number(steps, "steps", 8)
-    given = {"q0": q0, "v0": v0, "nodes": nodes, "jets": jets, "multipliers": multipliers}
+    groups = check_groups("verdict", start=start, solver=solver)
     grid = {"h": float(step), "steps": count, "t0": float(begin)}
-    return _verdict(system, scheme, given, grid, symmetries, {"starter": starter, "branch": branch})
+    return _verdict(system, scheme, (q0, v0), grid, symmetries, groups)
 
 
 @functools.singledispatch
-def _verdict(system: System, scheme: Any, given: dict, grid: dict, symmetries: Any, options: dict) -> Verdict:
+def _verdict(system: System, scheme: Any, given: tuple, grid: dict, symmetries: Any, groups: dict) -> Verdict:
     check_system(system, "a verdict is about a System, DiscreteSystem or VariationalProblem")
-    for name in ("nodes", "jets", "multipliers"):
-        if given[name] is not None:
-            raise ValueError(f"{name}: found {described(given[name])}; a System starts from q0 and v0")
+    for name, value in groups["start"].changed.items():
+        if name != "starter":
+            raise ValueError(f"{name}: found {described(value)}; a System starts from q0 and v0")
     chosen = Scheme() if scheme is None else own_scheme(scheme)
-    q, v = as_state(given["q0"], given["v0"], system.coordinates)
+    q, v = as_state(given[0], given[1], system.coordinates)
     if is_traced(system, q, v):
         raise TypeError("verdict: works on numbers and not under jit, vmap or grad")
-    start = RunData(np.asarray(q), np.asarray(v), grid["t0"], grid["h"], grid["steps"], options)
+    start = RunData(np.asarray(q), np.asarray(v), grid["t0"], grid["h"], grid["steps"], groups)
     subject = subject_of(system, chosen, start)
     claims = tuple(_claims(subject, _generators(symmetries)))
     return Verdict(
@@ -110,12 +106,12 @@ def _verdict(system: System, scheme: Any, given: dict, grid: dict, symmetries: A
 
 @_verdict.register(DiscreteSystem)
 @_verdict.register(VariationalProblem)
-def _verdict_of_flow(system: Any, scheme: Any, given: dict, grid: dict, symmetries: Any, _: dict) -> Verdict:
-    path = simulate(system, **given, **grid, scheme=scheme)
+def _verdict_of_flow(system: Any, scheme: Any, given: tuple, grid: dict, symmetries: Any, groups: dict) -> Verdict:
+    path, begin = simulate(system, *given, **grid, scheme=scheme, start=groups["start"]), groups["start"]
     if is_traced(system, path):
         raise TypeError("verdict: works on numbers and not under jit, vmap or grad")
-    derivatives = given["jets"] if given["q0"] is None else [given["q0"], given["v0"]]
-    start = convergence.FlowData(derivatives, given["multipliers"], grid["h"], grid["t0"])
+    data = begin if given[0] is None else dataclasses.replace(begin, jets=[*given])
+    start = convergence.FlowData(data, grid["h"], grid["t0"])
     claims = tuple(flows.claims_of(system, path, scheme, _generators(symmetries), start))
     kind, form = type(system).__name__, "its own nodes" if scheme is None else repr(scheme)
     sampled = (

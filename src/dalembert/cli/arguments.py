@@ -14,12 +14,13 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from dalembert.cli.options import BRANCHES, SCHEMES, SchemeOptions, Setting, check_apart
+from dalembert.cli.options import BACKENDS, BRANCHES, SCHEMES, SchemeOptions, Setting, check_apart
 from dalembert.control import OptimalControl
 from dalembert.discretize import Scheme
 from dalembert.discretize.window_maps import MAPS
 from dalembert.gallery import ENTRIES, PROBLEMS, BoundaryEntry, Entry
 from dalembert.numbers import MOST, MOST_NODES, as_positive, whole_number
+from dalembert.options import Solver
 from dalembert.step import Avoid, Branch, Nearest, Varying
 from dalembert.studies.swept import ARGUMENTS, SweptProblem
 from dalembert.systems import System
@@ -224,9 +225,12 @@ def require(value: Any, option: str, name: str) -> Any:
     return value
 
 
-def scheme_and_branch(recipe: SchemeOptions) -> dict[str, Any]:
+def scheme_and_solver(recipe: SchemeOptions, backend: str | None = None) -> dict[str, Any]:
     """The arguments of `simulate` that are named by their words."""
-    return {"scheme": named_scheme(recipe.scheme, recipe.order), "branch": named_branch(recipe.branch)}
+    if backend is not None:
+        check_choice(backend, BACKENDS, f"--backend: found {backend!r}")
+    solver = Solver(branch=named_branch(recipe.branch), backend=cast(Any, backend))
+    return {"scheme": named_scheme(recipe.scheme, recipe.order), "solver": solver}
 
 
 def named_scheme(name: str, order: int = 2) -> Scheme | None:

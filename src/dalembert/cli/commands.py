@@ -96,6 +96,7 @@ def run(
         from dalembert.cli import arguments
         from dalembert.cli.records import run_record
         from dalembert.gallery import BoundaryEntry
+        from dalembert.options import Save, Start
         from dalembert.outcome import Outcome
         from dalembert.step import simulate
         from dalembert.step.run.steps import Bar
@@ -111,7 +112,7 @@ def run(
                 arguments.system_entry(name)
             _sweep(problem, name, several, output)
             return
-        how = arguments.scheme_and_branch(recipe)
+        how = arguments.scheme_and_solver(recipe, backend)
         if resumed and output.store is not None:
             check_left_out(of_runs | lengths.given("steps"), "is read from the store that is resumed")
             system = arguments.with_parameters(entry.system, settings)
@@ -119,17 +120,16 @@ def run(
         else:
             problem = arguments.start_of(entry, settings, start.q0, start.v0)
             grid = arguments.grid_of(entry, lengths.h, lengths.steps, lengths.time, varying)
-            if backend is not None:
-                arguments.check_choice(backend, BACKENDS, f"--backend: found {backend!r}")
-            problem.options.update(**grid, **how, starter=recipe.starter, backend=backend)
-            problem.options.update(save_every=None if last else save_every)
+            problem.options.update(**grid, **how, start=Start(starter=cast(Any, recipe.starter)))
+            problem.options.update(save=Save(every=None if last else save_every))
             if problem.swept:
                 _sweep(problem, name, several, output)
                 return
             check_left_out(several.given("zip", "value") | {"--last": last}, "is for several values of --set")
             with replacing(output.store) if output.store and output.force else contextlib.nullcontext():
+                problem.options.update(save=Save(every=save_every, store=output.store))
                 path = simulate(
-                    problem.subject, **problem.options, throw=False, store=output.store,
+                    problem.subject, **problem.options, throw=False,
                     progress=False if "until" in grid else Bar(SILENT),
                 )  # fmt: skip
         record = run_record(path, name, output.files)
@@ -173,10 +173,11 @@ def solve(
         from dalembert.boundary import solve as solve_problem
         from dalembert.cli import arguments
         from dalembert.cli.records import solution_record
+        from dalembert.options import Solver
 
         entry = arguments.boundary_entry(name)
         problem = arguments.ends_of(entry, settings, steps, scheme)
-        problem.options.update(tolerance=tolerance)
+        problem.options.update(solver=Solver(tolerance=tolerance))
         if problem.swept:
             check_left_out({"--refine": accuracy}, "is for one problem")
             _sweep(problem, name, several, output)
@@ -199,7 +200,7 @@ def _refine_nodes(problem: Any, name: str, solution: Any, accuracy: float) -> An
 
     if not isinstance(problem.subject, OptimalControl):
         raise ValueError(f"--refine: is for optimal control; {name} is a variational problem, give --steps")
-    given = {key: value for key, value in problem.options.items() if key not in ("T", "steps", "guess", "tolerance")}
+    given = {key: value for key, value in problem.options.items() if key not in ("T", "steps", "guess", "solver")}
     T = problem.options.get("T")
     return refine(problem.subject, solution, **given, T=T if isinstance(T, Free) else None, tolerance=accuracy)
 
@@ -276,17 +277,18 @@ def check(
         from dalembert.cli import arguments
         from dalembert.cli.records import order_record
         from dalembert.measure import order
+        from dalembert.options import Start
         from dalembert.systems import solvability
 
         entry = arguments.system_entry(name)
         system, data, _ = arguments.start_of(entry, parameter or (), start.q0, start.v0).single()
         found: Any = None
-        how = arguments.scheme_and_branch(recipe)
+        how = arguments.scheme_and_solver(recipe)
         if measured:
             found = order(
                 system, **data, time=arguments.require(time, "time", name), h=arguments.require(h, "h", name),
                 coordinates=None if coordinates is None else [x.strip() for x in coordinates.split(",")],
-                **how, starter=cast(Any, recipe.starter),
+                **how, start=Start(starter=cast(Any, recipe.starter)),
             )  # fmt: skip
             record = order_record(found, name)
         else:
@@ -297,7 +299,7 @@ def check(
             step = arguments.require(entry.h if h is None else h[0], "h", name)
             record = {"name": name, "solvable": possible.solvable, "why": str(possible), "holds": None, "claims": []}
             if possible.solvable:
-                found = verdict(system, how["scheme"], *data.values(), h=step, steps=steps, branch=how["branch"])
+                found = verdict(system, *[how.pop("scheme"), *data.values()], h=step, steps=steps, **how)
                 record |= found.to_dict()
     if as_json:
         print_json("order" if measured else "check", record)

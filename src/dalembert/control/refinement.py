@@ -41,6 +41,7 @@ from dalembert.control.extremals import ControlSearch, control_search
 from dalembert.control.problem import Lobatto, OptimalControl, check_solution_of
 from dalembert.drawing import Depicted
 from dalembert.numbers import as_tolerance, described, whole_number
+from dalembert.options import Solver
 from dalembert.outcome import Outcome
 from dalembert.solution import ActiveBounds, ControlSolution, Refinement
 
@@ -238,7 +239,7 @@ def refine(
     """
     check_solution_of(problem, solution)
     tolerance, most = float(as_tolerance(tolerance)), whole_number(most_steps, "most_steps", PARTS * COARSEST, MOST)
-    options = settings(SOLVED, max_iterations, "minimum")
+    options = settings(Solver(SOLVED, whole_number(max_iterations, "max_iterations")))
     if T is not None and not isinstance(T, Free):
         raise TypeError(f"T: found {described(T)}; give Free(…) where the final time was free, the solution has its times")
     if (T is None) != (solution.final_time is None):

@@ -76,7 +76,7 @@ class DiscreteSystem(Problem):
 
     Example:
         >>> action = lambda q0, q1: 0.5 * (q1 - q0) @ (q1 - q0) / 0.1 + 0.1 * jnp.cos(q0[0])  # h = 0.1
-        >>> da.simulate(da.DiscreteSystem(action), nodes=[[1.0], [1.0]], h=0.1, steps=5).q.shape
+        >>> da.simulate(da.DiscreteSystem(action), start=da.Start(nodes=[[1.0], [1.0]]), h=0.1, steps=5).q.shape
         (6, 1)
     """
 

@@ -268,7 +268,7 @@ def redefined(path: Path, rho: PairMap, *, first: tuple | None = None, last: tup
     if path.levels[0] != "mid":
         raise ValueError("path: its states are points (q, v) already; nodes come from the form 'nodes' or a DiscreteSystem")
     if not isinstance(path.t, Tracer) and np.any(np.abs(np.diff(path.t) - path.h) > 1e-6 * np.abs(path.h)):
-        raise ValueError("path: neighbouring nodes are needed, and some were left out; simulate with save_every=1")
+        raise ValueError("path: neighbouring nodes are needed, and some were left out; simulate with save=Save(every=1)")
     d = jnp.diff(path.q, axis=0)
     q, v = jax.vmap(lambda x, y: rho(x, y, path.h))(path.q[:-1], d)
     inner = Redefined(path.t[:-1] + rho.weight * path.h, q, v)

@@ -34,6 +34,7 @@ from dalembert.control.transcription import timed_elements_of
 from dalembert.discretize import Scheme
 from dalembert.guidance.linearisation import active_paths, complete_multipliers, extremal_along, fixed_components, read_given
 from dalembert.numbers import as_array, is_traced
+from dalembert.options import Solver, accept_single_options
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
 from dalembert.systems.system import is_flag
@@ -253,6 +254,7 @@ class Optimum(NamedTuple):
     code: Int[Array, ""]
 
 
+@accept_single_options
 def optimum(
     problem: OptimalControl,
     *,
@@ -264,11 +266,9 @@ def optimum(
     times: Float[Array | np.ndarray, "N+1"] | None = None,
     scheme: Any = None,
     guess: Any = None,
-    scales: Float[Array | np.ndarray, "n"] | None = None,
     bounds: Mapping[str, Any] | None = None,
     inequalities: Callable | None = None,
-    tolerance: float = 1e-9,
-    max_iterations: int = 200,
+    solver: Solver | None = None,
 ) -> Optimum:
     """min ∫C(q, v, u) dt + Φ under the plant's equations of motion: `solve` for use inside `jax.jit`, `jax.grad`,
     `jax.jacobian` and `vmap`.
@@ -288,11 +288,9 @@ def optimum(
         times: as in `solve`.
         scheme: as in `solve`.
         guess: as in `solve`.
-        scales: as in `solve`.
         bounds: as in `solve`.
         inequalities: as in `solve`.
-        tolerance: as in `solve`.
-        max_iterations: as in `solve`.
+        solver: a Solver, as in `solve`: tolerance, max_iterations and scales.
 
     Returns:
         An Optimum. No error is raised if no solution is found: see its code.
@@ -313,7 +311,8 @@ def optimum(
     check_optimal_control(problem)
     grid = TimeGrid(T, steps, times)
     request = Request(initial, final, through, guess)
-    asked = Asked(request, grid, scheme, scales, settings(tolerance, max_iterations, "minimum"), False, bounds, inequalities)
+    solver = Solver.of(solver, "optimum")
+    asked = Asked(request, grid, scheme, solver.scales, settings(solver), False, bounds, inequalities)
     parameters, flags = eqx.partition(problem.parameters, lambda x: not is_flag(x))
     leaves, tree = jax.tree.flatten(parameters)
     n = dimension_of(problem, initial, final, guess)

@@ -318,7 +318,7 @@ class Controllability(eqx.Module):
         smallest: the last singular value divided by the first: 0, up to rounding, if some states cannot be reached.
 
     Example:
-        >>> found = da.controllability(move, plan)
+        >>> found = da.guidance.controllability(move, plan)
         >>> found.controllable, np.round(found.gramian, 2).tolist()  # T³/3, T²/2, T
         (True, [[0.33, 0.5], [0.5, 1.0]])
     """
@@ -358,7 +358,7 @@ def controllability(problem: OptimalControl, solution: ControlSolution, *, schem
     Source: Colombo, Martín de Diego, Zuccalli, section 2.1; here along a motion, and for the discrete equations.
 
     Example:
-        >>> da.controllability(move, plan).controllable
+        >>> da.guidance.controllability(move, plan).controllable
         True
     """
     start = extremal_along(problem, solution, scheme)

@@ -30,6 +30,7 @@ from dalembert.discretize import Scheme
 from dalembert.interrupts import Interrupted
 from dalembert.lazy import as_left
 from dalembert.numbers import as_number, as_numbers, as_positive, as_state, as_vector, described, whole_number
+from dalembert.options import Solver
 from dalembert.outcome import CONTROLLED, Outcome
 from dalembert.path import Path
 from dalembert.solution import ControlSolution, SolveError
@@ -397,7 +398,7 @@ def mpc(
         ['SUCCESS', 'SUCCESS', 'SUCCESS', 'SUCCESS']
     """
     check_optimal_control(problem)
-    checked, length = settings(tolerance, max_iterations, "minimum"), as_positive(T, "T")
+    checked, length = settings(Solver(tolerance, whole_number(max_iterations, "max_iterations"))), as_positive(T, "T")
     grid = TimeGrid(length, whole_number(steps, "steps", 2), None)
     asked = Asked(Request(None, final, None, guess), grid, scheme, None, checked, False, bounds)
     _check_horizon(problem, asked)

@@ -26,10 +26,10 @@ from dalembert.numbers import (
     decreasing_steps,
     described,
 )
+from dalembert.options import Solver, Start, accept_single_options, check_groups
 from dalembert.outcome import Outcome
 from dalembert.path import Path
-from dalembert.step import Branch, simulate
-from dalembert.step.run.state import Starter
+from dalembert.step import simulate
 from dalembert.step.simulation import check_interrupted
 from dalembert.systems import System, reference
 from dalembert.systems.continuous import integrate_motion, multipliers_along
@@ -130,6 +130,7 @@ class Order(Measured):
         return "\n".join(lines)
 
 
+@accept_single_options
 def order(
     system: System,
     q0,
@@ -141,9 +142,8 @@ def order(
     coordinates: Sequence[str | int] | None = None,
     t0: float = 0.0,
     scheme: Scheme | None = None,
-    starter: Starter = "second_order",
-    branch: Branch | None = None,
-    tolerance: float = 1e-9,
+    start: Start | None = None,
+    solver: Solver | None = None,
     reference_tolerance: float = 1e-13,
 ) -> Order:
     """max_k |q_k - q(t_k)| for each h, and the slope of log error over log h; likewise for v and λ at their own times.
@@ -160,9 +160,8 @@ def order(
         coordinates: names or indices of the components of q and v that are compared; all by default.
         t0: initial time.
         scheme: as for `simulate`.
-        starter: as for `simulate`.
-        branch: as for `simulate`.
-        tolerance: as for `simulate`.
+        start: as for `simulate`, with its starter alone.
+        solver: as for `simulate`: branch and tolerance.
         reference_tolerance: tolerance of the reference.
 
     Returns:
@@ -185,12 +184,11 @@ def order(
     as_tolerance(reference_tolerance, "reference_tolerance")
     if exact is not None:
         as_function(exact, "exact", "of t (K,) that returns (q, v), each (K, n)")
+    groups = check_groups("order", start=start, solver=solver)
     paths = tuple(
-        check_interrupted(
-                 simulate(system, q0, v0, h=float(time) / n, steps=n, t0=t0, scheme=scheme, starter=starter, branch=branch,
-                 tolerance=tolerance, throw=False))
+        check_interrupted(simulate(system, q0, v0, h=float(time) / n, steps=n, t0=t0, scheme=scheme, **groups, throw=False))
         for n in steps
-    )  # fmt: skip
+    )
     truth = _true_motion(system, q0, v0, times_of(paths, float(t0)), exact, jnp.asarray(reference_tolerance))
     constrained = paths[0].multipliers.shape[1] > 0
 

@@ -16,7 +16,7 @@ from dalembert.discretize.nodes import Interval
 from dalembert.measure.convergence import Convergence, converge
 from dalembert.measure.nodes import SystemNodes, kernel, node_view
 from dalembert.numbers import as_choice, as_number, as_tolerance, as_vector, decreasing_steps, is_traced
-from dalembert.step.run.state import STARTERS, Starter
+from dalembert.options import STARTERS, Starter
 from dalembert.step.start.prepare import second_node
 from dalembert.systems import System, check_initial_data, check_x64, momentum, reference
 from dalembert.systems.consistency import velocity_residuals

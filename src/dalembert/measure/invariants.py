@@ -64,7 +64,7 @@ def energy(system: System | VariationalProblem, path: Path, *, scheme: WindowMap
     """E = v·L_v - L at the velocities of the path and their times.
 
     If the velocities lie half way between nodes (form "nodes"), the position is the mid-point, q_k - (h/2) v. Paths
-    with save_every > 1 are allowed: each value needs one saved state only. Works under jit and vmap. With a symmetric
+    of every n-th state are allowed: each value needs one saved state only. Works under jit and vmap. With a symmetric
     step E oscillates, with an amplitude of the order of the scheme; a slope other than zero is a drift.
 
     Args:
@@ -109,7 +109,7 @@ def momentum(
     and of a DiscreteSystem; p = L_v(q,v) in the form "kick_drift_kick". The scheme conserves these momenta exactly if
     L_d is invariant and the constraint forces do no work along ξ_Q, R ξ_Q = 0: the range is then round-off. A composed
     scheme conserves the momentum of every stage; the L_v(q,v) that is returned is conserved up to the order of the
-    scheme. For a VariationalProblem it is J_d(ξ) = Θ⁺·ξ_Q. Paths with save_every > 1 are allowed.
+    scheme. For a VariationalProblem it is J_d(ξ) = Θ⁺·ξ_Q. Paths of every n-th state are allowed.
 
     Args:
         system: a System, a DiscreteSystem or a VariationalProblem.

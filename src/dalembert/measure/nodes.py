@@ -301,7 +301,7 @@ def check_neighbours(path: Path) -> None:
         widest = np.max(np.abs(np.diff(t)), initial=0.0)
         raise ValueError(
             f"path: saved states are up to {widest:g} apart and h is {h:g}; neighbouring states are needed. "
-            "Simulate with save_every=1 and equal steps"
+            "Simulate with save=Save(every=1) and equal steps"
         )
 
 

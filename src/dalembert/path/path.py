@@ -319,7 +319,7 @@ class Path(Described, Lazy):
     def to_xarray(self) -> xarray.Dataset:
         """The path as a labelled data set, as `dalembert.to_xarray` returns it:
         path.to_xarray().q.sel(coordinate="x")."""
-        return front_door("to_xarray")(self)
+        return front_door("store.to_xarray")(self)
 
     def lane(self, i: int) -> Path:
         """The i-th path of a batch, up to its last solved step."""

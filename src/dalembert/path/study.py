@@ -87,7 +87,7 @@ class Study(Described):
 
     @property
     def reduced(self) -> Any:
-        """The final values of reduce=, each of its arrays over the axes; None without reduce=. For a run that failed,
+        """The final values of the reducer, each of its arrays over the axes; None without one. For a run that failed,
         the value up to then."""
         return tree_of_values(json.loads(self.data.attrs["reduced"]), lambda i: self.data[f"reduced_{i}"])
 
@@ -127,7 +127,7 @@ class Study(Described):
     def _with(self, data: xarray.Dataset) -> Any:
         if data["code"].dims:
             return dataclasses.replace(self, data=data)
-        found = front_door("from_xarray")(data)
+        found = front_door("store.from_xarray")(data)
         record = getattr(found, "provenance", None)
         if self.subject is None or self.subject.problem is None or (self.of_runs and record is None):
             return found

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,7 +18,8 @@ from dalembert.discretize.window_maps import WindowMap
 from dalembert.interrupts import Interrupted
 from dalembert.lazy import fields_as_left
 from dalembert.native import COUNTED, counts, native_first
-from dalembert.numbers import MOST_THREADS, described, whole_number
+from dalembert.numbers import described
+from dalembert.options import Save, Solver, Start, Stop, accept_single_options, check_groups
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step.options import RunOptions, abridge, lengths_of
@@ -26,7 +27,6 @@ from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.scaled import Scaled, in_units
 from dalembert.step.programs.varying import TIME, Varying, clock_of, vary_steps
 from dalembert.step.run.assemble import Levels, facts_of, first_velocities, known_nodes, path_of, warn_of_resolution
-from dalembert.step.run.branch import Branch
 from dalembert.step.run.driver import FIELDS, NEAR, outcome_back, turned_back, with_one_before
 from dalembert.step.run.loop import JaxSteps, row_of, rows_of, traced_run
 from dalembert.step.run.machine import Native, columns_of, compile_program, empty_rows, pack_run, parameters_of, unpack_run
@@ -37,7 +37,6 @@ from dalembert.step.run.state import (
     Recipe,
     RunState,
     SampledFeedback,
-    Starter,
     StepOptions,
     Watch,
     initial_state,
@@ -54,6 +53,7 @@ MANY = 2**62
 RUNS = "runs"  # the axis over devices
 
 
+@accept_single_options
 def ensemble(
     system: System | DiscreteSystem | VariationalProblem,
     q0=None,
@@ -64,28 +64,19 @@ def ensemble(
     steps: int | None = None,
     until: float | None = None,
     t0: float = 0.0,
-    nodes=None,
-    jets=None,
-    multipliers=None,
     scheme: Scheme | WindowMap | None = None,
-    starter: Starter = "second_order",
-    branch: Branch | None = None,
-    save_every: int | None = 1,
-    reduce: tuple[Callable, Any] | None = None,
-    stop: Callable | None = None,
-    domain: Callable | None = None,
+    start: Start | None = None,
+    solver: Solver | None = None,
+    stop: Stop | Callable | None = None,
     feedback: SampledFeedback | None = None,
-    tolerance: float = 1e-9,
-    max_iterations: int = 25,
-    backend: Literal["jax", "native"] | None = None,
-    threads: int | None = None,
+    save: Save | None = None,
     progress: bool | Callable[[int, int], None] = False,
 ) -> Path:
     """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0,  (q_{k-1},q_k,q_{k+1}) ∈ D_K, for B sets of initial
     data and parameters.
 
     No error is raised if a step cannot be solved. In the native run each path is the same to the last bit whatever the
-    other runs are. Memory: B (steps / save_every + 1) rows; save_every=None keeps only the last states. Arguments are
+    other runs are. Memory: B (steps / every + 1) rows; save=Save(every=None) keeps only the last states. Arguments are
     numbers; in a traced program take jax.vmap of `simulate`, which is run side by side in the same way.
 
     Args:
@@ -95,23 +86,16 @@ def ensemble(
         parameters: name → (B, …), in place of the system's values.
         h: time step, the same for all runs; or a Varying, with which each run has its own step lengths.
         steps: N, the number of steps.
-        until: the time at which all runs end, as in `simulate`; instead of steps, with a Varying and save_every=None.
+        until: the time at which all runs end, as in `simulate`; instead of steps, with a Varying and
+            save=Save(every=None).
         t0: initial time.
-        nodes: (B, r, n) or (r, n) for a DiscreteSystem, (B, 2k, n) or (2k, n) for a VariationalProblem.
-        jets: (B, 2k, n) or (2k, n) for a VariationalProblem.
-        multipliers: (B, r, m) or (r, m) for a VariationalProblem with differential constraints of order r.
         scheme: as in `simulate`.
-        starter: as in `simulate`.
-        branch: as in `simulate`.
-        save_every: as in `simulate`.
-        reduce: as in `simulate`.
+        start: as in `simulate`: nodes are (B, r, n) or (r, n) for a DiscreteSystem, (B, 2k, n) or (2k, n) for a
+            VariationalProblem, jets (B, 2k, n) or (2k, n), multipliers (B, r, m) or (r, m).
+        solver: as in `simulate`; with threads, the number of threads of the native back-end.
         stop: as in `simulate`.
-        domain: as in `simulate`.
         feedback: as in `simulate`.
-        tolerance: as in `simulate`.
-        max_iterations: as in `simulate`.
-        backend: as in `simulate`.
-        threads: number of threads of the native back-end; as many as there are processors if None.
+        save: as in `simulate`, in memory alone.
         progress: as in `simulate`, counting the steps of all runs; native back-end only.
 
     Returns:
@@ -132,31 +116,28 @@ def ensemble(
         ((4, 21, 1), (21, 1))
     """
     check_x64()
+    groups = check_groups("ensemble", start=start, solver=solver, stop=stop, save=save)
     options = RunOptions(
-        **lengths_of(h, system), steps=steps, until=until, t0=t0, scheme=scheme,
-        starter=starter, branch=branch, save_every=save_every, reduce=reduce, stop=stop, domain=domain, feedback=feedback,
-        tolerance=tolerance, max_iterations=max_iterations, backend=backend,
-    )  # fmt: skip
-    if until is not None and (save_every is not None or progress is not False):
+        **lengths_of(h, system), steps=steps, until=until, t0=t0, scheme=scheme, feedback=feedback, **groups
+    )
+    if until is not None and (options.save.every is not None or progress is not False):
         raise ValueError(
-            "until, save_every: every run has another number of steps, which nobody knows; give save_every=None, which "
+            "until, save: every run has another number of steps, which nobody knows; give save=Save(every=None), which "
             "keeps the states at the time, and no progress; or steps="
         )
-    if threads is not None:
-        whole_number(threads, "threads", most=MOST_THREADS)
     if parameters is not None and not isinstance(parameters, Mapping):
         raise TypeError(f"parameters: found {described(parameters)}; give a mapping from names to values (B, …)")
     check_any_system(system)
-    if nodes is not None and system.from_state:
+    if options.start.nodes is not None and system.from_state:
         raise ValueError("nodes: an ensemble of a System starts from q0 and v0; one run of the form 'nodes' takes nodes")
-    given, axes = check_batch(system, Given(q0, v0, nodes, jets, multipliers)._asdict(), dict(parameters or {}))
+    given, axes = check_batch(system, Given.of(q0, v0, options.start)._asdict(), dict(parameters or {}))
     if is_traced(system, given, options.grid.h, options.grid.t0):
         raise TypeError("ensemble: works on numbers and not under jit, vmap or grad; there take jax.vmap of simulate")
     size = batch_size(system, given, axes)
     lanes = Lanes(system, options, given, axes)
     record = options.new_record(system.subject.under(options.scheme, given["parameters"]), **abridge(given))
     with report_progress(progress, size * lanes.steps) as watch:
-        runs = lanes.run(given, axes, Running(threads, watch))
+        runs = lanes.run(given, axes, Running(options.solver.threads, watch))
     known = {"code": np.asarray(runs.code), "provenance": record}
     path = Path.later(lambda: {**fields_as_left(runs), "provenance": record}, **known)
     if np.any(known["code"] == int(Outcome.INTERRUPTED)):  # the arrays are made when they are looked at
@@ -187,7 +168,7 @@ class Lanes:
         self._system, self.options, self._code = system, options, None
         row = lambda x: x[0] if is_traced(x) else np.asarray(x)[0]  # noqa: E731  XLA would compile x[0]
         self._first = jax.tree.map(lambda axis, x: x if axis is None else row(x), axes, given, is_leaf=lambda x: x is None)
-        grid, reduce = options.grid, options.reduce
+        grid, reduce = options.grid, options.save.reduce
         # With every check of a single run; the batch is compiled for any number of steps.
         one = _begin_one(_with(system, self._first["parameters"]), self._first, grid, options.recipe)
         self._units = one.program.units if isinstance(one.program, Scaled) else None
@@ -220,11 +201,13 @@ class Lanes:
         arguments = (lane, self._step_options, state, self.options.grid)
         fixed = native_first(_own_code, _xla_key, *arguments) if self.options.native else _xla_key(*arguments)
         self._code, found = fixed
-        self.options = dataclasses.replace(self.options, backend="native" if self._code else "jax")
+        self.options = dataclasses.replace(
+            self.options, solver=dataclasses.replace(self.options.solver, backend="native" if self._code else "jax")
+        )
         rows = _no_rows(prepared.program.starting_nodes, carry, self.options.grid)
         if self.options.until is not None:
             rows["clock"] = np.array([[[self.options.until, np.nan]]])
-            carry = carry if self.options.reduce is None else carry._replace(reduced=carry.reduced[0])
+            carry = carry if self.options.save.reduce is None else carry._replace(reduced=carry.reduced[0])
         path = path_of(np, prepared, carry, rows, self.options.grid, self.options.step_options)
         return Path.of(**_of_many(vars(path), self.options.grid)), found
 

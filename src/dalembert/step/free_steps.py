@@ -16,7 +16,8 @@ from dalembert.algebra import Newton, newton
 from dalembert.discretize import Hermite, Interpolated, Points, WindowMap, with_time
 from dalembert.discretize.higher import forward_differences
 from dalembert.discretize.window_maps import as_windows
-from dalembert.numbers import EPSILON, as_flag, as_numbers
+from dalembert.numbers import EPSILON, as_flag, as_numbers, whole_number
+from dalembert.options import Solver
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Statistics, StepError
 from dalembert.step.options import RunOptions
@@ -99,7 +100,7 @@ def simulate_free_steps(
     as_flag(throw, "throw")
     scheme = (Interpolated() if problem.derivatives == 1 else Hermite()) if scheme is None else as_windows(scheme)
     hermite = isinstance(scheme, Hermite) and problem.derivatives > 1
-    chosen = RunOptions(None, steps, scheme=scheme, tolerance=tolerance, max_iterations=max_iterations)
+    chosen = RunOptions(None, steps, scheme=scheme, solver=Solver(tolerance, whole_number(max_iterations, "max_iterations")))
     x, n = _first_nodes(problem, nodes, times, hermite)
     free = with_time(problem, scheme, forward=False)
     sizes = constraint_numbers(free, x.shape[1])

@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -21,22 +21,22 @@ from dalembert.drawing import Depicted
 from dalembert.numbers import (
     MOST_NODES,
     MOST_ROWS,
-    as_choice,
     as_double,
     as_number,
-    as_tolerance,
     described,
     whole_number,
 )
+from dalembert.options import Save, Solver, Start, Stop
 from dalembert.path import Provenance
 from dalembert.step.programs.varying import Varying
 from dalembert.step.run.branch import Avoid, Branch, Least, Nearest
-from dalembert.step.run.state import STARTERS, Grid, Recipe, SampledFeedback, Starter, StepOptions
+from dalembert.step.run.state import Grid, Recipe, SampledFeedback, StepOptions
 from dalembert.systems import System, is_traced
 from dalembert.systems.sizes import as_step, check_resolved
 from dalembert.tracing import source
 
 MOST_NUMBERS = 1000  # of an array of many runs that is recorded by its values
+MAX_ITERATIONS = 25  # of Newton's method in a step, unless a user says more
 PACKAGES = ("dalembert", "jax", "jaxlib", "equinox", "numpy", "diffrax")
 
 
@@ -52,40 +52,26 @@ class RunOptions:
     steps: int | None
     t0: Any = 0.0
     scheme: Scheme | WindowMap | None = None
-    starter: Starter = "second_order"
-    branch: Branch | None = None
-    save_every: int | None = 1
-    reduce: tuple[Callable, Any] | None = None
-    stop: Callable | None = None
-    domain: Callable | None = None
+    start: Start = dataclasses.field(default_factory=Start)
+    solver: Solver = dataclasses.field(default_factory=Solver)
+    stop: Stop = dataclasses.field(default_factory=Stop)
     feedback: SampledFeedback | None = None
-    tolerance: float = 1e-9
-    max_iterations: int = 25
-    backend: Literal["jax", "native"] | None = None
+    save: Save = dataclasses.field(default_factory=Save)
     varying: Varying | None = None
     until: Any = None
 
     def __post_init__(self) -> None:
         _check_end(self.varying, self.h, self.steps, self.t0, self.until)
-        _check_grid(self.h, MOST_ROWS if self.steps is None else self.steps, self.t0, self.save_every, self.varying)
+        _check_grid(self.h, MOST_ROWS if self.steps is None else self.steps, self.t0, self.save.every, self.varying)
         self._check_varying()
-        as_choice(self.starter, "starter", STARTERS, "starters")
-        as_tolerance(self.tolerance)
-        whole_number(self.max_iterations, "max_iterations")
-        _check_kind("branch", self.branch, Nearest | Least | Avoid, "give Nearest(...), Least(f) or Avoid(...)")
+        _check_kind("branch", self.solver.branch, Nearest | Least | Avoid, "give Nearest(...), Least(f) or Avoid(...)")
         _check_kind("feedback", self.feedback, SampledFeedback, "give SampledFeedback(law, every=...)")
         _check_kind("scheme", self.scheme, Scheme | WindowMap, "give a Scheme")
-        _check_reducer(self.reduce)
         if self.feedback is not None and not (self.h is None or is_traced(self.h)) and self.h < 0:
             raise ValueError(
                 f"feedback, h: found a sampled law with h = {self.h}; a law that is held from its sample on "
                 "has no run backwards"
             )
-        for name, function in (("stop", self.stop), ("domain", self.domain)):
-            if function is not None and not callable(function):
-                raise TypeError(f"{name}: found {described(function)}; give a function of (q, v) that returns true or false")
-        if self.backend is not None:
-            as_choice(self.backend, "backend", ("native", "jax"), "back-ends, if one is given,")
 
     def _check_varying(self) -> None:
         """ValueError for a sampled feedback law with Varying: it belongs to steps of one length."""
@@ -98,40 +84,41 @@ class RunOptions:
     def grid(self) -> Grid:
         """The nodes, and which of them are kept."""
         steps = MOST_ROWS if self.steps is None else self.steps
-        every = steps if self.save_every is None else self.save_every
+        every = steps if self.save.every is None else self.save.every
         return Grid(as_double(self.t0), as_double(self.h), int(steps), int(every))
 
     @property
     def recipe(self) -> Recipe:
         """Recipe of the program: scheme, starter and branch."""
-        return Recipe(self.scheme, self.starter, self.branch)
+        return Recipe(self.scheme, self.start.starter, self.solver.branch)
 
     @property
     def newton(self) -> Newton:
         """Parameters of Newton's method, by which a step is solved."""
-        return Newton(float(self.tolerance), int(self.max_iterations))
+        return Newton(float(self.solver.tolerance), int(self.solver.max_iterations or MAX_ITERATIONS))
 
     @functools.cached_property
     def step_options(self) -> StepOptions:
         """Options that are the same in every step."""
-        function = self.reduce and self.reduce[0]
-        return StepOptions(self.branch, self.newton, self.stop, self.domain, self.feedback, function)
+        function = self.save.reduce and self.save.reduce[0]
+        return StepOptions(self.solver.branch, self.newton, self.stop.when, self.stop.domain, self.feedback, function)
 
     @property
     def deflate(self) -> bool:
         """True if a Lyapunov constraint is written as λ = -φ₀/u."""
-        return self.branch is None or (isinstance(self.branch, Avoid) and self.branch.factor is None)
+        branch = self.solver.branch
+        return branch is None or (isinstance(branch, Avoid) and branch.factor is None)
 
     @property
     def native(self) -> bool:
         """Machine code is the default on CPUs, where no rule needs the other back-end."""
-        if self.backend is not None:
-            return self.backend == "native"
-        return jax.default_backend() == "cpu" and not isinstance(self.branch, Nearest | Least)
+        if self.solver.backend is not None:
+            return self.solver.backend == "native"
+        return jax.default_backend() == "cpu" and not isinstance(self.solver.branch, Nearest | Least)
 
     def at(self, steps: int, t0: Any) -> RunOptions:
         """The same with another number of steps and another beginning; what does not depend on them is not checked again."""
-        _check_times(self.h, steps, t0, self.save_every, self.varying)
+        _check_times(self.h, steps, t0, self.save.every, self.varying)
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, steps=steps, t0=t0)
         return other
@@ -139,12 +126,12 @@ class RunOptions:
     def words(self, problem: dict[str, Any], kind: type) -> Words:
         """Metadata that the records of all calls with the same functions share. problem: its texts; kind: its class."""
         functions = {
-            "stop": self.stop, "domain": self.domain, "feedback": self.feedback and self.feedback.law,
-            "reduce": self.reduce and self.reduce[0], "density": self.varying and self.varying.density,
+            "stop": self.stop.when, "domain": self.stop.domain, "feedback": self.feedback and self.feedback.law,
+            "reduce": self.save.reduce and self.save.reduce[0], "density": self.varying and self.varying.density,
         }  # fmt: skip
         given = {name: function for name, function in functions.items() if function is not None}
-        starter = "" if self.h is None else self.starter
-        return words_of(problem, scheme_text(kind, self.scheme), starter, self.branch, **given)
+        starter = "" if self.h is None else self.start.starter
+        return words_of(problem, scheme_text(kind, self.scheme), starter, self.solver.branch, **given)
 
     def new_record(self, subject: Depicted, /, **data: Any) -> Provenance:
         """The record of a call whose words nobody keeps; data: see `record`."""
@@ -153,15 +140,15 @@ class RunOptions:
     def record(self, words: Words, subject: Depicted, /, **data: Any) -> Provenance:
         """The record of a call; data: its other arguments. The values are those of this moment."""
         free = self.h is None
-        own = {} if free else {"h": copy_of(self.h), "t0": copy_of(self.t0), "save_every": self.save_every}
+        own = {} if free else {"h": copy_of(self.h), "t0": copy_of(self.t0), "save_every": self.save.every}
         if self.varying is not None:
             own |= {"h": copy_of(self.varying.numbers), "until": None if self.until is None else copy_of(self.until)}
         given = {name: copy_of(x) for name, x in data.items() if x is not None}
 
         def options_of_run() -> dict[str, Any]:
             every = self.feedback and self.feedback.every
-            rest = {"tolerance": self.tolerance, "max_iterations": self.max_iterations, "feedback_every": every}
-            return {**own, "steps": self.steps, **given, **rest, "backend": self.backend}
+            newton = {"tolerance": self.solver.tolerance, "max_iterations": self.newton.max_iterations}
+            return {**own, "steps": self.steps, **given, **newton, "feedback_every": every, "backend": self.solver.backend}
 
         return record_of(subject, words, options_of_run)
 
@@ -204,20 +191,20 @@ def _check_end(varying: Varying | None, h, steps, t0, until) -> None:
         )
 
 
-def _check_grid(h, steps, t0, save_every, varying) -> None:
+def _check_grid(h, steps, t0, every, varying) -> None:
     if h is None:
         whole_number(steps, "steps", most=MOST_NODES)
         return
     as_step(h)
-    _check_times(h, steps, t0, save_every, varying)
+    _check_times(h, steps, t0, every, varying)
 
 
-def _check_times(h, steps, t0, save_every, varying) -> None:
+def _check_times(h, steps, t0, every, varying) -> None:
     as_number(t0, "t0", "a finite time")
     whole_number(steps, "steps")
-    if save_every is not None and steps // whole_number(save_every, "save_every") > MOST_ROWS:
+    if every is not None and steps // every > MOST_ROWS:
         raise ValueError(
-            f"steps: found {steps}, too many states to keep with save_every={save_every}; a larger save_every keeps fewer"
+            f"steps: found {steps}, too many states to keep with save=Save(every={every}); a larger number keeps fewer"
         )
     if varying is None and ((type(h) is float and type(t0) is float) or not is_traced(h, t0)):
         check_resolved("t0, h", max(abs(t0), abs(t0 + steps * h)), abs(h))
@@ -226,13 +213,6 @@ def _check_times(h, steps, t0, save_every, varying) -> None:
 def _check_kind(name: str, value: Any, kind: Any, right: str) -> None:
     if value is not None and not isinstance(value, kind):
         raise TypeError(f"{name}: found {described(value)}; {right}")
-
-
-def _check_reducer(reduce: Any) -> None:
-    if reduce is not None and not (isinstance(reduce, tuple) and len(reduce) == 2 and callable(reduce[0])):
-        raise TypeError(
-            f"reduce: found {reduce!r}; give (function, initial) with function(value, t, q, v, multipliers) → value"
-        )
 
 
 class Words(NamedTuple):

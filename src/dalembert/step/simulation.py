@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -14,20 +13,21 @@ from dalembert.discretize.window_maps import WindowMap
 from dalembert.interrupts import Interrupted
 from dalembert.messages import suggesting
 from dalembert.numbers import as_flag, outside
+from dalembert.options import Save, Solver, Start, Stop, accept_single_options, check_groups
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, StepError
 from dalembert.step.options import RunOptions, lengths_of
 from dalembert.step.programs.varying import Varying, vary_steps
 from dalembert.step.run.assemble import warn_of_resolution
-from dalembert.step.run.branch import Branch
 from dalembert.step.run.driver import ReadyRun, Run, RunParameters, Vector, find_run, with_one_before
-from dalembert.step.run.state import Given, SampledFeedback, Starter, initial_state
+from dalembert.step.run.state import Given, SampledFeedback, initial_state
 from dalembert.step.run.steps import check_progress, report_progress, sink_of
 from dalembert.step.start.prepare import check_callbacks, initial_value, prepare_any
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 from dalembert.systems.system import check_system
 
 
+@accept_single_options
 @suggesting(
     **{name: f"give steps=round({name} / h)" for name in ("T", "time", "t_end", "tf", "duration")},
     t_span="give t0=, h= and steps=", t="give h= and steps=; t0= is the beginning",
@@ -42,22 +42,13 @@ def simulate(
     steps: int | None = None,
     until: float | None = None,
     t0: float = 0.0,
-    nodes=None,
-    jets=None,
-    multipliers=None,
     scheme: Scheme | WindowMap | None = None,
-    starter: Starter = "second_order",
-    branch: Branch | None = None,
-    save_every: int | None = 1,
-    reduce: tuple[Callable, Any] | None = None,
-    stop: Callable | None = None,
-    domain: Callable | None = None,
+    start: Start | None = None,
+    solver: Solver | None = None,
+    stop: Stop | Callable | None = None,
     feedback: SampledFeedback | None = None,
-    tolerance: float = 1e-9,
-    max_iterations: int = 25,
+    save: Save | None = None,
     throw: bool = True,
-    backend: Literal["jax", "native"] | None = None,
-    store: str | os.PathLike | None = None,
     progress: bool | Callable[[int, int], None] = False,
 ) -> Path:
     """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0,  (q_{k-1},q_k,q_{k+1}) ∈ D_K, from (q₀, v₀).
@@ -76,32 +67,14 @@ def simulate(
         until: the time at which the run ends; instead of steps, with a Varying. The last node is at this time: the run
             goes to the first node after it, and one step of the scheme leads back.
         t0: initial time.
-        nodes: the first nodes instead of (q0, v0): (r, n) for a DiscreteSystem, (2k, n) for a VariationalProblem, (2,
-            n) for a System in the form "nodes". The last two nodes of such a path continue it.
-        jets: (2k, n), q and its first 2k-1 derivatives at t0, for a VariationalProblem.
-        multipliers: for a VariationalProblem with differential constraints of order r: (r, m), λ and its first r-1
-            derivatives at t0; together with nodes, λ of the r windows that have nodes on both sides of their middle.
         scheme: a Scheme, which has difference maps and the form of the step; for a VariationalProblem a window map,
             Interpolated() or Averaged().
-        starter: how a two-step form gets its second node: "second_order", "first_order" or "reference".
-        branch: the rule that chooses a root if a step has several; None takes the one that Newton's iteration reaches
-            from the predicted state.
-        save_every: save every `save_every`-th state, and the last; None saves only the last.
-        reduce: (function, initial) with function(value, t, q, v, multipliers) → value, applied after every step; with
-            `until` to the nodes before that time and to the state at it.
-        stop: `stop(q, v[, t][, p])` → boolean; ends the run after the first step at which it is true.
-        domain: `domain(q, v[, t][, p])` → boolean, true inside; a step that leaves the domain is refused.
+        start: a Start: first nodes instead of (q0, v0), and the starter of a two-step form.
+        solver: a Solver: tolerance, max_iterations, branch and backend.
+        stop: a Stop, or its function `when(q, v[, t][, p])` alone: ends the run after the first step at which it is true.
         feedback: a SampledFeedback, a control force that is sampled and held.
-        tolerance: on Newton's update, relative to the velocity; after the last update the remaining error is about its
-            square.
-        max_iterations: of Newton's method, in one step.
+        save: a Save: which states are kept, in memory or in a store, and what is computed of all.
         throw: raise an error if a step cannot be solved; False returns the partial path, and its outcome says why.
-        backend: "native", machine code, the default on CPUs; if a function cannot be translated, there is one warning
-            and JAX runs instead. Or "jax", the portable back-end, the default on other devices and for the rules
-            Nearest and Least.
-        store: a folder, such as "run.zarr", into which the states are written chunk by chunk, instead of being kept in
-            memory; see `resume`. The Path has the first and the last state, `load` reads all. Not under tracing. With
-            `until` the steps are counted first, by making them.
         progress: True shows steps, rate and remaining time on a terminal or in a notebook; a function is called as
             function(done, total) from time to time.
 
@@ -129,13 +102,12 @@ def simulate(
         ((21, 1), 'SUCCESS')
     """
     check_x64()
+    groups = check_groups("simulate", start=start, solver=solver, stop=stop, save=save)
     options = RunOptions(
-        **lengths_of(h, system), steps=steps, until=until, t0=t0, scheme=scheme,
-        starter=starter, branch=branch, save_every=save_every, reduce=reduce, stop=stop, domain=domain,
-        feedback=feedback, tolerance=tolerance, max_iterations=max_iterations, backend=backend,
-    )  # fmt: skip
+        **lengths_of(h, system), steps=steps, until=until, t0=t0, scheme=scheme, feedback=feedback, **groups
+    )
     as_flag(throw, "throw")
-    given = Given(q0, v0, nodes, jets, multipliers)
+    given, store = Given.of(q0, v0, options.start), options.save.store
     check_progress(progress)
     if until is not None and store is None and progress is not False:
         raise ValueError("progress, until: the number of steps is not known beforehand; give steps=, or no progress")
@@ -155,7 +127,7 @@ def simulate(
 
 def begin_run(system, given: Given, options: RunOptions, ready: tuple[ReadyRun, Vector, Vector] | None) -> Run:
     """A run of any kind of problem before its first step, with every check. ready: what `find_run` found of it."""
-    grid, reduce = options.grid, options.reduce
+    grid, reduce = options.grid, options.save.reduce
     made = ready and ready[0].start(*ready[1:], options)
     prepared = prepare_any(system, given, grid, options.recipe) if made is None else made
     if options.varying is not None:
@@ -202,20 +174,17 @@ def check_interrupted(path: Path) -> Path:
     return path
 
 
+@accept_single_options
 def prepare(
     system: System,
     *,
     h: float | Varying,
     scheme: Scheme | None = None,
-    starter: Starter = "second_order",
-    branch: Branch | None = None,
-    save_every: int | None = 1,
-    stop: Callable | None = None,
-    domain: Callable | None = None,
+    start: Start | None = None,
+    solver: Solver | None = None,
+    stop: Stop | Callable | None = None,
     feedback: SampledFeedback | None = None,
-    tolerance: float = 1e-9,
-    max_iterations: int = 25,
-    backend: Literal["jax", "native"] | None = None,
+    save: Save | None = None,
 ) -> PreparedRun:
     """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0, as a function of (q₀, v₀) alone.
 
@@ -227,15 +196,11 @@ def prepare(
         system: a System.
         h: time step, in the unit of time of the Lagrangian, or a Varying, as in `simulate`.
         scheme: as in `simulate`.
-        starter: as in `simulate`.
-        branch: as in `simulate`.
-        save_every: as in `simulate`.
+        start: as in `simulate`; the starter alone, as data are given in every call.
+        solver: as in `simulate`.
         stop: as in `simulate`.
-        domain: as in `simulate`.
         feedback: as in `simulate`.
-        tolerance: as in `simulate`.
-        max_iterations: as in `simulate`.
-        backend: as in `simulate`.
+        save: as in `simulate`, in memory alone and without `reduce`.
 
     Returns:
         A PreparedRun: `run(q0, v0, steps)` returns the Path.
@@ -252,11 +217,8 @@ def prepare(
     """
     check_x64()
     check_system(system)
-    options = RunOptions(
-        **lengths_of(h), steps=1, scheme=scheme, starter=starter, branch=branch, save_every=save_every, stop=stop,
-        domain=domain, feedback=feedback, tolerance=tolerance, max_iterations=max_iterations, backend=backend,
-    )  # fmt: skip
-    return PreparedRun(system, options)
+    groups = check_groups("prepare", start=start, solver=solver, stop=stop, save=save)
+    return PreparedRun(system, RunOptions(**lengths_of(h), steps=1, scheme=scheme, feedback=feedback, **groups))
 
 
 class PreparedRun:

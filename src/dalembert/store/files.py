@@ -49,7 +49,7 @@ def to_xarray(path: Path | CriticalPoint | Study) -> xarray.Dataset:
         ValueError: path is traced, or a batch of solutions.
 
     Example:
-        >>> da.to_xarray(path).q.dims
+        >>> da.store.to_xarray(path).q.dims
         ('node', 'coordinate')
     """
     if isinstance(path, Study):
@@ -72,7 +72,7 @@ def from_xarray(data: xarray.Dataset) -> Path | CriticalPoint | Study:
             values; the message names it.
 
     Example:
-        >>> bool((da.from_xarray(da.to_xarray(path)).q == path.q).all())
+        >>> bool((da.store.from_xarray(da.store.to_xarray(path)).q == path.q).all())
         True
     """
     if not hasattr(data, "attrs"):

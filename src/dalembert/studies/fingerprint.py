@@ -12,6 +12,7 @@ ROUNDING = "give allow_rounding=True to go on all the same, to a path whose last
 OTHER = "system: its functions, or what they read, are not those of the run in the store; give the system that began it"
 
 FUNCTIONS = ("reduce", "stop", "domain", "feedback", "density", "inequalities")
+NUMBERS = ("tolerance", "max_iterations", "save_every")
 
 
 def check_record(then: Provenance, now: Provenance) -> None:
@@ -29,6 +30,9 @@ def check_record(then: Provenance, now: Provenance) -> None:
         if (name in old) != (name in new):
             has, asked = ("has one", "give it") if name in old else ("has none", "leave it out")
             raise ValueError(f"{name}: the run in the store {has}; {asked}")
+    for name in NUMBERS:
+        if old.get(name) != new.get(name):
+            raise ValueError(f"{name}: found {new.get(name)}; the run in the store has {old.get(name)}")
 
 
 def check_bits(stored: StoredRun, now: dict[str, str], record: Provenance, allow_rounding: bool) -> None:

@@ -24,13 +24,13 @@ import numpy as np
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import as_file, as_flag
+from dalembert.options import Save, Solver, Start, Starter, Stop, accept_single_options, check_groups
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step.options import RunOptions, lengths_of
 from dalembert.step.programs.varying import Varying
-from dalembert.step.run.branch import Branch
 from dalembert.step.run.driver import find_run
-from dalembert.step.run.state import Given, SampledFeedback, Starter
+from dalembert.step.run.state import Given, SampledFeedback
 from dalembert.step.run.steps import Opening, Sink, State, check_progress, register, report_progress
 from dalembert.step.simulation import begin_run, check_path
 from dalembert.step.start.prepare import check_any_system
@@ -244,23 +244,23 @@ def replacing(place: File) -> Iterator[None]:
 register(sink_for)
 
 
+@accept_single_options
 def resume(
     store: str | os.PathLike,
     system: System | DiscreteSystem | VariationalProblem,
     *,
     scheme: Scheme | WindowMap | None = None,
-    branch: Branch | None = None,
-    reduce: tuple[Callable, Any] | None = None,
-    stop: Callable | None = None,
-    domain: Callable | None = None,
+    solver: Solver | None = None,
+    stop: Stop | Callable | None = None,
     feedback: SampledFeedback | None = None,
+    save: Save | None = None,
     density: Callable | None = None,
     allow_rounding: bool = False,
     throw: bool = True,
     progress: bool | Callable[[int, int], None] = False,
 ) -> Path:
-    """x_{k+1} = F(x_k) from the last step k that is committed: a run of `simulate(…, store=)` continues, to a path that
-    is identical bit for bit.
+    """x_{k+1} = F(x_k) from the last step k that is committed: a run of `simulate(…, save=Save(store=…))` continues, to
+    a path that is identical bit for bit.
 
     For runs that ended by Ctrl-C, a kill, a full disk or a loss of power. Functions are not stored, and have to be
     given again; initial data, step and tolerance are read from the store. If the run has ended, its path is read.
@@ -269,11 +269,10 @@ def resume(
         store: the folder, such as "run.zarr".
         system: what moves, as it was in the run.
         scheme: as it was in the run.
-        branch: as it was in the run.
-        reduce: as it was in the run.
+        solver: as it was in the run; its branch is needed, numbers are read from the store where they are left out.
         stop: as it was in the run.
-        domain: as it was in the run.
         feedback: as it was in the run.
+        save: as it was in the run; its `reduce` is needed.
         density: the density of the Varying, if the run had one.
         allow_rounding: continue even with another processor or other versions, whose last digits may differ.
         throw: as in `simulate`.
@@ -290,7 +289,7 @@ def resume(
         Interrupted: as `simulate`.
 
     Example:
-        >>> whole = da.simulate(pendulum, [1.0], [0.0], h=0.1, steps=50, store="swing.zarr")
+        >>> whole = da.simulate(pendulum, [1.0], [0.0], h=0.1, steps=50, save=da.Save(store="swing.zarr"))
         >>> da.resume("swing.zarr", pendulum).steps  # it had ended
         50
     """
@@ -299,10 +298,10 @@ def resume(
     as_flag(throw, "throw")
     check_progress(progress)
     place = _place(store)
-    functions = {"reduce": reduce, "stop": stop, "domain": domain, "feedback": feedback}
+    groups = check_groups("resume", solver=solver, stop=stop, save=save)
     with contextlib.closing(Lock(place / LOCK, place)) as lock:
         stored = StoredRun(place)
-        options, given = _restore_arguments(stored, {"scheme": scheme, "branch": branch, **functions}, density)
+        options, given = _restore_arguments(stored, groups, {"scheme": scheme, "feedback": feedback}, density)
         check_any_system(system)
         record = options.new_record(system.subject.under(options.scheme), **given._asdict())
         check_record(stored.record, record)
@@ -329,20 +328,21 @@ def _place(store: Any) -> File:
     return place
 
 
-def _restore_arguments(stored: StoredRun, given: dict[str, Any], density: Callable | None) -> tuple[RunOptions, Given]:
-    """The arguments of the call that began the run, and those that are given again."""
+def _restore_arguments(
+    stored: StoredRun, groups: dict[str, Any], given: dict[str, Any], density: Callable | None
+) -> tuple[RunOptions, Given]:
+    """The arguments of the call that began the run, and those that are given again. groups: of the latter."""
     record, fingerprint = stored.record, stored.attributes["fingerprint"]
     try:
         run = json.loads(record.run)
         data = {name: np.array(run[name], float) if name in run else None for name in Given._fields}
-        own = {name: run[name] for name in ("t0", "tolerance", "max_iterations")}
-        own |= {name: run.get(name) for name in ("steps", "until", "save_every")}
-        backend = fingerprint["backend"]
         options = RunOptions(
-            **own,
             **lengths_of(Varying(**run["h"]) if isinstance(run["h"], dict) else run["h"]),
-            starter=cast(Starter, record.starter or "second_order"),
-            backend=backend,
+            **{name: run.get(name) for name in ("steps", "until")},
+            t0=run["t0"],
+            start=Start(starter=cast(Starter, record.starter or "second_order")),
+            solver=Solver(run["tolerance"], run["max_iterations"], backend=fingerprint["backend"]),
+            save=Save(run.get("save_every")),
         )  # type: ignore[arg-type]
     except (KeyError, TypeError, RecursionError, json.JSONDecodeError) as error:
         raise FileError(
@@ -352,4 +352,5 @@ def _restore_arguments(stored: StoredRun, given: dict[str, Any], density: Callab
         if options.varying is None:
             raise ValueError("density: the run in the store has steps of one length; leave it out")
         given = given | {"varying": Varying(options.h, density, options.varying.span)}
-    return dataclasses.replace(options, **given), Given(**data)
+    again = {name: dataclasses.replace(getattr(options, name), **group.changed) for name, group in groups.items()}
+    return dataclasses.replace(options, **again, **given), Given(**data)

@@ -9,14 +9,16 @@ import os
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Literal, NamedTuple
 
-from dalembert.boundary.solver import check_seek, settings, with_method
+from dalembert.boundary.solver import check_seek, settings
 from dalembert.control import OptimalControl
 from dalembert.discretize import DiscreteSystem
-from dalembert.messages import accept_moved
+from dalembert.messages import accept_moved, warn
 from dalembert.numbers import MOST_THREADS, as_choice, as_flag, as_function, as_numbers, described, whole_number
+from dalembert.options import PLACES, Solver, Start, advise_groups, check_groups, group_options
 from dalembert.path import Study
 from dalembert.step import PreparedRun
 from dalembert.step.options import RunOptions, lengths_of
+from dalembert.step.run.state import Given
 from dalembert.step.start.prepare import check_any_system
 from dalembert.studies.job import Blocks, SweepJob, compute_here, workers_of
 from dalembert.studies.over_runs import as_over_runs
@@ -26,16 +28,16 @@ from dalembert.studies.solutions import SolutionsJob, SolveOptions
 from dalembert.studies.swept import ARGUMENTS, DATA, Swept, SweptProblem
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 
+RUNS = "a sweep of runs"
 CALL = ("steps", "until", "t0")  # what a prepared run has not
-RUN = (*CALL, "h", "scheme", "starter", "branch", "save_every", "stop", "domain", "feedback", "tolerance", "max_iterations",
-       "backend")  # fmt: skip
-SOLVE = ("steps", "times", "scheme", "guess", "scales", "inequalities", "tolerance", "max_iterations", "seek", "method",
-         "certify")  # fmt: skip
-SOLVE_DEFAULTS = {"tolerance": 1e-9, "max_iterations": 200, "seek": "minimum", "method": "dalembert", "certify": True}
-# Arguments whose default is a value: None has a meaning there, or is wrong. The limit of iterations has two defaults.
-RUN_DEFAULTS = {f.name: f.default for f in dataclasses.fields(RunOptions) if f.default is not dataclasses.MISSING}
-OWN_NONE = {name for name, x in (RUN_DEFAULTS | SOLVE_DEFAULTS).items() if x is not None} - {"max_iterations"}
-OF_RUNS, OF_PROBLEMS = frozenset({*DATA, *RUN}), frozenset({*ARGUMENTS, *SOLVE})
+RUN = (*CALL, "h", "scheme", "start", "solver", "stop", "feedback", "save")
+SOLVE = ("steps", "times", "scheme", "guess", "inequalities", "solver", "seek", "certify")
+SOLVE_DEFAULTS = {"seek": "minimum", "certify": True}
+# Arguments whose default is a value: None is wrong there.
+OWN_NONE = {"t0", *SOLVE_DEFAULTS}
+SINGLE = {name: place for name, place in PLACES.items() if name not in ("reduce", "store", "threads")}
+OF_RUNS, OF_PROBLEMS = frozenset({"q0", "v0", *RUN}), frozenset({*ARGUMENTS, *SOLVE})
+MOVED = OF_RUNS | OF_PROBLEMS | SINGLE.keys()  # that were arguments of a sweep
 
 COPIES = 3  # of all states, for a moment
 BESIDE = 100  # numbers of each run besides, for a moment: a million runs that keep nothing took 1 GiB
@@ -45,7 +47,17 @@ FEWEST, MOST = 64, 2**16  # runs of a block, unless asked for otherwise: lanes a
 MOST_PROBLEMS, UNKNOWNS = 64, 2**18  # problems of a block, and steps · n² of them together
 
 
-@accept_moved("fixed", *sorted(OF_RUNS | OF_PROBLEMS))
+def _advise_fixed(given: dict[str, Any]) -> str:
+    return f"give fixed={{{', '.join(f'{name!r}: …' for name in given if name in MOVED)}}}"
+
+
+def _move_into_fixed(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a sweep, with those of `simulate` and `solve` in `fixed`."""
+    own, moved = ({name: x for name, x in given.items() if (name in MOVED) == there} for there in (False, True))
+    return own | {"fixed": {**(given.get("fixed") or {}), **moved}}
+
+
+@accept_moved(MOVED, _advise_fixed, _move_into_fixed)
 def sweep(
     system: System | DiscreteSystem | VariationalProblem | OptimalControl | PreparedRun,
     values: Mapping[str, Any],
@@ -75,9 +87,9 @@ def sweep(
             "through", "bounds" as a whole, a list of what `solve` takes.
         fixed: name → the argument of `simulate`, or of `solve`, that is the same for all, such as {"q0": [1.0], "h":
             0.1, "steps": 20}; of a prepared run initial data, steps, until and t0. Single numbers in initial, final and
-            bounds may be swept. save_every=None keeps only the last states, for many runs with `reduce`. With a Varying
-            as h, give until and save_every=None: the study then has the first and the last states, and multipliers,
-            whose times differ, as last_multipliers.
+            bounds may be swept. save=Save(every=None) keeps only the last states, for many runs with `reduce`. With a
+            Varying as h, give until and save=Save(every=None): the study then has the first and the last states, and
+            multipliers, whose times differ, as last_multipliers.
         combine: "product": each name is an axis; "zip": the i-th run has the i-th value of every name.
         reduce: as in `simulate`; for solutions, a function of one solution that returns numbers, or a dict, list or
             tuple of them. In study.reduced the axes of the study come first.
@@ -88,7 +100,7 @@ def sweep(
             order in which blocks are computed, to the last bit.
         block: the largest number of runs that are computed at once, with store, over_runs or client; chosen by their
             size if None.
-        threads: as in `ensemble`; for problems, how many are solved at once; as many as there are processors if None.
+        threads: number of threads; for problems, how many are solved at once; as many as there are processors if None.
         client: a dask.distributed.Client whose workers compute the blocks, each with one thread if threads is None. The
             workers must see the store under the same name.
         progress: as in `ensemble`; for problems that are solved it counts the problems.
@@ -160,6 +172,9 @@ def _check_fixed(fixed: Any) -> dict[str, Any]:
         raise TypeError(
             f"fixed: found {described(fixed)}; give a mapping from arguments to their values, such as {{'h': 0.1}}"
         )
+    if fixed and not SINGLE.keys().isdisjoint(fixed):
+        warn(f"sweep, fixed: {advise_groups(fixed, SINGLE)}", DeprecationWarning)
+        fixed = group_options(fixed, SINGLE)
     for name in fixed or ():
         if name not in (names := OF_RUNS | OF_PROBLEMS):
             near = difflib.get_close_matches(str(name), names, 1)
@@ -192,17 +207,22 @@ def _runs_job(
     prepared = system if isinstance(system, PreparedRun) else None
     system = system if prepared is None else prepared.system
     check_any_system(system)
-    data = {name: given.pop(name, None) for name in DATA}
+    start = Start.of(given.pop("start", None), RUNS)
+    data = Given.of(given.pop("q0", None), given.pop("v0", None), start)._asdict()
     if data["nodes"] is not None and system.from_state:
         raise ValueError("nodes: a sweep of a System starts from q0 and v0; one run of the form 'nodes' takes nodes")
     swept = Swept.of_runs(system, values, data, combine)
     check_x64()
-    given = {"steps": None, "reduce": reduce, **given}
+    given = {"steps": None, **given}
     if prepared is None:
-        options = RunOptions(**lengths_of(given.pop("h", None), system), **given)
+        groups = check_groups(RUNS, **{name: given.pop(name, None) for name in ("solver", "stop", "save")})
+        options = RunOptions(
+            **lengths_of(given.pop("h", None), system), start=Start(starter=start.starter), **groups, **given
+        )
     else:
-        _refuse([*given], {*CALL, "reduce"}, "is that of the prepared run")
+        _refuse([*given, *start.changed], {*CALL}, "is that of the prepared run")
         options = dataclasses.replace(prepared.options, **given)
+    options = dataclasses.replace(options, save=dataclasses.replace(options.save, reduce=reduce))
     if is_traced(system, options.grid.h, options.grid.t0):
         raise TypeError("sweep: works on numbers and not under jit, vmap or grad; there take jax.vmap of simulate")
     steps, rows = options.grid.steps, 2
@@ -228,10 +248,10 @@ def _runs_of_block(numbers: int, steps: int) -> int:
 
 def _expected_steps(options: RunOptions, progress: Any) -> int:
     """About how many a run has that ends at a time; ValueError where the runs of a study would have no common times."""
-    if options.until is None or options.save_every is not None:
+    if options.until is None or options.save.every is not None:
         raise ValueError(
-            "h, until, save_every: with Varying every run has nodes at times of its own, and the runs of a study have "
-            "common ones; give until= and save_every=None, which keeps the states at the beginning and at that time"
+            "h, until, save: with Varying every run has nodes at times of its own, and the runs of a study have "
+            "common ones; give until= and save=Save(every=None), which keeps the states at the beginning and at that time"
         )
     if progress is not False:
         raise ValueError("progress, until: the number of steps is not known beforehand; give no progress")
@@ -257,7 +277,8 @@ def _solutions_job(
     swept = SweptProblem.of(problem, values, {name: given.pop(name, None) for name in ARGUMENTS}, combine)
     check_x64()
     given = dict.fromkeys(SOLVE) | SOLVE_DEFAULTS | given
-    how = with_method(settings(*(given.pop(name) for name in ("tolerance", "max_iterations", "seek"))), given.pop("method"))
+    solver = Solver.of(given.pop("solver"), "a sweep of solutions")
+    how = settings(solver, given.pop("seek"))
     bounds = swept.arguments["bounds"]
     bounded = bounds if bounds is not None else "bounds" in {place.argument for place in swept.places.values()} or None
     check_seek(how, bounded, given["inequalities"])
@@ -268,7 +289,9 @@ def _solutions_job(
     steps = whole_number(given["steps"], "steps") if times is None else max(1, as_numbers(times, "times").size - 1)
     n = len(problem.coordinates or ()) or 1
     blocks = division.blocks(swept.swept.shape, max(1, min(MOST_PROBLEMS, UNKNOWNS // (steps * n * n))))
-    job = SolutionsJob(swept, SolveOptions(settings=how, reduce=reduce, **given), blocks, division.threads)
+    job = SolutionsJob(
+        swept, SolveOptions(settings=how, scales=solver.scales, reduce=reduce, **given), blocks, division.threads
+    )
     if division.in_memory:
         count = math.prod(swept.swept.shape.values())
         size = job.opening().template.nbytes * count
@@ -282,8 +305,8 @@ def _check_runs_fit(shape: Mapping[str, int], rows: int, numbers: int) -> None:
     product = " × ".join(map(str, shape.values()))
     _check_memory(
         8 * runs * (COPIES * numbers + BESIDE), 8 * runs * numbers,
-        f"values, save_every: {product} = {runs} runs with {rows} saved states of each are {runs * numbers:.2g} numbers,",
-        "fewer values, or a larger save_every, or save_every=None with reduce= for what you look for",
+        f"values, save: {product} = {runs} runs with {rows} saved states of each are {runs * numbers:.2g} numbers,",
+        "fewer values, or a larger save=Save(every=…), or every=None with reduce= for what you look for",
     )  # fmt: skip
 
 

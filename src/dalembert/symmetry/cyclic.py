@@ -132,7 +132,7 @@ class TurnedReduction(Described):
             scheme: as for `discrete`.
 
         Returns:
-            (2, d), for simulate(…, nodes=).
+            (2, d), for Start(nodes=…) of `simulate`.
 
         Raises:
             ValueError: as `discrete`.

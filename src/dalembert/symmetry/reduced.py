@@ -104,7 +104,7 @@ class Reduced(Described):
             scheme: as for `discrete`.
 
         Returns:
-            (2, d), for simulate(…, nodes=).
+            (2, d), for Start(nodes=…) of `simulate`.
 
         Raises:
             ValueError: as `discrete`.

@@ -16,7 +16,7 @@ from dalembert.numbers import as_number, as_state, check_x64, is_traced
 from dalembert.systems.batch import Runs
 from dalembert.systems.consistency import InconsistentDataError, RankDeficientError, as_numpy, check_parameters, violation_of
 from dalembert.systems.equations import EXACT, first_guess, kkt_residual, motion_at
-from dalembert.systems.proof import InitialValues, Start, evaluate_start, proven_start
+from dalembert.systems.proof import InitialValues, RunStart, evaluate_start, proven_start
 from dalembert.systems.sizes import units_of
 from dalembert.systems.system import System, check_shapes, check_system, equation_names, label
 from dalembert.tracing import seldom, traced_once
@@ -114,7 +114,7 @@ def check_data(system: System, q0, v0, t0: float | Array, time: float | Array | 
     return found.q, found.v
 
 
-def solve_start(system: System, q0, v0, t0: float | Array, time: float | Array | None) -> Start:
+def solve_start(system: System, q0, v0, t0: float | Array, time: float | Array | None) -> RunStart:
     """The beginning of a motion from data that are checked: proven in machine code, or looked at by name."""
     proven = proven_start(system, q0, v0, t0)
     if proven is not None:
@@ -122,8 +122,8 @@ def solve_start(system: System, q0, v0, t0: float | Array, time: float | Array |
     given, found = _check_all(system, q0, v0, t0, time)
     q, v, t, sizes = given
     if found is None:
-        return Start(q, v, *motion_at(system, q, v, t)[:2], None, sizes)
-    return Start(q, v, found.z[: found.n], found.z[found.n :], found.units, sizes)
+        return RunStart(q, v, *motion_at(system, q, v, t)[:2], None, sizes)
+    return RunStart(q, v, found.z[: found.n], found.z[found.n :], found.units, sizes)
 
 
 class InitialData(NamedTuple):

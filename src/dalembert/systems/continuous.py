@@ -32,7 +32,7 @@ from dalembert.systems.compiled.function import LARGEST
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.equations import acceleration
 from dalembert.systems.frame.flow import along_constraints
-from dalembert.systems.proof import Start, proven_start
+from dalembert.systems.proof import RunStart, proven_start
 from dalembert.systems.sizes import check_times
 from dalembert.systems.system import System, check_shapes, check_system
 from dalembert.tracing import Jitted, traced_once
@@ -159,7 +159,7 @@ def reference(
 
 def integrate_motion(
     system: System, state: tuple[Any, Any], times, tolerance, *, natively: bool = True, solver=None, max_steps: int = MOST,
-    start: Start | None = None, projected: bool = False,
+    start: RunStart | None = None, projected: bool = False,
 ) -> Reference:  # fmt: skip
     """The reference from (q, v) that need not satisfy the constraints: their values are what the flow keeps. start: these
     data, where they are proven. projected: for data that satisfy them, which machine code then keeps there."""
@@ -193,7 +193,7 @@ def small(system: System, q, v, times) -> bool:
     return q.shape[0] + sum(check_shapes(system, q, v, times[0])) <= LARGEST
 
 
-def _native(system: System, q, v, times, tolerance, *, max_steps: int, start: Start | None, projected: bool) -> Reference:
+def _native(system: System, q, v, times, tolerance, *, max_steps: int, start: RunStart | None, projected: bool) -> Reference:
     """The integration in machine code; Unsupported where a function cannot be translated."""
     n, known, accuracy = q.shape[0], np.asarray(times), Accuracy(float(tolerance), max_steps)
     if start is None:

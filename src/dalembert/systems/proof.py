@@ -179,7 +179,7 @@ def _apart(units: Float[Array, "z"], n: int) -> Float[Array, ""]:
 Vector = Float[np.ndarray, "n"]
 
 
-class Start(NamedTuple):
+class RunStart(NamedTuple):
     """The beginning of a motion. units: of (a, λ); None where values are traced. sizes: how many equations each constraint
     has. read: the system, where machine code has proven that the data pass every check."""
 
@@ -211,7 +211,7 @@ def _root(read: Content, system: System, n: int) -> _Root | None:
     return read.once(("root", n), make)[0]
 
 
-def proven_start(system: System, q0: Any, v0: Any, t0: Any) -> Start | None:
+def proven_start(system: System, q0: Any, v0: Any, t0: Any) -> RunStart | None:
     """The data as numbers of NumPy; None where the checks must look on their own.
 
     That is so under tracing, where the system cannot be compared with what it was, and where the data are not exact to
@@ -229,7 +229,7 @@ def proven_start(system: System, q0: Any, v0: Any, t0: Any) -> Start | None:
     with root.motions.one() as motion:
         proven = np.isfinite(motion.solve(q, v, float(t0)))
         found = motion.a.copy(), motion.multipliers.copy(), motion.units.copy()
-    return Start(q, v, *found, root.sizes, read) if proven else None
+    return RunStart(q, v, *found, root.sizes, read) if proven else None
 
 
 def proven_runs(system: System, states: np.ndarray, t0: float, given: np.ndarray | None) -> Bool[np.ndarray, "B"]:

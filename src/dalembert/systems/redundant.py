@@ -294,7 +294,7 @@ def _check_path(found: Independent, path: Path) -> None:
             "scheme"
         )
     if len(path.t) != path.steps + 1:
-        raise ValueError(f"path: has {len(path.t)} of {path.steps + 1} nodes; all are needed, save_every=1")
+        raise ValueError(f"path: has {len(path.t)} of {path.steps + 1} nodes; all are needed, save=Save(every=1)")
 
 
 def _low_rows(system: System, q, v, t) -> np.ndarray:

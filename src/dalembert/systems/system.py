@@ -268,7 +268,7 @@ class System(Problem):
     def equations(self, n: int | None = None) -> Any:
         """The equations as formulas, for small systems, by `dalembert.symbolic_equations`. n: number of coordinates, if
         they have no names."""
-        return front_door("symbolic_equations")(self, n)
+        return front_door("symbolic.symbolic_equations")(self, n)
 
     def _repr_latex_(self) -> str | None:
         """A notebook shows the equations, typeset, where there are formulas; else what the system is made of."""

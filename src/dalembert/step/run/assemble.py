@@ -20,7 +20,7 @@ FEW = "an oscillation has fewer than five steps."
 UNRESOLVED = "The path solves the discrete equations, but its steps do not resolve the motion: reduce h"
 LEAPT = (
     "the determinant of a step's equations changed in size by more than a factor of three: near these steps the equations "
-    f"are singular, and a step may have passed over the singular point. {UNRESOLVED}, or end the run there by domain="
+    f"are singular, and a step may have passed over the singular point. {UNRESOLVED}, or end the run there by Stop(domain=…)"
 )
 ASTRAY = (
     "the density of the steps is a quarter and more off the one that is asked for: it changed faster than the steps. They "

@@ -23,6 +23,7 @@ from dalembert.discretize.scheme import check_maps
 from dalembert.interrupts import Interrupted, held_back, wanted
 from dalembert.native import COUNTED, Unsupported, counts, native_first
 from dalembert.numbers import as_numbers, as_state, holds_tracer, outside
+from dalembert.options import Starter
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance
 from dalembert.step.options import RunOptions, Words
@@ -44,7 +45,7 @@ from dalembert.step.run.machine import (
     parameters_of,
     unpack_run,
 )
-from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, Starter, StepOptions, Watch, initial_state
+from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, StepOptions, Watch, initial_state
 from dalembert.step.run.steps import Opening, Rows, Sink, Steps, fingerprint, run_all
 from dalembert.step.start.prepare import DEFAULT, Motion, begin_steps, check_branch, check_callbacks, program_for
 from dalembert.systems import System
@@ -315,8 +316,8 @@ class ReadyRun:
     def parameters(self, options: RunOptions) -> RunParameters:
         """Those of every run with these options."""
         grid, program = options.grid, self._any_program
-        count = counts(**parameters_of(program, options, self._lead, grid), known=1)
-        settings = float(grid.t0), float(grid.h), float(options.tolerance)
+        count = counts(**parameters_of(program, options.step_options, self._lead, grid), known=1)
+        settings = float(grid.t0), float(grid.h), float(options.newton.tolerance)
         return RunParameters(grid, settings, count, math.ceil(grid.steps / grid.every) + 1)
 
     def path(
@@ -326,7 +327,7 @@ class ReadyRun:
         belong in units of their own. record: gives that of the call, when the path is looked at. It keeps q and v."""
         arrays = self._arrays()
         try:
-            made = self._begin(q, v, parameters, options.starter, arrays.motion)
+            made = self._begin(q, v, parameters, options.start.starter, arrays.motion)
             if made is None:
                 return None
             table, steps = arrays.run(made, parameters), arrays.steps
@@ -353,7 +354,7 @@ class ReadyRun:
         the same, to have the same bits."""
         arrays = self._arrays()
         try:
-            made = self._begin(q, v, self.parameters(options), options.starter, arrays.motion)
+            made = self._begin(q, v, self.parameters(options), options.start.starter, arrays.motion)
             return None if made is None else made._replace(program=self._program)
         finally:
             if self._lasting:
@@ -398,7 +399,7 @@ def find_run(system: Any, given: Given, options: RunOptions) -> tuple[ReadyRun, 
 
 
 def _has_numbers(given: Given, options: RunOptions) -> bool:
-    other = (given.nodes, given.jets, given.multipliers, options.reduce)
+    other = (given.nodes, given.jets, given.multipliers, options.save.reduce)
     return (
         outside()
         and not (isinstance(options.h, Tracer) or isinstance(options.t0, Tracer))
@@ -414,8 +415,8 @@ def _scheme(options: RunOptions) -> Scheme:
 
 def _run_content(system: System, options: RunOptions) -> Content | None:
     """The content of a system and of the options of a run; None where it cannot be compared, or is traced."""
-    held = options.feedback.rule if options.feedback else ()
-    return content(system, _scheme(options), rules=(options.branch, options.stop, options.domain, *held))
+    held, stop = options.feedback.rule if options.feedback else (), options.stop
+    return content(system, _scheme(options), rules=(options.solver.branch, stop.when, stop.domain, *held))
 
 
 def _run_for(system: System, options: RunOptions, reading: Content, q: Vector, v: Vector) -> ReadyRun | None:
@@ -444,12 +445,12 @@ def _compile_run(
     if root is None:
         return (None,)
     check_maps(scheme, n)
-    check_branch(options.branch, system.constraints, n)
+    check_branch(options.solver.branch, system.constraints, n)
     motion, t0, h = root.over(reading.arrays[: root.leaves]), float(options.t0), float(options.h)
     if not motion.solve(q, v, t0) <= FAR:
         return None
     program, step_options = program_for(system, sizes, scheme, options.deflate), options.step_options
-    recipe = Recipe(scheme, options.starter, options.branch)
+    recipe = Recipe(scheme, options.start.starter, options.solver.branch)
     made = begin_steps(program, recipe, Motion(q, v, motion.a, motion.multipliers), t0, h)
     check_callbacks(made, grid, step_options, None)
     begin = initial_state(made, grid.t0, grid.h, None)

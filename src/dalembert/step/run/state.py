@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,13 +15,12 @@ from jaxtyping import Array, Float, Int
 from dalembert.algebra import Newton
 from dalembert.native.stepper.arrays import history_length
 from dalembert.numbers import as_flag, as_function, is_traced, whole_number
+from dalembert.options import Start
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Branch, call_system
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import run_on_shapes
 
-Starter = Literal["second_order", "first_order", "reference"]
-STARTERS: tuple[str, ...] = ("second_order", "first_order", "reference")
 Watch = Callable[[int], None] | None  # is told now and then how many steps are done
 
 
@@ -103,6 +102,11 @@ class Given(NamedTuple):
     nodes: Any = None
     jets: Any = None
     multipliers: Any = None
+
+    @classmethod
+    def of(cls, q0: Any, v0: Any, start: Start) -> Given:
+        """Initial data from the arguments of a call."""
+        return cls(q0, v0, start.nodes, start.jets, start.multipliers)
 
 
 class Recipe(NamedTuple):

@@ -22,10 +22,11 @@ from dalembert.numbers import (
     described,
     real_numbers,
 )
+from dalembert.options import Starter
 from dalembert.step.programs.node import Composed, DiscreteProgram, KickDriftKick, NodeProgram
 from dalembert.step.programs.scaled import in_units, units_for
 from dalembert.step.run.branch import Avoid, Nearest, call_system, divided
-from dalembert.step.run.state import Given, Grid, Prepared, Recipe, Starter, StepOptions, promote
+from dalembert.step.run.state import Given, Grid, Prepared, Recipe, StepOptions, promote
 from dalembert.step.start.higher import begin_higher
 from dalembert.systems import System, VariationalProblem, acceleration, is_traced, reference
 from dalembert.systems.batch import number_of_runs

@@ -26,7 +26,7 @@ from dalembert.native.trace.tracer import Tracer
 from dalembert.systems.compiled.flow import SystemFlow, reduced_flow
 from dalembert.systems.equations import force, value
 from dalembert.systems.frame.equations import AllowedDirections, Nodes, OrthonormalEquations, energy
-from dalembert.systems.proof import Start
+from dalembert.systems.proof import RunStart
 from dalembert.systems.system import Rebuilt, System, parts_of
 from dalembert.tracing import Pool, Remembered
 
@@ -228,7 +228,7 @@ class _Written:
 
 
 def along_constraints(
-    system: System, start: Start, times: np.ndarray, accuracy: Accuracy
+    system: System, start: RunStart, times: np.ndarray, accuracy: Accuracy
 ) -> tuple[Solved, Callable[[], np.ndarray]]:
     """Rows (q, v) at the times, which increase or decrease, and the outputs (λ, drift) when they are asked for."""
     assert start.read is not None
