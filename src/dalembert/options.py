@@ -32,6 +32,7 @@ USED = {  # the fields that a call uses
     "simulate": _RUN | _DATA | {"reduce", "store"},
     "ensemble": _RUN | _DATA | {"reduce", "threads"},
     "prepare": _RUN,
+    "run_program": _RUN - {"starter", "branch"} | {"reduce"},
     "resume": _RUN - {"starter", "backend"} | {"reduce"},
     "solve": _SOLVE | {"method"},
     "solve_batch": _SOLVE | {"threads"},

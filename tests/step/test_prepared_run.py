@@ -16,6 +16,7 @@ import pytest
 import dalembert as da
 from dalembert.lazy import as_left
 from dalembert.step.run import driver
+from dalembert.tracing import arguments
 
 door = importlib.import_module("dalembert.step.simulation")
 K = 1.0
@@ -281,7 +282,7 @@ def test_fresh_copies_share_everything_and_are_forgotten(monkeypatch):
     paths = [copy() for _ in range(driver.REMEMBERED + 20)]
     assert len(made) == 1
     assert all(np.array_equal(paths[0].q, path.q) for path in paths[::40])
-    assert len(driver._READ) <= driver.REMEMBERED
+    assert len(arguments._CONTENTS) <= arguments._CONTENTS.most
     bound = [entry[0].bound for entry in driver._KNOWN._values.values() if entry[0] is not None]
     assert all(len(of_one) <= driver.COPIES for of_one in bound)
 

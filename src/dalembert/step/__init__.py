@@ -2,11 +2,11 @@
 
 from dalembert.step.ensembles import ensemble
 from dalembert.step.free_steps import simulate_free_steps
-from dalembert.step.programs.base import StepProgram
+from dalembert.step.programs.base import Outputs, StepProgram
 from dalembert.step.programs.varying import Varying
 from dalembert.step.run.branch import Avoid, Branch, Least, Nearest
 from dalembert.step.run.state import SampledFeedback
-from dalembert.step.simulation import PreparedRun, prepare, simulate
+from dalembert.step.simulation import PreparedRun, prepare, run_program, simulate
 from dalembert.step.step_roots import Root, roots
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Branch",
     "Least",
     "Nearest",
+    "Outputs",
     "PreparedRun",
     "Root",
     "SampledFeedback",
@@ -22,6 +23,7 @@ __all__ = [
     "ensemble",
     "prepare",
     "roots",
+    "run_program",
     "simulate",
     "simulate_free_steps",
 ]

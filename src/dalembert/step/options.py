@@ -28,6 +28,7 @@ from dalembert.numbers import (
 )
 from dalembert.options import Save, Solver, Start, Stop
 from dalembert.path import Provenance
+from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.varying import Varying
 from dalembert.step.run.branch import Avoid, Branch, Least, Nearest
 from dalembert.step.run.state import Grid, Recipe, SampledFeedback, StepOptions
@@ -136,6 +137,13 @@ class RunOptions:
     def new_record(self, subject: Depicted, /, **data: Any) -> Provenance:
         """The record of a call whose words nobody keeps; data: see `record`."""
         return self.record(self.words(subject.problem.texts(), type(subject.problem)), subject, **data)
+
+    def record_of_program(self, program: StepProgram, **data: Any) -> Provenance:
+        """The record of a run of a step that belongs to no scheme, with the source of its equations; data: see `record`."""
+        subject, name = program.system.subject, type(program).__qualname__
+        words = self.words(subject.problem.texts(), type(subject.problem))
+        own = Words(words.texts | {"scheme": name, "starter": ""}, words.functions | {name: source(type(program).residual)})
+        return self.record(own, subject, **data)
 
     def record(self, words: Words, subject: Depicted, /, **data: Any) -> Provenance:
         """The record of a call; data: its other arguments. The values are those of this moment."""

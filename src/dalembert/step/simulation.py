@@ -12,15 +12,16 @@ from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.interrupts import Interrupted
 from dalembert.messages import suggesting
-from dalembert.numbers import as_flag, outside
+from dalembert.numbers import as_flag, as_state, described, outside
 from dalembert.options import Save, Solver, Start, Stop, accept_single_options, check_groups
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, StepError
 from dalembert.step.options import RunOptions, lengths_of
+from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.varying import Varying, vary_steps
 from dalembert.step.run.assemble import warn_of_resolution
 from dalembert.step.run.driver import ReadyRun, Run, RunParameters, Vector, find_run, with_one_before
-from dalembert.step.run.state import Given, SampledFeedback, initial_state
+from dalembert.step.run.state import Given, Prepared, SampledFeedback, initial_state
 from dalembert.step.run.steps import check_progress, report_progress, sink_of
 from dalembert.step.start.prepare import check_callbacks, initial_value, prepare_any
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
@@ -125,11 +126,74 @@ def simulate(
         return check_path(*run.in_memory(watch), throw)
 
 
+def run_program(
+    program: StepProgram,
+    q0,
+    v0,
+    *,
+    h: float,
+    steps: int,
+    t0: float = 0.0,
+    solver: Solver | None = None,
+    stop: Stop | Callable | None = None,
+    save: Save | None = None,
+    throw: bool = True,
+) -> Path:
+    """Runs a step of your own: F(z; q_k, s_k, t_k, h) = 0, then q_{k+1} = q_k + increment and s_{k+1} = new, from s₀ = v₀.
+
+    For a method whose equations belong to no scheme (docs/extending.md). The state s is a velocity, and the step starts
+    from (q₀, v₀) alone. The initial data are not compared with constraints: what F asks for is the program's.
+
+    Args:
+        program: a StepProgram, whose `starting_nodes` is 0.
+        q0: (n,) positions at t0.
+        v0: (n,) velocities at t0, the first state s.
+        h: time step, in the unit of time of the Lagrangian; negative for a run backwards in time.
+        steps: the number of steps.
+        t0: initial time.
+        solver: as in `simulate`.
+        stop: as in `simulate`.
+        save: as in `simulate`.
+        throw: raise an error if a step cannot be solved; False returns the partial path, and its outcome says why.
+
+    Returns:
+        The Path, as `simulate` gives it.
+
+    Raises:
+        StepError: a step cannot be solved, and throw is true; it carries the partial path.
+        Interrupted: Ctrl-C ended the run, and throw is true; it carries the partial path.
+        ValueError: an argument has the wrong shape or value; the message names it.
+        TypeError: an argument is of the wrong type.
+
+    Example:
+        >>> path = da.step.run_program(SymplecticEuler(pendulum), [1.0], [0.0], h=0.1, steps=20)  # docs/extending.md
+        >>> path.q.shape
+        (21, 1)
+    """
+    check_x64()
+    if not isinstance(program, StepProgram):
+        raise TypeError(f"program: found {described(program)}; give a StepProgram of your own (docs/extending.md)")
+    if program.starting_nodes:
+        raise ValueError(f"program: found starting_nodes = {program.starting_nodes}; a step is started from (q0, v0) alone")
+    groups = check_groups("run_program", solver=solver, stop=stop, save=save)
+    options = RunOptions(h, steps, t0, **groups)
+    q, v = as_state(q0, v0, program.system.coordinates)
+    prepared = Prepared(program, nodes=q[None], q=q, s=v, expected=None)
+    run = start_run(prepared, options, lambda: options.record_of_program(program, q0=q0, v0=v0))
+    return check_path(*run.in_memory(), as_flag(throw, "throw"))
+
+
 def begin_run(system, given: Given, options: RunOptions, ready: tuple[ReadyRun, Vector, Vector] | None) -> Run:
     """A run of any kind of problem before its first step, with every check. ready: what `find_run` found of it."""
-    grid, reduce = options.grid, options.save.reduce
     made = ready and ready[0].start(*ready[1:], options)
-    prepared = prepare_any(system, given, grid, options.recipe) if made is None else made
+    prepared = prepare_any(system, given, options.grid, options.recipe) if made is None else made
+    return start_run(prepared, options, lambda: options.new_record(system.subject.under(options.scheme), **given._asdict()))
+
+
+def start_run(prepared: Prepared, options: RunOptions, record_call: Callable[[], Provenance]) -> Run:
+    """A run of a step with the data of its first one, whose callbacks are checked here. record_call: the record of the call,
+    where all that it holds has a value."""
+    grid, reduce = options.grid, options.save.reduce
     if options.varying is not None:
         prepared = vary_steps(prepared, options.varying, grid.h, grid.t0, options.until)
     step_options = options.step_options
@@ -138,7 +202,7 @@ def begin_run(system, given: Given, options: RunOptions, ready: tuple[ReadyRun, 
         step_options, initial = with_one_before(step_options, initial)
     carry = initial_state(prepared, grid.t0, grid.h, initial)
     traced = is_traced(prepared.program, carry, grid.t0, grid.h, prepared.expected)
-    record = None if traced else options.new_record(system.subject.under(options.scheme), **given._asdict())
+    record = None if traced else record_call()
     if traced and options.until is not None:
         raise TypeError("until: under jit, vmap and grad arrays have a fixed length; give steps=")
     return Run(prepared, carry, grid, step_options, options.native, record, options.until)
