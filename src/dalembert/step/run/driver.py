@@ -316,8 +316,8 @@ class ReadyRun:
     def parameters(self, options: RunOptions) -> RunParameters:
         """Those of every run with these options."""
         grid, program = options.grid, self._any_program
-        count = counts(**parameters_of(program, options.step_options, self._lead, grid), known=1)
-        settings = float(grid.t0), float(grid.h), float(options.newton.tolerance)
+        count = counts(**parameters_of(program, options, self._lead, grid), known=1)
+        settings = float(grid.t0), float(grid.h), float(options.solver.tolerance)
         return RunParameters(grid, settings, count, math.ceil(grid.steps / grid.every) + 1)
 
     def path(
