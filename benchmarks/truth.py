@@ -110,7 +110,7 @@ def verdict_of(name: str, column: str) -> dict[str, Any]:
             entry = ENTRIES[name]
             return da.verdict(entry.system, scheme, entry.q0, entry.v0, h=entry.h, steps=STEPS).to_dict()
         flow = MORE[name]
-        data = {key: value() if key == "nodes" else value for key, value in flow.data.items()}
+        data = {key: value() if callable(value) and key == "start" else value for key, value in flow.data.items()}
         return da.verdict(flow.problem, scheme, h=flow.h, steps=FLOW_STEPS, **data).to_dict()
     except (ValueError, da.StepError) as error:
         return {"refused": " ".join(str(error).split())[:300]}

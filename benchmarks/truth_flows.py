@@ -86,10 +86,11 @@ def flows() -> dict[str, Flow]:
     }  # fmt: skip
 
 
-def _nodes(name: str, h: float) -> list:
+def _start(name: str, h: float) -> da.Start:
     """Two nodes of the gallery's data, by the scheme on nodes."""
     entry = ENTRIES[name]
-    return list(np.asarray(da.simulate(entry.system, entry.q0, entry.v0, h=h, steps=2, scheme=da.Scheme("nodes")).q[:2]))
+    path = da.simulate(entry.system, entry.q0, entry.v0, h=h, steps=2, scheme=da.Scheme("nodes"))
+    return da.Start(nodes=list(np.asarray(path.q[:2])))
 
 
 def discrete() -> dict[str, Flow]:
@@ -129,7 +130,7 @@ def discrete() -> dict[str, Flow]:
     return {
         f"{name}, discrete": Flow(
             f"{ENTRIES[name].title}, on nodes", formula, system, h,
-            {"nodes": functools.partial(_nodes, name, h), "symmetries": symmetries}, GIVEN,
+            {"start": functools.partial(_start, name, h), "symmetries": symmetries}, GIVEN,
         )
         for name, (formula, system, symmetries) in found.items()
     }  # fmt: skip

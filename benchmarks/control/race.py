@@ -38,7 +38,7 @@ def prepared(steps: int, force: float | None, tolerance: float, scheme=None) -> 
     ends, bounds = Request(entry.boundary["initial"], entry.boundary["final"]), None
     if force is not None:
         bounds = {"u": (-force, force)}
-    asked = Asked(ends, TimeGrid(2.0, steps, None), scheme, None, settings(tolerance, 200, "minimum"), False, bounds)
+    asked = Asked(ends, TimeGrid(2.0, steps, None), scheme, None, settings(da.Solver(tolerance=tolerance)), False, bounds)
     return control_search(entry.problem, asked)
 
 

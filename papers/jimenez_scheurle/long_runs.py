@@ -16,6 +16,7 @@ import dataclasses
 import numpy as np
 from jaxtyping import Float
 
+import dalembert as da
 from papers.convergence import Method
 from papers.drawing import Save, panels
 from papers.jimenez_scheurle.integrators import (
@@ -111,7 +112,7 @@ class Energy:
 
 
 def energy(method: Method, h: float, time: float, every: int) -> Energy:
-    path = method.simulate(POTENTIAL.system, *POTENTIAL.start, h, time, save=Save(every=every))
+    path = method.simulate(POTENTIAL.system, *POTENTIAL.start, h, time, save=da.Save(every=every))
     (x, y, _), v = np.asarray(path.q).T, np.asarray(path.v)
     total = 0.5 * np.sum(v**2, axis=1) + 0.5 * (x**2 + y**2)
     return Energy(method, h, np.asarray(path.t), total, 0.5 * (1 + y**2) * v[:, 0] ** 2 + 0.5 * x**2)

@@ -56,7 +56,7 @@ def test_constraints_of_a_variational_problem_on_velocities_and_positions():
         ], derivatives=2,
     )  # fmt: skip
     ends = Request(([0.0, 0.0, 0.0, far],), ([0.5 * far, 0.2 * far, 0.0, np.sqrt(0.75) * far],))
-    asked = Asked(ends, TimeGrid(2.0, 20, None), None, None, settings(1e-9, 10, "minimum"), False)
+    asked = Asked(ends, TimeGrid(2.0, 20, None), None, None, settings(da.Solver(tolerance=1e-9, max_iterations=10)), False)
     paths, t = multistart._draw(smooth_start(car, asked), 3, 0.5, 0), np.linspace(0.0, 2.0, 21)
     assert np.max(np.abs(slip(paths, t))) < 1e-5 * far
     np.testing.assert_allclose(np.hypot(paths[..., 0], paths[..., 3]), far, rtol=1e-7)
@@ -102,7 +102,9 @@ def test_draws_for_a_constraint_on_accelerations_keep_it_and_lead_to_elastica(mo
     call = lambda: da.multistart(ELASTICA, 60, spread=1.0, **CLAMPED, scheme=da.Hermite())  # noqa: E731
     found, t, paths = guesses_of(monkeypatch, call)
     ends = Request(CLAMPED["initial"], CLAMPED["final"])
-    asked = Asked(ends, TimeGrid(1.0, 40, None), da.Hermite(), None, settings(1e-9, 10, "minimum"), False)
+    asked = Asked(
+        ends, TimeGrid(1.0, 40, None), da.Hermite(), None, settings(da.Solver(tolerance=1e-9, max_iterations=10)), False
+    )
     plain = multistart._draw(smooth_start(ELASTICA, asked)._replace(onto=None), 60, 1.0, 0)
     speeds = [np.linalg.norm(CubicSpline(t, x, axis=1)(t, 1), axis=2) for x in (paths, plain)]
     changes = [np.median(np.ptp(x, axis=1)) for x in speeds]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
+from dalembert.options import PLACES, group_options
 
 REST = {"initial": ([0.0, 0.0], [0.0, 0.0]), "final": ([1.0, 1.0], [0.0, 0.0]), "T": 1.0, "steps": 10}
 

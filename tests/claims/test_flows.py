@@ -64,7 +64,7 @@ def test_a_flow_that_starts_wrong_by_h_has_not_its_order(monkeypatch):
     (claim,) = convergence.flow_orders(problem, None, start)
     assert claim.finding is FAILS
     np.testing.assert_allclose(claim.measured, 1.0, rtol=0, atol=0.1)
-    (claim,) = convergence.flow_orders(problem, None, start._replace(jets=None))
+    (claim,) = convergence.flow_orders(problem, None, start._replace(data=da.Start()))
     assert claim.finding is NOT_CLAIMED
 
 

@@ -13,7 +13,7 @@ from dalembert.cli import arguments, options
 from dalembert.cli.records import gallery_record
 from dalembert.discretize.window_maps import MAPS
 from dalembert.gallery import ENTRIES, PROBLEMS, Entry
-from dalembert.step.run.state import STARTERS
+from dalembert.options import STARTERS
 
 
 def test_the_names_are_those_of_the_rooms():

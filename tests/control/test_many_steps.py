@@ -22,7 +22,7 @@ def ready(steps, force=None):
         Request(entry.boundary["initial"], entry.boundary["final"]),
         None if force is None else {"u": (-force, force)},
     )
-    given = TimeGrid(2.0, steps, None), None, None, settings(1e-8, 200, "minimum"), False, bounds
+    given = TimeGrid(2.0, steps, None), None, None, settings(da.Solver(tolerance=1e-8)), False, bounds
     return control_search(entry.problem, Asked(ends, *given))
 
 

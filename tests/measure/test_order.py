@@ -7,6 +7,7 @@ import dalembert as da
 from dalembert.gallery import ENTRIES, curvature_particle, nonholonomic_particle
 from dalembert.measure import Convergence, order
 from dalembert.native import Integration
+from dalembert.options import PLACES, group_options
 
 PENDULUM = ENTRIES["pendulum"]
 PARTICLE = ENTRIES["curvature_particle"]

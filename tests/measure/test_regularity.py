@@ -63,7 +63,7 @@ def test_a_run_between_nodes_with_nonholonomic_data_that_restrict_both_pairs():
     assert found.residual.max() < 1e-12
     np.testing.assert_allclose(found.t, path.t_multipliers, rtol=0, atol=1e-12)
     thinned = da.simulate(rolling.system, rolling.q0, rolling.v0, h=0.05, steps=20, save=da.Save(every=5))
-    with pytest.raises(ValueError, match="save_every=1"):
+    with pytest.raises(ValueError, match=r"save=Save\(every=1\)"):
         regularity(rolling.system, thinned)
 
 

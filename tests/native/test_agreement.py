@@ -93,12 +93,12 @@ def test_callbacks(both):
     options = {
         "stop": da.Stop(when=lambda q, v, p: q[0] > 3.0, domain=lambda q, v, p: q[0] < 50.0),
         "feedback": da.SampledFeedback(lambda q, v, p: jnp.array([0.1 * v[1], 0.2, 0.0]), every=3),
-        "save": da.Save(reduce=(lambda r, t, q, v, m: {"most": jnp.maximum(r["most"], q[0]), "sum": r["sum"] + m},
-                   {"most": 0.0, "sum": jnp.zeros(1)})),
+        "save": da.Save(every=2, reduce=(
+            lambda r, t, q, v, m: {"most": jnp.maximum(r["most"], q[0]), "sum": r["sum"] + m},
+            {"most": 0.0, "sum": jnp.zeros(1)},
+        )),
     }  # fmt: skip
-    native, jax = both(
-        nonholonomic_particle.nonholonomic_particle(1.0), *START, h=0.05, steps=300, save=da.Save(every=2), **options
-    )
+    native, jax = both(nonholonomic_particle.nonholonomic_particle(1.0), *START, h=0.05, steps=300, **options)
     compare(native, jax, 1e-12)
     np.testing.assert_allclose(native.feedback, jax.feedback, rtol=0, atol=1e-13)
     for name in ("most", "sum"):

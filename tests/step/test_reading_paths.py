@@ -102,8 +102,8 @@ MEANT = {
     "T": "steps=round(T / h)",
     "dt": "the step is h=",
     "step": "h= is the length of a step",
-    "save_evry": "did you mean save_every=?",
-    "zzz": "there are backend, branch",
+    "save_evry": "did you mean save=?",
+    "zzz": "there are feedback, h, progress",
 }
 
 

@@ -75,11 +75,11 @@ def test_a_factor_that_is_divided_out_is_no_end(backend):
         lambda q, v: 0.5 * v @ v,
         da.SecondOrder(lambda q, v, a: jnp.cos(q[0]) * (a[0] - 1.0), reactions=lambda q, v, a: jnp.ones(1)),
     )
-    run = {"q0": [0.0], "v0": [0.0], "h": 0.01, "steps": 400, "solver": da.Solver(backend=backend), "throw": False}
-    ended = da.simulate(system, **run)
+    run = {"q0": [0.0], "v0": [0.0], "h": 0.01, "steps": 400, "throw": False}
+    ended = da.simulate(system, **run, solver=da.Solver(backend=backend))
     assert ended.outcome is da.Outcome.CROSSED
     assert float(ended.statistics.failed_time) == pytest.approx(np.sqrt(np.pi), abs=0.01)
-    divided = da.simulate(system, **run, solver=da.Solver(branch=da.Avoid(lambda q, v: jnp.cos(q[0]))))
+    divided = da.simulate(system, **run, solver=da.Solver(backend=backend, branch=da.Avoid(lambda q, v: jnp.cos(q[0]))))
     assert divided.outcome is da.Outcome.SUCCESS
     np.testing.assert_allclose(divided.q[:, 0], 0.5 * np.asarray(divided.t) ** 2, rtol=1e-12, atol=1e-12)
 

@@ -107,7 +107,7 @@ def test_a_variational_problem_of_order_2():
     t, k, k1 = START, curvature(START, np), 1.5 * np.cos(3 * START)
     jets = [[x, y], [v, w], [a, k * np.cos(x)], [j, k1 * np.cos(x) - k * np.sin(x) * v]]
     given = {"start": da.Start(jets=jets, multipliers=[[free], [slope]]), "t0": t}
-    flow = da.systems.ostrogradsky(BENT, jets, [t, t + 0.5, t + 1.0], multipliers=given["multipliers"])
+    flow = da.systems.ostrogradsky(BENT, jets, [t, t + 0.5, t + 1.0], multipliers=given["start"].multipliers)
     np.testing.assert_allclose(flow.q, exact(np.asarray(flow.t))[[0, 4]].T, rtol=0, atol=1e-9)
     np.testing.assert_allclose(flow.multipliers[:, 0], exact(np.asarray(flow.t))[6], rtol=0, atol=1e-8)
     errors = []

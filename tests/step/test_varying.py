@@ -282,7 +282,7 @@ def test_runs_in_lanes_end_at_a_time_as_each_does_alone():
     soon = da.ensemble(KEPLER, starts, AWAY[1], h=NEAR, until=1e-3, save=da.Save(every=None))
     alone = da.simulate(KEPLER, starts[2], AWAY[1], h=NEAR, until=1e-3)
     assert np.abs(soon.q[2, -1] - alone.q[-1]).max() < 1e-15
-    with pytest.raises(ValueError, match=r"^until, save_every: every run has another number of steps"):
+    with pytest.raises(ValueError, match=r"^until, save: every run has another number of steps"):
         da.ensemble(KEPLER, starts, AWAY[1], h=NEAR, until=4.0)
     with pytest.raises(ValueError, match=r"^until: runs of an ensemble end at a time in machine code alone"):
         da.ensemble(KEPLER, starts, AWAY[1], h=NEAR, until=4.0, save=da.Save(every=None), solver=da.Solver(backend="jax"))
@@ -368,7 +368,7 @@ def test_a_study_ends_at_a_time_as_an_ensemble_does(tmp_path):
             for name in ("t", "q", "v", "multipliers", "t_multipliers", "h_last", "steps_done"):
                 assert np.array_equal(getattr(path, name), getattr(runs.lane(i), name)), name
     for wrong in ({"until": None, "steps": 5}, {"save": da.Save(every=1)}):
-        with pytest.raises(ValueError, match=r"^h, until, save_every: with Varying every run has nodes at times of its own"):
+        with pytest.raises(ValueError, match=r"^h, until, save: with Varying every run has nodes at times of its own"):
             da.sweep(entry.system, {"v0": starts}, {"q0": entry.q0, **given | wrong})
     with pytest.raises(ValueError, match=r"^progress, until: "):
         da.sweep(entry.system, {"v0": starts}, {"q0": entry.q0, **given}, progress=True)

@@ -121,7 +121,7 @@ def test_redefined_nodes():
     thin = da.simulate(
         PARTICLE.system, PARTICLE.q0, PARTICLE.v0, h=H, steps=9, save=da.Save(every=3), scheme=da.Scheme("nodes")
     )
-    with pytest.raises(ValueError, match="save_every=1"):
+    with pytest.raises(ValueError, match=r"save=Save\(every=1\)"):
         da.discretize.redefined(thin, da.Beta(0.5))
 
 

@@ -1,5 +1,6 @@
 """A run in a store is bit for bit the one in memory: whole, broken off anywhere and taken up again, and never wrong."""
 
+import dataclasses
 import json
 import os
 import resource
@@ -49,8 +50,13 @@ def run(form="nodes", **more):
     return da.simulate(SYSTEM, [0.3, 0.1], [1.0, 0.3], **{"h": 0.05, "steps": STEPS} | FORMS[form] | more)
 
 
+def into(store, form):
+    """What a form keeps, in a store."""
+    return dataclasses.replace(FORMS[form].get("save", da.Save()), store=store)
+
+
 def again(store, form="nodes", **more):
-    given = {name: x for name, x in FORMS[form].items() if name in ("scheme", "reduce", "feedback")}
+    given = {name: x for name, x in FORMS[form].items() if name in ("scheme", "save", "feedback")}
     given |= {"density": FORMS[form]["h"].density} if form == "varying" else {}
     return da.resume(store, SYSTEM, **given | more)
 
@@ -85,7 +91,7 @@ def small(monkeypatch):
 def test_the_bits_do_not_depend_on_chunks_nor_on_where_the_rows_go(form, whole, tmp_path):
     store = tmp_path / "run.zarr"
     assert bits(run(form)) == whole[form]
-    ends = run(form, save=da.Save(store=store))
+    ends = run(form, save=into(store, form))
     stored = da.load(store)
     assert bits(stored) == whole[form]
     assert np.array_equal(ends.q[-1], stored.q[-1])
@@ -123,7 +129,7 @@ def press(done, total):
 def test_control_c_keeps_what_was_computed_and_the_run_goes_on(form, whole, tmp_path):
     store = tmp_path / "run.zarr"
     with pytest.raises(da.Interrupted) as error:
-        run(form, save=da.Save(store=store), progress=press)
+        run(form, save=into(store, form), progress=press)
     assert 0 < error.value.path.steps < STEPS
     data = xarray.open_zarr(store)
     rows = int(data.committed)

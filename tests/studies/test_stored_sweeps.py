@@ -36,13 +36,14 @@ def beyond(q, v, p):
 SYSTEM = da.System(oscillator, coordinates=("x",), parameters={"m": 1.0, "k": 1.0})
 VALUES = {"m": np.array([0.5, 1.0, 2.0]), "k": np.array([1.0, 2.0, 3.0, 4.0, 5.0])}
 REDUCE = (largest, {"reach": 0.0, "n": 0})
-FIXED = ("q0", "v0", "h", "steps", "save_every", "domain", "scheme")
+FIXED = ("q0", "v0", "h", "steps", "save", "stop", "scheme")
 RUN = {
     "q0": [1.0],
     "v0": [0.0],
     "h": 0.05,
     "steps": 60,
-    "save": da.Save(every=7, reduce=REDUCE),
+    "save": da.Save(every=7),
+    "reduce": REDUCE,
     "stop": da.Stop(domain=beyond),
 }
 
@@ -78,7 +79,8 @@ def test_a_store_has_the_bits_of_memory(complete, whole):
     same(study.data, whole)
     assert len(set(study.outcomes.values.ravel())) == 2
     path = study.sel(m=2.0, k=1.0)
-    assert path.provenance == da.simulate(SYSTEM.replace(m=2.0, k=1.0), throw=False, **RUN).provenance
+    one = {name: x for name, x in RUN.items() if name != "reduce"} | {"save": da.Save(every=7, reduce=REDUCE)}
+    assert path.provenance == da.simulate(SYSTEM.replace(m=2.0, k=1.0), throw=False, **one).provenance
     assert da.matches(complete, SYSTEM)
     plain = xarray.open_zarr(complete)
     assert plain.q.dims == ("m", "k", "node", "coordinate")
@@ -198,10 +200,10 @@ def test_other_numbers_that_a_function_reads_are_another_sweep(tmp_path, monkeyp
     with monkeypatch.context() as patch:
         broken(patch, 60)
         with pytest.raises(SystemExit):
-            sweep(tmp_path / "study.zarr", domain=domain)
+            sweep(tmp_path / "study.zarr", stop=da.Stop(domain=domain))
     monkeypatch.setitem(globals(), "WALL", np.where(np.arange(5000) == 2500, -0.8, WALL))
     with pytest.raises(ValueError, match="domain: differs from that of the sweep in the store, or reads"):
-        sweep(tmp_path / "study.zarr", domain=domain)
+        sweep(tmp_path / "study.zarr", stop=da.Stop(domain=domain))
 
 
 def test_another_processor_is_refused(complete, tmp_path):

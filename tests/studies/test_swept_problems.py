@@ -293,12 +293,13 @@ RUNS_ONLY = {
     "save": da.Save(every=2),
     "h": 0.1,
     "q0": [0.0],
-    "solver": da.Solver(backend="jax", branch=da.Avoid()),
     "t0": 1.0,
     "stop": effort,
 }
 WRONG = {
     **{rf"{name}: is for runs from initial data": {name: x} for name, x in RUNS_ONLY.items()},
+    "solver: a sweep of solutions does not use branch": {"solver": da.Solver(branch=da.Avoid())},
+    "solver: a sweep of solutions does not use backend": {"solver": da.Solver(backend="jax")},
     r"values\['T'\], T: found both": {"values": {"T": [1.0]}, "T": 2.0},
     r"values\['T'\]: found .*positive": {"values": {"T": [-1.0, 1.0]}},
     r"values\['final.x'\]: found 'x'; the coordinates are angle": {"values": {"final.x": [1.0]}},
