@@ -166,8 +166,18 @@ def run_program(
         TypeError: an argument is of the wrong type.
 
     Example:
-        >>> path = da.step.run_program(SymplecticEuler(pendulum), [1.0], [0.0], h=0.1, steps=20)  # docs/extending.md
-        >>> path.q.shape
+        >>> class Euler(da.step.StepProgram):  # z = v_{k+1}: symplectic, of L = v²/2 + cos q
+        ...     system: da.System
+        ...     multiplier_time, levels = 1.0, ("node", "node")
+        ...     residual = lambda self, z, q, s, t, h, held_force: z - s + h * jnp.sin(q)
+        ...     guess = lambda self, q, s, t, h: s
+        ...     scale = lambda self, z, q, s, h: 1.0 + jnp.abs(z)
+        ...     advance = lambda self, z, q, s, t, h: (h * z, z)
+        ...     output_state = lambda self, z, q, s, h: (q + h * z, z)
+        ...     outputs = lambda self, z, q, s, t, h, held_force: da.step.Outputs(jnp.zeros(0), 0.0 * q)
+        ...     constraint_point = lambda self, z, q, s, t, h: (q, z, t)
+        ...     velocity = lambda self, s: s
+        >>> da.step.run_program(Euler(pendulum), [1.0], [0.0], h=0.1, steps=20).q.shape
         (21, 1)
     """
     check_x64()

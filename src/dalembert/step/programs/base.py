@@ -22,7 +22,12 @@ ONE_STAGE = (1.0,)  # the weights of a step that is not composed of others
 
 
 class Outputs(NamedTuple):
-    """Outputs of a solved step: multipliers λ and the constraint force Rᵀλ, at t + multiplier_time · h."""
+    """Outputs of a solved step, at t + multiplier_time · h.
+
+    Attributes:
+        multipliers: (m,) λ.
+        force: (n,) the constraint force Rᵀλ.
+    """
 
     multipliers: Float[Array, "m"]
     force: Vector
