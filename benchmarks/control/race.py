@@ -3,8 +3,9 @@
     python -m benchmarks.control.race [--steps 100 1000] [--repeats 9] [--compiled] [--alone]   with casadi installed
 
 1. dalembert, IPOPT on the same discrete problem, Fatrop on Runge-Kutta steps, one thread, taking turns; medians of the
-   processor time of the search alone, without preparation on any side, first of the call that comes after the others' and
-   then of those that repeat it at once. --compiled: Fatrop with generated C as well.
+   processor time, first of the call that comes after the others' and then of those that repeat it at once. "da.solve" is the
+   whole call of a user, who makes it again with the same problem; "dalembert" is the search in it. The peers' solvers are
+   built before, so that a call of theirs is their search. --compiled: Fatrop with generated C as well.
 2. --alone: dalembert's time per node and iteration from N = 10³ to 10⁵.
 """
 
@@ -20,6 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
+import dalembert as da
 from dalembert.boundary.data.ends import TimeGrid
 from dalembert.boundary.newton import Termination
 from dalembert.boundary.prepare import Request
@@ -53,6 +55,20 @@ def ours(steps: int, force: float | None, tolerance: float, scheme=None) -> Call
     return run
 
 
+def whole_call(steps: int, force: float | None, tolerance: float) -> Callable[[], Solved]:
+    """`da.solve` as a user calls it: cost, iterations, whether it succeeded."""
+    entry = PROBLEMS["cart_pole"]
+    bounds = None if force is None else {"u": (-force, force)}
+
+    def run() -> Solved:
+        solution = da.solve(
+            entry.problem, **entry.boundary, steps=steps, bounds=bounds, solver=da.Solver(tolerance=tolerance)
+        )
+        return float(solution.cost), int(solution.statistics.iterations), not solution.outcome.failed
+
+    return run
+
+
 def medians(calls: dict[str, Callable[[], Solved]], repeats: int) -> dict[str, tuple[float, float, Solved]]:
     """Processor time of this thread and the result of each, after one call that is not timed: of the first call of a turn,
     which finds the processor's caches full of the others' data, and of the three that follow it."""
@@ -70,7 +86,8 @@ def medians(calls: dict[str, Callable[[], Solved]], repeats: int) -> dict[str, t
 def race(steps: int, force: float | None, repeats: int, compiled: bool) -> None:
     from benchmarks.control import casadi_swing_up as peers
 
-    calls = {"dalembert": ours(steps, force, TOLERANCE), "IPOPT": peers.ipopt(steps, force, TOLERANCE)}
+    calls = {"dalembert": ours(steps, force, TOLERANCE), "da.solve": whole_call(steps, force, TOLERANCE)}
+    calls |= {"IPOPT": peers.ipopt(steps, force, TOLERANCE)}
     calls["Fatrop"] = peers.fatrop(steps, force, TOLERANCE, False)
     if compiled:
         calls["Fatrop, C"] = peers.fatrop(steps, force, TOLERANCE, True)

@@ -45,7 +45,7 @@ def test_the_plant_is_integrated_with_controls_that_are_linear_in_a_step():
     problem = da.OptimalControl(plant, cost=lambda q, v, u, t: u @ u, actuated=push)
     q, v, u0, u1 = (np.array(x)[:, None] for x in ([0.5, -1.0], [1.0, 0.3], [2.0, -3.0], [-1.0, 4.0]))
     t, h = np.array([0.0, 0.7]), np.array([0.1, 0.075])
-    found = _integrate_steps(problem, q, v, u0, u1, t, h)
+    found = _integrate_steps(problem, q, v, u0, u1, t, h, 4)
     for i in range(2):
 
         def rate(s, y, i=i):
