@@ -186,11 +186,12 @@ def run_program(
     if program.starting_nodes:
         raise ValueError(f"program: found starting_nodes = {program.starting_nodes}; a step is started from (q0, v0) alone")
     groups = check_groups("run_program", solver=solver, stop=stop, save=save)
+    as_flag(throw, "throw")
     options = RunOptions(h, steps, t0, **groups)
     q, v = as_state(q0, v0, program.system.coordinates)
     prepared = Prepared(program, nodes=q[None], q=q, s=v, expected=None)
     run = start_run(prepared, options, lambda: options.record_of_program(program, q0=q0, v0=v0))
-    return check_path(*run.in_memory(), as_flag(throw, "throw"))
+    return check_path(*run.in_memory(), throw)
 
 
 def begin_run(system, given: Given, options: RunOptions, ready: tuple[ReadyRun, Vector, Vector] | None) -> Run:

@@ -22,9 +22,9 @@ import dataclasses
 import functools
 import inspect
 import operator
+import sys
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -161,13 +161,14 @@ class _Lambda(NamedTuple):
 
 
 @functools.cache
-def _definitions(file: str) -> dict[str, Any]:
-    """The functions of a module."""
-    return {node.name: node for node in ast.parse(Path(file).read_text()).body if isinstance(node, ast.FunctionDef)}
+def _definitions(name: str) -> dict[str, Any]:
+    """The functions of a module, whose text its loader finds and decodes."""
+    body = ast.parse(inspect.getsource(sys.modules[name])).body
+    return {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
 
 
 def _definition(function: Any) -> Any:
-    return _definitions(function.__code__.co_filename)[function.__name__]
+    return _definitions(function.__module__)[function.__name__]
 
 
 class _Writer:
