@@ -1,0 +1,192 @@
+"""Robots for the race of optimal control: their equations are written once, for JAX and for CasADi.
+
+Every function of a robot takes a module `m` with sin and cos, and returns a number, a list or a list of rows. With jax.numpy
+it becomes a problem of dalembert, `ROBOTS["arm"].problem()`, with casadi its twin (`casadi_robots`). All motions begin and
+end at rest. SI units; angles of links are 0 where they hang down.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import dalembert as da
+
+GRAVITY = 9.81
+WAVES = 3
+SPREAD = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Robot:
+    """A plant and a motion from rest to rest.
+
+    cost: (q, v, u, m). actuated: indices, or B(q, m) as rows. limits: the bounds that half of the pairs have. constraints:
+    φ(q, v, m) = 0, linear in v. inequalities: g(q, m) ≤ 0, which all pairs have. free: coordinates whose final velocity is
+    free. sizes: (n,) how far a random guess moves a coordinate that begins and ends at the same place.
+    """
+
+    coordinates: tuple[str, ...]
+    lagrangian: Callable
+    cost: Callable
+    actuated: tuple[int, ...] | Callable
+    initial: tuple[float, ...]
+    final: tuple[float, ...]
+    T: float
+    sizes: tuple[float, ...]
+    limits: Mapping[str, Any]
+    forces: Callable | None = None
+    constraints: Callable | None = None
+    inequalities: Callable | None = None
+    free: tuple[str, ...] = ()
+
+    @property
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Positions of both ends, (n,) each."""
+        return np.array(self.initial), np.array(self.final)
+
+    def problem(self) -> da.OptimalControl:
+        """For `dalembert.solve`."""
+        lagrangian, cost, push = self.lagrangian, self.cost, self.forces
+        constraints, actuated = self.constraints, self.actuated
+        parts = [da.Nonholonomic(lambda q, v: jnp.stack(constraints(q, v, jnp)))] if constraints else []
+        forces = (lambda q, v: jnp.stack(push(q, v, jnp))) if push else None
+        plant = da.System(lambda q, v: lagrangian(q, v, jnp), *parts, forces=forces, coordinates=self.coordinates)
+        matrix = (lambda q: jnp.array(actuated(q, jnp))) if callable(actuated) else actuated
+        return da.OptimalControl(plant, cost=lambda q, v, u: cost(q, v, u, jnp), actuated=matrix)
+
+    def asked(self, bounded: bool) -> dict[str, Any]:
+        """The arguments of `dalembert.solve` that do not depend on steps and guess."""
+        rest, inequalities = np.zeros(len(self.initial)), self.inequalities
+        last = {name: 0.0 for name in self.coordinates if name not in self.free} if self.free else rest
+        found = {"initial": (self.ends[0], rest), "final": (self.ends[1], last), "T": self.T}
+        if inequalities is not None:
+            found["inequalities"] = lambda q, v, u: jnp.stack(inequalities(q, jnp))
+        return found | ({"bounds": dict(self.limits)} if bounded else {})
+
+    @property
+    def controls(self) -> int:
+        """r."""
+        return np.shape(self.actuated(np.zeros(len(self.initial)), np))[1] if callable(self.actuated) else len(self.actuated)
+
+    def cubic(self, steps: int) -> np.ndarray:
+        """(N+1, n): from rest to rest, and of coordinates whose final velocity is free a parabola."""
+        s = np.linspace(0.0, 1.0, steps + 1)[:, None]
+        free = np.isin(self.coordinates, self.free)
+        return self.ends[0] + np.where(free, s**2, s**2 * (3.0 - 2.0 * s)) * (self.ends[1] - self.ends[0])
+
+    def line(self, steps: int) -> np.ndarray:
+        """(N+1, n): at constant velocity."""
+        return self.ends[0] + np.linspace(0.0, 1.0, steps + 1)[:, None] * (self.ends[1] - self.ends[0])
+
+    def inverse_dynamics(self, steps: int, bounded: bool) -> tuple[np.ndarray, np.ndarray]:
+        """A path of least jerk (N+1, n), and the controls that come nearest to the forces it needs, inside their bounds."""
+        s, apart = np.linspace(0.0, 1.0, steps + 1)[:, None], self.ends[1] - self.ends[0]
+        q = self.ends[0] + s**3 * (10.0 - 15.0 * s + 6.0 * s**2) * apart
+        v = 30.0 * s**2 * (1.0 - s) ** 2 * apart / self.T
+        a = 60.0 * s * (1.0 - s) * (1.0 - 2.0 * s) * apart / self.T**2
+        columns, needed = jax.vmap(self._balance)(q, v, a)
+        u = np.stack([np.linalg.lstsq(*pair)[0] for pair in zip(columns, needed, strict=True)])[:, : self.controls]
+        lower, upper = self.limits["u"] if bounded else (-np.inf, np.inf)
+        return q, np.clip(u, lower, upper)
+
+    def _balance(self, q, v, a):
+        """(B Rᵀ), and d/dt L_v - L_q - f."""
+        of_velocity = jax.grad(self.lagrangian, 1)
+        needed = jax.jvp(lambda x, w: of_velocity(x, w, jnp), (q, v), (v, a))[1] - jax.grad(self.lagrangian)(q, v, jnp)
+        if self.forces is not None:
+            needed -= jnp.stack(self.forces(q, v, jnp))
+        columns = jnp.array(self.actuated(q, jnp)) if callable(self.actuated) else jnp.eye(len(q))[:, list(self.actuated)]
+        if self.constraints is not None:
+            rows = jax.jacfwd(lambda w: jnp.stack(self.constraints(q, w, jnp)))(v)
+            columns = jnp.concatenate([columns, rows.T], axis=1)
+        return columns, needed
+
+    def random(self, number: int, steps: int) -> np.ndarray:
+        """(N+1, n): the cubic and Σ_{j=1}^{3} (ξ_j/j) sin(jπt/T), half as large as the motion; the same path at every N."""
+        apart = np.abs(self.ends[1] - self.ends[0])
+        heights = np.random.default_rng([38, number]).standard_normal((WAVES, len(apart)))
+        j = np.arange(1, WAVES + 1)
+        waves = np.sin(np.pi * np.linspace(0.0, 1.0, steps + 1)[:, None] * j) / j
+        return self.cubic(steps) + SPREAD * waves @ heights * np.where(apart > 0.0, apart, self.sizes)
+
+
+def effort(q, v, u, m):
+    """|u|²."""
+    return sum(u[i] ** 2 for i in range(u.shape[0]))
+
+
+# two links: uniform rods, the second angle relative to the first
+
+
+def two_links(first: tuple[float, float], second: tuple[float, float]) -> Callable:
+    """The Lagrangian; first, second: mass and length of a rod."""
+    (m1, l1), (m2, l2) = first, second
+
+    def lagrangian(q, v, m):
+        angle, turn = q[0] + q[1], v[0] + v[1]
+        kinetic = m1 * (l1 * v[0]) ** 2 / 6 + m2 * ((l1 * v[0]) ** 2 / 2 + (l2 * turn) ** 2 / 6)
+        kinetic += m2 * l1 * l2 / 2 * v[0] * turn * m.cos(q[1])
+        return kinetic + GRAVITY * (m1 * l1 / 2 * m.cos(q[0]) + m2 * (l1 * m.cos(q[0]) + l2 / 2 * m.cos(angle)))
+
+    return lagrangian
+
+
+# planar vehicles
+
+
+def quadrotor(q, v, m):
+    """x, y, θ."""
+    return 0.5 * 0.8 * (v[0] ** 2 + v[1] ** 2) + 0.5 * 0.01 * v[2] ** 2 - 0.8 * GRAVITY * q[1]
+
+
+def rotors(q, m):
+    """Thrusts of the left and the right rotor, each 0.2 m from the middle."""
+    return [[-m.sin(q[2])] * 2, [m.cos(q[2])] * 2, [-0.2, 0.2], *([0.0, 0.0] for _ in range(q.shape[0] - 3))]
+
+
+def hover(mass: float) -> Callable:
+    """The square of what the thrusts are above those of hovering."""
+    return lambda q, v, u, m: sum((u[i] - mass * GRAVITY / 2) ** 2 for i in range(2))
+
+
+def unicycle(q, v, m):
+    """x, y, heading."""
+    return 0.5 * 2.0 * (v[0] ** 2 + v[1] ** 2) + 0.5 * 0.1 * v[2] ** 2
+
+
+def no_side_slip(q, v, m):
+    """The wheels of a vehicle at (x, y) with the heading q[2] roll."""
+    return [m.cos(q[2]) * v[1] - m.sin(q[2]) * v[0]]
+
+
+def drive_and_turn(q, m):
+    """A thrust along the heading and a torque."""
+    return [[m.cos(q[2]), 0.0], [m.sin(q[2]), 0.0], [0.0, 1.0], *([0.0, 0.0] for _ in range(q.shape[0] - 3))]
+
+
+def outside(*discs: tuple[float, float, float]) -> Callable:
+    """g ≤ 0 where (x, y) is outside discs (x, y, radius)."""
+    return lambda q, m: [r**2 - (q[0] - x) ** 2 - (q[1] - y) ** 2 for x, y, r in discs]
+
+
+ROBOTS = {
+    "arm": Robot(
+        ("shoulder", "elbow"), two_links((1.5, 1.0), (1.0, 1.0)), effort, (0, 1), (0.5, 0.3), (2.0, -1.0), 1.5, (1.0, 1.0),
+        {"u": (-20.0, 20.0)},
+    ),
+    "quadrotor": Robot(
+        ("x", "y", "theta"), quadrotor, hover(0.8), rotors, (0.0, 0.0, 0.0), (3.0, 1.0, 0.0), 2.5, (1.0, 1.0, 0.5),
+        {"u": (0.0, 8.0)},
+    ),
+    "unicycle": Robot(
+        ("x", "y", "heading"), unicycle, effort, drive_and_turn, (0.0, 0.0, 0.0), (4.0, 0.0, 0.0), 4.0, (1.0, 0.5, 0.5),
+        {"u": (-4.0, 4.0)}, constraints=no_side_slip,
+        inequalities=outside((1.0, 0.2, 0.4), (2.0, -0.3, 0.5), (3.0, 0.2, 0.4)),
+    ),
+}  # fmt: skip

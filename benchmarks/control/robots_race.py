@@ -1,0 +1,216 @@
+"""Twelve robots, dalembert beside IPOPT on the same discrete problems from the same guesses.
+
+    PYTHONPATH=CASADI:src:. python -m benchmarks.control.robots_race [--robots arm acrobot] [--steps 40 100 200]
+        [--guesses default line inverse random] [--random 20] [--bounds both] [--json FILE] [--no-ipopt] [--check]
+
+A line for every pair: how it ended, the kind of the extremal, cost, iterations, and processor time in ms of the first call
+and of the same call again; the same of IPOPT, whose solver is built before and whose time is that of its search. Guesses:
+"default" none (IPOPT: the cubic and zero controls), "line" a path at constant velocity, "inverse" a smooth path with its
+controls by inverse dynamics, "random0", … the cubic with waves, without controls. A summary for every robot.
+
+--check: cost and equations of both sides at random unknowns, where they have to agree to 1e-10.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import json
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from benchmarks.control.robots import ROBOTS, Robot
+
+import dalembert as da
+from dalembert.boundary.data.ends import TimeGrid
+from dalembert.boundary.prepare import Request
+from dalembert.boundary.solver import Asked, settings
+from dalembert.control.extremals import control_search
+
+SAME = 1e-4  # relative difference of costs that count as one
+SOLVED = ("Solve_Succeeded", "Solved_To_Acceptable_Level")
+FAST = 2
+
+
+@dataclasses.dataclass
+class Pair:
+    """A robot, its steps and bounds, a guess: how both ended. Times in ms; peer: of IPOPT, None where it was left out."""
+
+    robot: str
+    steps: int
+    bounded: bool
+    guess: str
+    outcome: str
+    kind: str = ""
+    cost: float = np.nan
+    iterations: int = 0
+    first: float = np.nan
+    again: float = np.nan
+    peer: str | None = None
+    peer_cost: float = np.nan
+    peer_iterations: int = 0
+    peer_time: float = np.nan
+
+    @property
+    def solved(self) -> bool:
+        return self.outcome == "SUCCESS"
+
+    @property
+    def peer_solved(self) -> bool:
+        return self.peer in SOLVED
+
+    @property
+    def problem(self) -> tuple[str, int, bool]:
+        """What pairs with the same cheapest extremal have in common."""
+        return self.robot, self.steps, self.bounded
+
+    def line(self) -> str:
+        """For the table."""
+        own = f"{self.outcome} {self.kind} | {self.cost:.6g} | {self.iterations} | {self.first:.1f} | {self.again:.1f}"
+        other = (
+            f"{self.peer} | {self.peer_cost:.6g} | {self.peer_iterations} | {self.peer_time:.1f}" if self.peer else "| | |"
+        )
+        bounds = "bounds" if self.bounded else "none"
+        return f"| {self.robot} | {self.steps} | {bounds} | {self.guess} | {own} | {other} |"
+
+
+def guesses_of(
+    robot: Robot, steps: int, bounded: bool, names: Sequence[str], count: int
+) -> Iterator[tuple[str, Any, Any, Any]]:
+    """Name, the guess of dalembert, and path and controls of IPOPT."""
+    for name in names:
+        if name == "default":
+            yield name, None, robot.cubic(steps), None
+        elif name == "line":
+            yield name, robot.line(steps), robot.line(steps), None
+        elif name == "inverse":
+            q, u = robot.inverse_dynamics(steps, bounded)
+            yield name, (q, u), q, u
+        else:
+            for number in range(count):
+                yield f"random{number}", robot.random(number, steps), robot.random(number, steps), None
+
+
+def ours(problem: Any, asked: dict, steps: int, guess: Any) -> dict[str, Any]:
+    """The entries of a pair."""
+    found: dict[str, Any] = {}
+    for name in ("first", "again"):
+        begin = time.process_time()
+        try:
+            solution = da.solve(problem, steps=steps, guess=guess, throw=False, **asked)
+        except Exception as error:  # whatever goes wrong stands in the table
+            return {"outcome": f"{type(error).__name__}: {str(error).splitlines()[0]}"[:90]}
+        found[name] = 1e3 * (time.process_time() - begin)
+    kind = solution.kind if solution.outcome is da.Outcome.SUCCESS else ""
+    return found | {
+        "outcome": solution.outcome.name, "kind": kind, "cost": float(solution.cost),
+        "iterations": int(solution.statistics.iterations),
+    }  # fmt: skip
+
+
+def race(name: str, steps: int, bounded: bool, names: Sequence[str], count: int, peer: bool) -> Iterator[Pair]:
+    """All guesses of one problem."""
+    robot = ROBOTS[name]
+    problem, asked, twin = robot.problem(), robot.asked(bounded), None
+    if peer:
+        from benchmarks.control.casadi_robots import Twin
+
+        twin = Twin(robot, steps, bounded)
+    for guess, own, q, u in guesses_of(robot, steps, bounded, names, count):
+        pair = Pair(name, steps, bounded, guess, **ours(problem, asked, steps, own))
+        if twin is not None:
+            pair.peer, pair.peer_cost, pair.peer_iterations, seconds, _ = twin.solve(q, u)
+            pair.peer_time = 1e3 * seconds
+        yield pair
+
+
+def summary(pairs: Sequence[Pair]) -> None:
+    """A line for every robot."""
+    cheapest = collections.defaultdict(lambda: np.inf)
+    for p in pairs:
+        for solved, cost in ((p.solved, p.cost), (p.peer_solved, p.peer_cost)):
+            if solved:
+                cheapest[p.problem] = min(cheapest[p.problem], cost)
+    solvable = {p.problem for p in pairs if p.solved or p.peer_solved}
+    print("| robot | pairs | solved, IPOPT | cheapest, IPOPT | false INFEASIBLE | SUCCESS, no minimum | again ÷ IPOPT |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for robot in dict.fromkeys(p.robot for p in pairs):
+        own = [p for p in pairs if p.robot == robot]
+        best = [p for p in own if p.solved and p.cost <= cheapest[p.problem] * (1 + SAME)]
+        peer_best = [p for p in own if p.peer_solved and p.peer_cost <= cheapest[p.problem] * (1 + SAME)]
+        wrong = sum(p.outcome == "INFEASIBLE" and p.problem in solvable for p in own)
+        saddles = sum(p.solved and p.kind != "minimum" for p in own)
+        ratios = [p.again / p.peer_time for p in own if p.solved and p.peer_solved]
+        ratio = f"{np.median(ratios):.2f}" if ratios else ""
+        solved = f"{sum(p.solved for p in own)}, {sum(p.peer_solved for p in own)}"
+        print(
+            f"| {robot} | {len(own)} | {solved} | {len(best)}, {len(peer_best)} | {wrong} | {saddles} | {ratio} |",
+            flush=True,
+        )
+
+
+def check(name: str, steps: int = 6) -> float:
+    """The largest difference of cost and equations at random unknowns, relative to their size."""
+    from benchmarks.control.casadi_robots import Twin
+
+    robot = ROBOTS[name]
+    given = robot.asked(False)
+    ends, grid = Request(given["initial"], given["final"]), TimeGrid(robot.T, steps, None)
+    asked = Asked(ends, grid, None, None, settings(da.Solver()), False, None, None)
+    ready = control_search(robot.problem(), asked)
+    data, random = ready.start.data, np.random.default_rng(0)
+    part, z = data.layout.part, random.standard_normal(ready.start.z.shape)
+    state = part("state")
+    q = z[1:-1, state] + data.origin
+    cost, equations, middles = Twin(robot, steps, False).evaluate(
+        q, z[1:-1, part("controls")], z[2:, part("reactions")], z[[0, -1], state]
+    )
+    # L̃ is linear in the multipliers, so that its gradient by them are the equations; without them it is the cost
+    gradient = ready.kkt.raw_gradient(z)
+    still = z.copy()
+    still[:, part("adjoints")] = still[:, part("steps")] = 0.0
+    pairs = [
+        (cost, ready.kkt.evaluate(still).objective), (equations, gradient[2:, part("adjoints")]),
+        (middles, gradient[2:-1, part("steps")]),
+    ]  # fmt: skip
+    return max(float(np.max(np.abs(a - b) / (1.0 + np.abs(a)), initial=0.0)) for a, b in pairs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--robots", nargs="+", choices=list(ROBOTS), default=list(ROBOTS))
+    parser.add_argument("--steps", type=int, nargs="+", default=[40, 100, 200])
+    parser.add_argument("--guesses", nargs="+", default=["default", "line", "inverse", "random"])
+    parser.add_argument("--random", type=int, default=FAST)
+    parser.add_argument("--bounds", choices=("both", "no", "yes"), default="both")
+    parser.add_argument("--json")
+    parser.add_argument("--no-ipopt", action="store_true")
+    parser.add_argument("--check", action="store_true")
+    given = parser.parse_args()
+    if given.check:
+        for name in given.robots:
+            print(f"{name}: {check(name):.1e}", flush=True)
+        return
+    warnings.simplefilter("ignore")
+    pairs: list[Pair] = []
+    print("| robot | N | bounds | guess | outcome | cost | it. | first | again | IPOPT | cost | it. | ms |")
+    print("| --- " * 13 + "|")
+    for name in given.robots:
+        for steps in given.steps:
+            for bounded in {"both": (False, True), "no": (False,), "yes": (True,)}[given.bounds]:
+                for pair in race(name, steps, bounded, given.guesses, given.random, not given.no_ipopt):
+                    print(pair.line(), flush=True)
+                    pairs.append(pair)
+                    if given.json:
+                        with open(given.json, "w") as file:
+                            json.dump([dataclasses.asdict(p) for p in pairs], file, indent=1)
+    print()
+    summary(pairs)
+
+
+if __name__ == "__main__":
+    main()
