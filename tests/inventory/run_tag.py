@@ -25,6 +25,27 @@ COMMIT = "2afb1444"  # as in collect.py, which needs the package to import
 AGREE = 1e-10
 # Tests of the sources themselves, not of what the library does.
 OF_SOURCES = ("tests/test_house.py", "tests/test_house_walk.py", "tests/test_imports.py", "tests/test_repository.py")
+NEW_WORDS = "the message says the same with the argument's new name or group, or a printed value instead of its type"
+ONE_MORE = "the deprecated keyword of the call brings a warning of its own"
+NEW_CLAIM = "verdict measures claims that it did not measure then"
+INSIDE = "the test imports what is inside a room by way of a helper"
+# Tests of the tag that fail, each with the reason for which it may.
+EXPECTED = {
+    "tests/arguments/test_arguments.py": INSIDE,
+    "tests/claims/test_truth.py::test_a_part_of_it_is_found_again[heisenberg-order 4]": NEW_CLAIM,
+    "tests/claims/test_truth.py::test_a_part_of_it_is_found_again[pendulum-default]": NEW_CLAIM,
+    "tests/control/test_eliminated.py::test_what_is_wrong_is_named[given0-TypeError-problem: found float]": NEW_WORDS,
+    "tests/measure/test_regularity.py::test_a_run_between_nodes_with_nonholonomic_data_that_restrict_both_pairs": NEW_WORDS,
+    "tests/step/test_bad_input.py::test_run_arguments[options18-ValueError-save_every: found 0]": NEW_WORDS,
+    "tests/step/test_singularities.py::test_steps_that_do_not_resolve_an_oscillation_are_told[jax]": ONE_MORE,
+    "tests/step/test_singularities.py::test_steps_that_do_not_resolve_an_oscillation_are_told[native]": ONE_MORE,
+    "tests/step/test_varying.py::test_a_study_ends_at_a_time_as_an_ensemble_does": NEW_WORDS,
+    "tests/step/test_varying.py::test_runs_in_lanes_end_at_a_time_as_each_does_alone": NEW_WORDS,
+    "tests/step/test_velocity_integrators.py::test_redefined_nodes": NEW_WORDS,
+    "tests/systems/test_independent.py::test_everything_else_takes_the_chosen_system_and_names_the_other": NEW_WORDS,
+    "tests/test_default_compilation.py::test_back_ends_agree_under_xlas_defaults": INSIDE,
+}
+FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/.*?)(?: - .*)?$", re.MULTILINE)
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 # Executes the code of a page and writes the numbers of its names: arguments are the page and the file.
@@ -144,7 +165,13 @@ def run_tests() -> int:
     files = [file for file in sorted((TAG / "tests").rglob("test_*.py")) if uses_public_names_only(file)]
     print(f"{len(files)} files of tests that import no module of a room")
     options = ["-q", "-n", "2", "--dist", "worksteal", "-W", "ignore::DeprecationWarning", "-p", "no:cacheprovider"]
-    return subprocess.run([sys.executable, "-m", "pytest", *options, *files], cwd=TAG, env=environment(ROOT)).returncode
+    command = [sys.executable, "-m", "pytest", *options, *files]
+    done = subprocess.run(command, cwd=TAG, env=environment(ROOT), stdout=subprocess.PIPE, text=True)
+    print(done.stdout)
+    failed = set(FAILED.findall(done.stdout))
+    for name in sorted(failed):
+        print(f"{name}: {EXPECTED.get(name, 'NO REASON KNOWN')}")
+    return len(failed - set(EXPECTED)) or int(done.returncode > 1)
 
 
 def uses_public_names_only(file: Path) -> bool:
