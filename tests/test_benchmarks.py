@@ -17,7 +17,7 @@ import banded, batch, call_cost, cases, chain_cost, compare, compile_time, conta
 import orders, stage_cost, sweeps
 import benchmarks.peers.packages.c_code, benchmarks.peers.problems, benchmarks.peers.report
 import benchmarks.peers.packages.heyoka_ode
-import benchmarks.control.race
+import benchmarks.control.race, benchmarks.control.robots_race
 from benchmarks.boundary import race
 assert race.ours(12, 1e-8)[0]().iterations > 0
 for case in cases.CASES.values():

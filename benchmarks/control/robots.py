@@ -1,4 +1,4 @@
-"""Robots for the race of optimal control: their equations are written once, for JAX and for CasADi.
+"""Twelve robots for the race of optimal control: their equations are written once, for JAX and for CasADi.
 
 Every function of a robot takes a module `m` with sin and cos, and returns a number, a list or a list of rows. With jax.numpy
 it becomes a problem of dalembert, `ROBOTS["arm"].problem()`, with casadi its twin (`casadi_robots`). All motions begin and
@@ -137,6 +137,27 @@ def two_links(first: tuple[float, float], second: tuple[float, float]) -> Callab
     return lagrangian
 
 
+def cart_pole(q, v, m):
+    """x, θ; a point mass on a light pole."""
+    kinetic = 0.5 * 1.9 * v[0] ** 2 + 0.5 * 0.4 * (0.6 * v[1]) ** 2
+    return kinetic + 0.4 * 0.6 * m.cos(q[1]) * (v[0] * v[1] + GRAVITY)
+
+
+def double_cart_pole(q, v, m):
+    """x, and two light poles with point masses, whose angles are both from the vertical."""
+    (cart, m1, m2), (l1, l2) = (1.0, 0.3, 0.2), (0.5, 0.4)
+    kinetic = 0.5 * (cart + m1 + m2) * v[0] ** 2 + 0.5 * (m1 + m2) * (l1 * v[1]) ** 2 + 0.5 * m2 * (l2 * v[2]) ** 2
+    kinetic += m2 * l1 * l2 * m.cos(q[1] - q[2]) * v[1] * v[2]
+    first, second = (m1 + m2) * l1 * m.cos(q[1]), m2 * l2 * m.cos(q[2])
+    return kinetic + first * (v[0] * v[1] + GRAVITY) + second * (v[0] * v[2] + GRAVITY)
+
+
+def hinge_friction(q, v, m):
+    """Of both hinges of the double pole."""
+    between = 0.01 * (v[2] - v[1])
+    return [0.0 * v[0], between - 0.01 * v[1], -between]
+
+
 # planar vehicles
 
 
@@ -148,6 +169,72 @@ def quadrotor(q, v, m):
 def rotors(q, m):
     """Thrusts of the left and the right rotor, each 0.2 m from the middle."""
     return [[-m.sin(q[2])] * 2, [m.cos(q[2])] * 2, [-0.2, 0.2], *([0.0, 0.0] for _ in range(q.shape[0] - 3))]
+
+
+def slung_load(q, v, m):
+    """x, y, θ, and the angle of a rope of 0.6 m with a load."""
+    moves = v[0] + 0.6 * m.cos(q[3]) * v[3], v[1] + 0.6 * m.sin(q[3]) * v[3]
+    return quadrotor(q, v, m) + 0.5 * 0.3 * (moves[0] ** 2 + moves[1] ** 2) - 0.3 * GRAVITY * (q[1] - 0.6 * m.cos(q[3]))
+
+
+def crane(q, v, m):
+    """x of the trolley, length and angle of the rope."""
+    moves = v[0] + v[1] * m.sin(q[2]) + q[1] * m.cos(q[2]) * v[2], v[1] * m.cos(q[2]) - q[1] * m.sin(q[2]) * v[2]
+    return 0.5 * 2.0 * v[0] ** 2 + 0.5 * 1.0 * (moves[0] ** 2 + moves[1] ** 2) + GRAVITY * q[1] * m.cos(q[2])
+
+
+def holding(q, v, u, m):
+    """The squares of the force on the trolley and of what the winch pulls beside the weight."""
+    return u[0] ** 2 + (u[1] + GRAVITY) ** 2
+
+
+def over_the_pillar(q, m):
+    """The load stays outside a disc whose middle is half way."""
+    return outside((1.5, -2.0, 0.7))([q[0] + q[1] * m.sin(q[2]), -q[1] * m.cos(q[2])], m)
+
+
+def car(q, v, m):
+    """x and y of the rear axle, heading, angle of the front wheels; kg and m of a passenger car."""
+    ahead = 1.2  # of the centre of mass before the rear axle
+    moves = v[0] - ahead * m.sin(q[2]) * v[2], v[1] + ahead * m.cos(q[2]) * v[2]
+    return 0.5 * 1200.0 * (moves[0] ** 2 + moves[1] ** 2) + 0.5 * 1800.0 * v[2] ** 2 + 0.5 * 5.0 * v[3] ** 2
+
+
+def both_axles_roll(q, v, m):
+    """2.6 m from axle to axle."""
+    forward = m.cos(q[2]) * v[0] + m.sin(q[2]) * v[1]
+    return [*no_side_slip(q, v, m), 2.6 * m.cos(q[3]) * v[2] - m.sin(q[3]) * forward]
+
+
+def drive_and_steer(q, m):
+    """A thrust at the rear axle and a torque on the front wheels."""
+    return [[m.cos(q[2]), 0.0], [m.sin(q[2]), 0.0], [0.0, 0.0], [0.0, 1.0]]
+
+
+def pedals_and_wheel(q, v, u, m):
+    """The thrust in kN, and the torque in Nm."""
+    return (u[0] / 1000.0) ** 2 + 0.1 * u[1] ** 2
+
+
+def trailer(q, v, m):
+    """x, y and heading of a tractor, heading of its trailer."""
+    axle = v[0] + 0.8 * m.sin(q[3]) * v[3], v[1] - 0.8 * m.cos(q[3]) * v[3]
+    return unicycle(q, v, m) + 0.5 * 1.0 * (axle[0] ** 2 + axle[1] ** 2) + 0.5 * 0.05 * v[3] ** 2
+
+
+def trailer_rolls(q, v, m):
+    """Its axle is 0.8 m behind that of the tractor."""
+    return [*no_side_slip(q, v, m), m.cos(q[3]) * v[1] - m.sin(q[3]) * v[0] - 0.8 * v[3]]
+
+
+def no_jackknife(q, m):
+    """The trailer is at most 1.2 rad from straight."""
+    return [(q[2] - q[3]) ** 2 - 1.2**2]
+
+
+def hopper(q, v, m):
+    """In flight about its centre of mass: angle of the leg to the body, length of the leg, angle of the body."""
+    return 0.5 * 0.3 * v[2] ** 2 + 0.5 * 1.0 * ((q[1] * (v[0] + v[2])) ** 2 + v[1] ** 2)
 
 
 def hover(mass: float) -> Callable:
@@ -177,16 +264,53 @@ def outside(*discs: tuple[float, float, float]) -> Callable:
 
 ROBOTS = {
     "arm": Robot(
-        ("shoulder", "elbow"), two_links((1.5, 1.0), (1.0, 1.0)), effort, (0, 1), (0.5, 0.3), (2.0, -1.0), 1.5, (1.0, 1.0),
+        ("shoulder", "elbow"), two_links((1.0, 1.0), (1.0, 1.0)), effort, (0, 1), (0.5, 0.3), (2.0, -1.0), 1.5, (1.0, 1.0),
         {"u": (-20.0, 20.0)},
+    ),
+    "acrobot": Robot(
+        ("shoulder", "elbow"), two_links((1.0, 0.5), (1.0, 0.5)), effort, (1,), (0.0, 0.0), (np.pi, 0.0), 2.5, (1.0, 1.0),
+        {"u": (-6.0, 6.0)},
+    ),
+    "pendubot": Robot(
+        ("shoulder", "elbow"), two_links((1.0, 0.5), (0.5, 0.5)), effort, (0,), (0.0, 0.0), (np.pi, 0.0), 2.0, (1.0, 1.0),
+        {"u": (-6.0, 6.0)},
+    ),
+    "cart_pole": Robot(
+        ("x", "theta"), cart_pole, effort, (0,), (0.0, 0.0), (0.8, np.pi), 2.0, (1.0, 1.0),
+        {"u": (-15.0, 15.0), "q": {"x": (-0.8, 1.2)}},
+    ),
+    "double_cart_pole": Robot(
+        ("x", "lower", "upper"), double_cart_pole, effort, (0,), (0.0, 0.0, 0.0), (0.0, np.pi, np.pi), 2.5, (1.0, 1.0, 1.0),
+        {"u": (-20.0, 20.0), "q": {"x": (-1.0, 1.0)}}, forces=hinge_friction,
     ),
     "quadrotor": Robot(
         ("x", "y", "theta"), quadrotor, hover(0.8), rotors, (0.0, 0.0, 0.0), (3.0, 1.0, 0.0), 2.5, (1.0, 1.0, 0.5),
         {"u": (0.0, 8.0)},
     ),
+    "slung_load": Robot(
+        ("x", "y", "theta", "rope"), slung_load, hover(1.1), rotors, (0.0,) * 4, (4.0, 0.0, 0.0, 0.0), 3.0,
+        (1.0, 1.0, 0.5, 0.5), {"u": (0.0, 9.0)},
+    ),
+    "crane": Robot(
+        ("x", "length", "angle"), crane, holding, (0, 1), (0.0, 2.0, 0.0), (3.0, 2.0, 0.0), 4.0, (1.0, 0.5, 0.5),
+        {"u": ((-3.0, -16.0), (3.0, 0.0)), "q": {"length": (0.6, 2.4)}}, inequalities=over_the_pillar,
+    ),
     "unicycle": Robot(
         ("x", "y", "heading"), unicycle, effort, drive_and_turn, (0.0, 0.0, 0.0), (4.0, 0.0, 0.0), 4.0, (1.0, 0.5, 0.5),
-        {"u": (-4.0, 4.0)}, constraints=no_side_slip,
+        {"u": ((-2.5, -1.0), (2.5, 1.0))}, constraints=no_side_slip,
         inequalities=outside((1.0, 0.2, 0.4), (2.0, -0.3, 0.5), (3.0, 0.2, 0.4)),
+    ),
+    "car": Robot(
+        ("x", "y", "heading", "steering"), car, pedals_and_wheel, drive_and_steer, (6.0, 2.2, 0.0, 0.0), (0.0,) * 4, 8.0,
+        (2.0, 1.0, 0.5, 0.3), {"u": ((-2500.0, -20.0), (2500.0, 20.0)), "q": {"steering": (-0.6, 0.6)}},
+        constraints=both_axles_roll,
+    ),
+    "trailer": Robot(
+        ("x", "y", "heading", "trailer"), trailer, effort, drive_and_turn, (0.0,) * 4, (-4.0, 1.0, 0.0, 0.0), 8.0,
+        (1.0, 0.5, 0.5, 0.5), {"u": ((-1.0, -0.2), (1.0, 0.2))}, constraints=trailer_rolls, inequalities=no_jackknife,
+    ),
+    "hopper": Robot(
+        ("leg", "length", "body"), hopper, effort, (0, 1), (0.0, 0.6, 0.0), (0.0, 0.6, -0.3), 1.0, (1.0, 0.3, 0.5),
+        {"u": (-5.0, 5.0), "q": {"length": (0.35, 0.9)}}, free=("body",),
     ),
 }  # fmt: skip
