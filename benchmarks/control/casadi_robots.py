@@ -123,6 +123,16 @@ class Twin:
             stats["return_status"], float(found["f"]), int(stats["iter_count"]), seconds, np.array(found["x"])[:, 0]
         )
 
+    def motion(self, x: np.ndarray) -> dict[str, np.ndarray]:
+        """q (N+1, n), u (N+1, r) and v (N+1, n) of unknowns, as a solution has them."""
+        (first, last), n, r, steps = self.robot.ends, len(self.robot.initial), self.robot.controls, self.steps
+        inner, u, _ = np.split(x, np.cumsum([n * (steps - 1), r * (steps + 1)]))
+        q = np.vstack([first, inner.reshape(-1, n), last])
+        v = np.zeros_like(q)
+        v[1:-1] = (q[2:] - q[:-2]) * steps / (2 * self.robot.T)
+        v[-1, self.free] = x[len(x) - len(self.free) :]
+        return {"q": q, "u": u.reshape(-1, r), "v": v}
+
     def evaluate(
         self, q: np.ndarray, u: np.ndarray, reactions: np.ndarray, v: np.ndarray
     ) -> tuple[float, np.ndarray, np.ndarray]:

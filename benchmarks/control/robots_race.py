@@ -4,9 +4,11 @@
         [--guesses default line inverse random] [--random 20] [--bounds both] [--json FILE] [--no-ipopt] [--check]
 
 A line for every pair: how it ended, the kind of the extremal, cost, iterations, and processor time in ms of the first call
-and of the same call again; the same of IPOPT, whose solver is built before and whose time is that of its search. Guesses:
-"default" none (IPOPT: the cubic and zero controls), "line" a path at constant velocity, "inverse" a smooth path with its
-controls by inverse dynamics, "random0", … the cubic with waves, without controls. A summary for every robot.
+and of the same call again; the same of IPOPT, whose solver is built before and whose time is that of its search. "Rough":
+`solve` warns that the steps do not resolve the motion; the summary does not count such extremals as solutions.
+
+Guesses: "default" none (IPOPT: the cubic and zero controls), "line" a path at constant velocity, "inverse" a smooth path
+with its controls by inverse dynamics, "random0", … the cubic with waves, without controls.
 
 --check: cost and equations of both sides at random unknowns, where they have to agree to 1e-10.
 """
@@ -29,6 +31,7 @@ import dalembert as da
 from dalembert.boundary.data.ends import TimeGrid
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solver import Asked, settings
+from dalembert.control.extremals import _warn_of_resolution as warn_of_resolution
 from dalembert.control.extremals import control_search
 
 SAME = 1e-4  # relative difference of costs that count as one
@@ -51,10 +54,12 @@ class Pair:
     iterations: int = 0
     first: float = np.nan
     again: float = np.nan
+    rough: bool = False
     peer: str | None = None
     peer_cost: float = np.nan
     peer_iterations: int = 0
     peer_time: float = np.nan
+    peer_rough: bool = False
 
     @property
     def solved(self) -> bool:
@@ -71,22 +76,22 @@ class Pair:
 
     @property
     def own(self) -> float:
-        """The cost, infinite if there is no solution."""
-        return self.cost if self.solved else np.inf
+        """The cost, infinite if there is no solution, or a rough one."""
+        return self.cost if self.solved and not self.rough else np.inf
 
     @property
     def other(self) -> float:
         """That of IPOPT."""
-        return self.peer_cost if self.peer_solved else np.inf
+        return self.peer_cost if self.peer_solved and not self.peer_rough else np.inf
 
     def line(self) -> str:
         """For the table."""
-        own = f"{self.outcome} {self.kind} | {self.cost:.6g} | {self.iterations} | {self.first:.1f} | {self.again:.1f}"
-        other = (
-            f"{self.peer} | {self.peer_cost:.6g} | {self.peer_iterations} | {self.peer_time:.1f}" if self.peer else "| | |"
-        )
+        rough = [", rough" if x else "" for x in (self.rough, self.peer_rough)]
+        ended = f"{self.outcome} {self.kind}{rough[0]}"
+        own = f"{ended} | {self.cost:.6g} | {self.iterations} | {self.first:.1f} | {self.again:.1f}"
+        other = f"{self.peer}{rough[1]} | {self.peer_cost:.6g} | {self.peer_iterations} | {self.peer_time:.1f}"
         bounds = "bounds" if self.bounded else "none"
-        return f"| {self.robot} | {self.steps} | {bounds} | {self.guess} | {own} | {other} |"
+        return f"| {self.robot} | {self.steps} | {bounds} | {self.guess} | {own} | {other if self.peer else '| | |'} |"
 
 
 def guesses_of(
@@ -106,21 +111,29 @@ def guesses_of(
                 yield f"random{number}", robot.random(number, steps), robot.random(number, steps), None
 
 
-def ours(problem: Any, asked: dict, steps: int, guess: Any) -> dict[str, Any]:
-    """The entries of a pair."""
+def ours(problem: Any, asked: dict, steps: int, guess: Any) -> tuple[dict[str, Any], da.ControlSolution | None]:
+    """The entries of a pair, and the solution."""
     found: dict[str, Any] = {}
     for name in ("first", "again"):
         begin = time.process_time()
         try:
-            solution = da.solve(problem, steps=steps, guess=guess, throw=False, **asked)
+            with warnings.catch_warnings(action="ignore"):
+                solution = da.solve(problem, steps=steps, guess=guess, throw=False, **asked)
         except Exception as error:  # whatever goes wrong stands in the table
-            return {"outcome": f"{type(error).__name__}: {str(error).splitlines()[0]}"[:90]}
+            return {"outcome": f"{type(error).__name__}: {str(error).splitlines()[0]}"[:90]}, None
         found[name] = 1e3 * (time.process_time() - begin)
-    kind = solution.kind if solution.outcome is da.Outcome.SUCCESS else ""
-    return found | {
-        "outcome": solution.outcome.name, "kind": kind, "cost": float(solution.cost),
-        "iterations": int(solution.statistics.iterations),
-    }  # fmt: skip
+    solved = solution.outcome is da.Outcome.SUCCESS
+    found |= {"cost": float(solution.cost), "iterations": int(solution.statistics.iterations)}
+    found |= {"outcome": solution.outcome.name, "kind": solution.kind if solved else ""}
+    return found | {"rough": solved and is_rough(problem, solution)}, solution
+
+
+def is_rough(problem: da.OptimalControl, solution: da.ControlSolution) -> bool:
+    """Whether `solve` warns that the steps do not resolve the motion."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        warn_of_resolution(problem, solution, np.zeros(solution.q.shape[1]))
+    return bool(told)
 
 
 def race(name: str, steps: int, bounded: bool, names: Sequence[str], count: int, peer: bool) -> Iterator[Pair]:
@@ -132,36 +145,39 @@ def race(name: str, steps: int, bounded: bool, names: Sequence[str], count: int,
 
         twin = Twin(robot, steps, bounded)
     for guess, own, q, u in guesses_of(robot, steps, bounded, names, count):
-        pair = Pair(name, steps, bounded, guess, **ours(problem, asked, steps, own))
+        entries, solution = ours(problem, asked, steps, own)
+        pair = Pair(name, steps, bounded, guess, **entries)
         if twin is not None:
-            pair.peer, pair.peer_cost, pair.peer_iterations, seconds, _ = twin.solve(q, u)
-            pair.peer_time = 1e3 * seconds
+            found = twin.solve(q, u)
+            pair.peer, pair.peer_cost, pair.peer_iterations = found.status, found.cost, found.iterations
+            pair.peer_time = 1e3 * found.seconds
+            if solution is not None and pair.peer_solved:
+                pair.peer_rough = is_rough(problem, dataclasses.replace(solution, **twin.motion(found.x)))
         yield pair
 
 
 def summary(pairs: Sequence[Pair]) -> None:
     """A line for every robot: of the pairs, how many each side solved, and how often with the cheapest extremal that either
-    side found; how often we end worse than IPOPT does from the same guess, and how often IPOPT ends worse."""
+    side found; how often each ended worse than the other from the same guess."""
     cheapest = collections.defaultdict(lambda: np.inf)
     for p in pairs:
-        for cost in (p.own, p.other):
-            cheapest[p.problem] = min(cheapest[p.problem], cost)
+        cheapest[p.problem] = min(cheapest[p.problem], p.own, p.other)
     print(
         "| robot | pairs | solved, IPOPT | cheapest, IPOPT | not solved or over 1.05 × the other's cost, IPOPT | "
-        "false INFEASIBLE | SUCCESS, no minimum | again ÷ IPOPT |"
+        "rough, IPOPT | false INFEASIBLE | SUCCESS, no minimum | again ÷ IPOPT |"
     )
-    print("| --- " * 8 + "|")
+    print("| --- " * 9 + "|")
     for robot in [*dict.fromkeys(p.robot for p in pairs), "all"]:
         own = [p for p in pairs if robot in (p.robot, "all")]
-        solved = [sum(np.isfinite(side).tolist()) for side in zip(*((p.own, p.other) for p in own), strict=True)]
-        limits = [cheapest[p.problem] * (1 + SAME) for p in own]
-        best = [sum(p.own <= x for p, x in zip(own, limits, strict=True) if p.solved)]
-        best += [sum(p.other <= x for p, x in zip(own, limits, strict=True) if p.peer_solved)]
-        worse = sum(p.own > WORSE * p.other for p in own), sum(p.other > WORSE * p.own for p in own)
+        costs, least = np.array([[p.own, p.other] for p in own]), np.array([[cheapest[p.problem]] for p in own])
+        solved = np.isfinite(costs)
+        rough = np.array([[p.rough, p.peer_rough] for p in own])
+        worse = costs > WORSE * costs[:, ::-1]
+        counts = [x.sum(axis=0) for x in (solved, solved & (costs <= least * (1 + SAME)), worse, rough)]
         wrong = sum(p.outcome == "INFEASIBLE" and np.isfinite(cheapest[p.problem]) for p in own)
         saddles = sum(p.solved and p.kind != "minimum" for p in own)
         ratios = [p.again / p.peer_time for p in own if p.solved and p.peer_solved]
-        told = " | ".join(f"{a}, {b}" for a, b in (solved, best, worse))
+        told = " | ".join(f"{a}, {b}" for a, b in counts)
         ratio = f"{np.median(ratios):.2f}" if ratios else ""
         print(f"| {robot} | {len(own)} | {told} | {wrong} | {saddles} | {ratio} |", flush=True)
 
@@ -208,7 +224,6 @@ def main() -> None:
         for name in given.robots:
             print(f"{name}: {check(name):.1e}", flush=True)
         return
-    warnings.simplefilter("ignore")
     pairs: list[Pair] = []
     print("| robot | N | bounds | guess | outcome | cost | it. | first | again | IPOPT | cost | it. | ms |")
     print("| --- " * 13 + "|")
