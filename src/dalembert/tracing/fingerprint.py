@@ -197,12 +197,17 @@ def _equal(a: np.ndarray, b: np.ndarray) -> bool:
     return a.tobytes() == b.tobytes()
 
 
+@key_of.register(Tracer)
+def _tracer(x: Tracer, walk: Walk) -> Any:
+    """A traced value is itself. It passes for an array, but its class is not one of arrays: read as an object it would lead
+    through the whole trace."""
+    walk.lasting = False
+    return Same(x)
+
+
 @key_of.register(jax.Array)
 def _jax(x: jax.Array, walk: Walk) -> Any:
     """The content of an array of JAX, which never changes."""
-    if isinstance(x, Tracer):
-        walk.lasting = False
-        return Same(x)
     known = _CONTENTS.get(id(x))
     if known is not None and known[0]() is x:
         return known[2]
