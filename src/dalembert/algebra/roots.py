@@ -7,6 +7,7 @@ rules are what their author says.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.core import eval_jaxpr
+from jax.custom_derivatives import zero_from_primal
 from jax.extend.core import Literal, Primitive
 from jax.interpreters import batching, mlir
 from jaxtyping import Array, Bool, Float, Int
@@ -339,19 +342,31 @@ def root(
         As `newton`.
     """
 
-    function = traced_once(function)
+    equations, theta = _with_closure(traced_once(function), start)
+    iteration, beside = _with_closure(lambda z: newton(function, z, scale, options, units), start)
+    return _implicit_root(equations, iteration, lax.stop_gradient(start), theta, beside)
 
-    def solve(f, z0):
-        # custom_root gives auxiliary outputs tangents of their own type, which integers and truth values may not have.
-        z, info = newton(f, z0, scale, options, units)
-        return z, jax.tree.map(lambda x: x.astype(float), info)
 
-    def tangent(linear, y):
-        return jnp.linalg.solve(jax.jacfwd(linear)(jnp.zeros_like(y)), y)
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _implicit_root(equations: Callable, iteration: Callable, start: Float[Array, "z"], theta: list, beside: list):
+    """F(z, θ) = 0 by an iteration, which reads what stands beside. Its derivative is traced where one is taken;
+    `lax.custom_root` traces it in every program."""
+    return iteration(start, beside)
 
-    z, report = lax.custom_root(function, lax.stop_gradient(start), solve, tangent, has_aux=True)
-    report = jax.tree.map(lax.stop_gradient, report)
-    return z, Solve(report[0].astype(int), *report[1:5], *(flag > 0 for flag in report[5:]))
+
+@_implicit_root.defjvp
+def _(equations: Callable, iteration: Callable, primals: tuple, tangents: tuple):
+    z, report = _implicit_root(equations, iteration, *primals)
+    change = jax.jvp(lambda theta: equations(z, theta), (primals[1],), (tangents[1],))[1]
+    slope = jax.jacfwd(equations)(z, primals[1])
+    return (z, report), (-jnp.linalg.solve(slope, change), zero_from_primal(report))
+
+
+def _with_closure(function: Callable, z: Float[Array, "z"]) -> tuple[Callable, list]:
+    """The function of z and of what it closes over, and these values. `jax.closure_convert` would keep both for ever."""
+    closed, shapes = jax.make_jaxpr(function, return_shape=True)(z)
+    tree = jax.tree.structure(shapes)
+    return lambda z, values: jax.tree.unflatten(tree, eval_jaxpr(closed.jaxpr, values, z)), closed.consts
 
 
 def implicit(equations: Callable, z: Float[Array, "z"], *theta: Array) -> Float[Array, "z"]:
