@@ -289,7 +289,7 @@ def test_what_is_wrong_with_the_arguments_is_said():
 def test_functions_without_machine_code_take_the_other_way(particle, monkeypatch):
     """What cannot be translated is evaluated through JAX, to the same numbers."""
     natively = particle.facts
-    monkeypatch.setattr("dalembert.systems.compiled.function.SystemFunction.bound", lambda *_: None)
+    monkeypatch.setattr("dalembert.systems.compiled.SystemFunction.bound", lambda *_: None)
     again = dataclasses.replace(particle).facts
     for name, values in natively.items():
         np.testing.assert_allclose(again[name], values, rtol=1e-12, atol=1e-14)

@@ -14,8 +14,7 @@ from dalembert.gallery import cart_pole_balance as balance
 from dalembert.gallery import inertia_wheel_pendulum as wheel
 from dalembert.laws import Shaped
 from dalembert.laws.design import is_matched, parts_of
-from dalembert.laws.mechanical import actuators, terms
-from dalembert.laws.shaping import free_rate
+from dalembert.laws.shaping import actuators, free_rate, terms
 from dalembert.tracing import seldom
 
 UP, REACH = np.array([0.0, np.pi]), [3.0, 1.2]

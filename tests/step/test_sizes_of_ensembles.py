@@ -6,7 +6,7 @@ import pytest
 
 import dalembert as da
 from dalembert.gallery import ENTRIES, chain
-from dalembert.systems import batch
+from dalembert.systems import proof as batch
 from dalembert.tracing.jitted import TEXTS
 
 

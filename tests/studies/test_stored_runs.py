@@ -19,7 +19,7 @@ import dalembert as da
 from dalembert.native import COUNTS, threads
 from dalembert.step.run import loop, machine, steps
 from dalembert.store import chunked, runs
-from dalembert.store.folder import Lock
+from dalembert.store.atomic import Lock
 from dalembert.studies import stored_runs
 
 STEPS = 600

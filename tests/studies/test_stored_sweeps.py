@@ -16,7 +16,7 @@ import xarray
 import dalembert as da
 from dalembert.store import chunked
 from dalembert.studies.job import Blocks
-from dalembert.studies.over_runs import MergeTree
+from dalembert.studies.results import MergeTree
 from dalembert.studies.sweeps import _runs_of_block
 
 

@@ -251,7 +251,7 @@ def test_ctrl_c_keeps_the_study():
 
 def test_ctrl_c_while_the_study_is_made_keeps_it(monkeypatch):
     """Pressed when all runs are done, while the arrays of the study are made: they are made again when it is looked at."""
-    room = sys.modules["dalembert.studies.runs"]
+    room = sys.modules["dalembert.studies.job"]
     given = {"q0": [1.0], "v0": [0.0], "h": H, "steps": 5}
     whole, real = da.sweep(SYSTEM, {"m": MASSES}, given), room.study_to_xarray
 

@@ -11,9 +11,9 @@ from scipy.integrate import solve_ivp
 import dalembert as da
 from dalembert.gallery import ENTRIES
 from dalembert.native import Accuracy
-from dalembert.systems.compiled.flow import reduced_flow
-from dalembert.systems.frame import flow as on_d
-from dalembert.systems.frame.flow import _Written, frame_flow
+from dalembert.systems import frame as on_d
+from dalembert.systems.compiled import reduced_flow
+from dalembert.systems.frame import _Written, frame_flow
 from dalembert.systems.system import parts_of
 
 CAR = ENTRIES["car_with_trailers"]

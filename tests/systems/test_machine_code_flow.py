@@ -14,7 +14,7 @@ from dalembert.gallery import ENTRIES, inertia_wheel_pendulum
 from dalembert.native import Accuracy, FlowFunctions, ImplicitPart, compile_flow
 from dalembert.native.flow.loop_code import DENSE, ERROR_3, ERROR_5, NODES, STAGES
 from dalembert.native.trace import place
-from dalembert.systems.compiled.flow import reduced_flow
+from dalembert.systems.compiled import reduced_flow
 
 PARTICLE = ENTRIES["nonholonomic_particle"]
 T = np.linspace(0.0, 5.0, 23)

@@ -7,7 +7,7 @@ import pytest
 from jax.experimental.jet import jet as taylor
 
 import dalembert as da
-from dalembert.systems.manifolds.models import left_translation
+from dalembert.systems.manifolds.manifold import left_translation
 from dalembert.systems.manifolds.splines import warn_of_scalar_last
 
 M = da.manifolds

@@ -14,7 +14,7 @@ from benchmarks.peers.problems import SAMPLES, Problem
 import dalembert as da
 from dalembert.discretize.scheme import composition
 from dalembert.native import Accuracy
-from dalembert.systems.frame.flow import along_constraints
+from dalembert.systems.frame import along_constraints
 from dalembert.systems.proof import proven_start
 
 MOST_BASE_STEPS = 2_000_000  # of a composition

@@ -18,7 +18,7 @@ from dalembert.path import Path
 from dalembert.step import simulate
 from dalembert.step.simulation import check_interrupted
 from dalembert.systems import Lyapunov, System
-from dalembert.systems.compiled.function import SystemFunction
+from dalembert.systems.compiled import SystemFunction
 
 LONGER = 8  # times the run: the energy is looked at over so much
 BLOCKS = 16  # of the run: their means say how far the slope of a line through them is by chance

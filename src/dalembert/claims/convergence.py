@@ -18,7 +18,7 @@ from dalembert.options import Start
 from dalembert.outcome import Outcome
 from dalembert.step import simulate
 from dalembert.systems import VariationalProblem, ostrogradsky, reference
-from dalembert.systems.distribution.integrability import leaf_forms
+from dalembert.systems.distribution.reduction import leaf_forms
 
 STEPS = 16  # of the coarsest run
 HALVINGS = 1.0 / np.array([1.0, 2.0, 4.0, 8.0, 16.0])

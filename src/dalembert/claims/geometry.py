@@ -27,7 +27,7 @@ from dalembert.outcome import Outcome
 from dalembert.step import ensemble, simulate
 from dalembert.step.simulation import check_interrupted
 from dalembert.systems import System, momentum, references
-from dalembert.systems.compiled.function import SystemFunction
+from dalembert.systems.compiled import SystemFunction
 from dalembert.systems.consistency import velocity_residuals
 from dalembert.systems.continuous import motion_along
 from dalembert.systems.equations import all_reactions, first_derivative, force, kkt_residual, value

@@ -18,7 +18,7 @@ from dalembert.discretize import Scheme
 from dalembert.notebook import Described
 from dalembert.path import Path
 from dalembert.systems import System, energy
-from dalembert.systems.compiled.function import SystemFunction
+from dalembert.systems.compiled import SystemFunction
 from dalembert.systems.consistency import velocity_residuals
 from dalembert.systems.continuous import motion_along
 from dalembert.systems.equations import all_reactions, force

@@ -36,7 +36,7 @@ from dalembert.control.terms import state_constraints
 from dalembert.numbers import as_array, as_number, as_numbers, described
 from dalembert.solution import ControlSolution
 from dalembert.systems import InconsistentDataError, check_initial_data
-from dalembert.systems.distribution.integrability import Forms, leaf_forms, solved_for
+from dalembert.systems.distribution.reduction import Forms, leaf_forms, solved_for
 from dalembert.systems.equations import first_derivative, value
 from dalembert.systems.sizes import residual_limit
 from dalembert.tracing import seldom

@@ -16,11 +16,11 @@ from dalembert.numbers import as_flag, as_function, as_numbers, described
 from dalembert.path import Path
 from dalembert.solution import Solution
 from dalembert.systems.constraints import Holonomic, Nonholonomic, SecondOrder
-from dalembert.systems.higher.euler_lagrange import constraint_rates
 from dalembert.systems.higher.variational import (
     VariationalProblem,
     check_problem,
     constraint_numbers,
+    constraint_rates,
     constraints_of_order,
     density,
     holonomic_constraints,

@@ -6,9 +6,8 @@ constructs one at the equilibrium, and `shaping` continues it.
 
 from dalembert.laws.design import Region, energy_shaping
 from dalembert.laws.law import Law, Value
-from dalembert.laws.mechanical import Matching, matching
 from dalembert.laws.servo import ControlLaw, control_law
-from dalembert.laws.shaping import EnergyShaping, Shaped
+from dalembert.laws.shaping import EnergyShaping, Matching, Shaped, matching
 
 __all__ = [
     "ControlLaw",

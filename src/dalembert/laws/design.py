@@ -18,18 +18,23 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.control.problem import OptimalControl
-from dalembert.laws.mechanical import (
+from dalembert.laws.shaping import (
+    PLACES,
     Actuated,
+    EnergyShaping,
+    Parts,
+    Shaped,
     actuators,
     check_plant,
     check_simple,
     columns,
+    free_rate,
     mass,
+    parts_at,
     positive_widths,
     potential,
     unactuated_direction,
 )
-from dalembert.laws.shaping import PLACES, EnergyShaping, Parts, Shaped, free_rate, parts_at
 from dalembert.numbers import as_numbers, as_vector, whole_number
 from dalembert.systems.system import System
 from dalembert.tracing import seldom

@@ -44,9 +44,9 @@ from dalembert.step.run.state import (
 from dalembert.step.run.steps import fingerprint_of, report_progress
 from dalembert.step.start.prepare import batch_size, check_any_system, check_callbacks, initial_value, prepare_any
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
-from dalembert.systems.batch import check_batch, pieces, shared_size
 from dalembert.systems.checks import check_many
 from dalembert.systems.consistency import STEPS
+from dalembert.systems.proof import check_batch, pieces, shared_size
 from dalembert.tracing import Jitted
 
 MANY = 2**62

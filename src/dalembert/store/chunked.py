@@ -20,7 +20,7 @@ import numpy as np
 from dalembert.interrupts import unbroken
 from dalembert.store.atomic import write
 from dalembert.store.checksum import FileError, open_regular
-from dalembert.store.variables import FORMAT
+from dalembert.store.paths import FORMAT
 
 LITTLE, SUM = {"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}
 CODECS = ([LITTLE, SUM], [{"name": "bytes"}, SUM])  # the second of single bytes, which have no order

@@ -15,12 +15,10 @@ from dalembert.solution import CriticalPoint
 from dalembert.store.atomic import write
 from dalembert.store.checksum import NOTE, FileError, last_line, read_content, verify_checksum
 from dalembert.store.chunked import attributes_of_store
-from dalembert.store.paths import check_path, path_from_xarray, path_to_xarray
-from dalembert.store.regions import VALUES, load_study
+from dalembert.store.paths import attribute, check_format, check_path, path_from_xarray, path_to_xarray
 from dalembert.store.runs import load_run
 from dalembert.store.solutions import CONTENTS, check_solution, solution_from_xarray, solution_to_xarray
-from dalembert.store.studies import STUDIES, check_study, study_from_xarray
-from dalembert.store.variables import attribute, check_format
+from dalembert.store.studies import STUDIES, VALUES, check_study, load_study, study_from_xarray
 from dalembert.systems.system import Problem
 
 if TYPE_CHECKING:

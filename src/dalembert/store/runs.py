@@ -20,8 +20,17 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Statistics
 from dalembert.store.checksum import FileError
 from dalembert.store.chunked import ChunkedArray, Spec, check_content, check_sums, rows_of_chunk
-from dalembert.store.paths import COUNTED, SCALARS, STATISTICS, TIME, VARIABLES, coordinate_names
-from dalembert.store.variables import FORMAT, flatten, reduced_value
+from dalembert.store.paths import (
+    COUNTED,
+    FORMAT,
+    SCALARS,
+    STATISTICS,
+    TIME,
+    VARIABLES,
+    coordinate_names,
+    flatten,
+    reduced_value,
+)
 
 CONTENT = "run"
 TIMES = ("t", "t_velocity", "t_multipliers", "t_feedback")

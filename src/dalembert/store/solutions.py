@@ -25,15 +25,20 @@ from dalembert.solution import (
     Refinement,
     Solution,
 )
-from dalembert.store.paths import FORCE, LENGTH, TIME, coordinate_variable, stored_names, stored_text
-from dalembert.store.variables import (
+from dalembert.store.paths import (
+    FORCE,
     FORMAT,
+    LENGTH,
     REAL,
+    TIME,
     WHOLE,
     attribute,
     check_outcomes,
     check_variables,
+    coordinate_variable,
     drawing_to_variables,
+    stored_names,
+    stored_text,
     subject_from_xarray,
 )
 from dalembert.systems import is_traced

@@ -20,11 +20,8 @@ from dalembert.step import PreparedRun
 from dalembert.step.options import RunOptions, lengths_of
 from dalembert.step.run.state import Given
 from dalembert.step.start.prepare import check_any_system
-from dalembert.studies.job import Blocks, SweepJob, compute_here, workers_of
-from dalembert.studies.over_runs import as_over_runs
-from dalembert.studies.results import gather_study, merge_values, store_study
-from dalembert.studies.runs import RunsJob
-from dalembert.studies.solutions import SolutionsJob, SolveOptions
+from dalembert.studies.job import Blocks, RunsJob, SolutionsJob, SolveOptions, SweepJob, compute_here, workers_of
+from dalembert.studies.results import as_over_runs, gather_study, merge_values, store_study
 from dalembert.studies.swept import ARGUMENTS, DATA, Swept, SweptProblem
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 

@@ -14,9 +14,8 @@ from dalembert.systems.distribution.charts import Connection, Interpolant, conne
 from dalembert.systems.distribution.reduction import Reduction, deformed, reduction
 from dalembert.systems.distribution.solvability import Solvability, solvability
 from dalembert.systems.equations import acceleration, energy, momentum
-from dalembert.systems.higher.euler_lagrange import lift, ostrogradsky_momenta
 from dalembert.systems.higher.ostrogradsky import Ostrogradsky, ostrogradsky
-from dalembert.systems.higher.variational import VariationalProblem
+from dalembert.systems.higher.variational import VariationalProblem, lift, ostrogradsky_momenta
 from dalembert.systems.lyapunov import Lyapunov
 from dalembert.systems.redundant import Independent, independent
 from dalembert.systems.system import System

@@ -13,10 +13,9 @@ from jaxtyping import Array
 from dalembert.algebra import newton, numerical_rank
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.numbers import as_number, as_state, check_x64, is_traced
-from dalembert.systems.batch import Runs
 from dalembert.systems.consistency import InconsistentDataError, RankDeficientError, as_numpy, check_parameters, violation_of
 from dalembert.systems.equations import EXACT, first_guess, kkt_residual, motion_at
-from dalembert.systems.proof import InitialValues, RunStart, evaluate_start, proven_start
+from dalembert.systems.proof import InitialValues, Runs, RunStart, evaluate_start, proven_start
 from dalembert.systems.sizes import units_of
 from dalembert.systems.system import System, check_shapes, check_system, equation_names, label
 from dalembert.tracing import seldom, traced_once

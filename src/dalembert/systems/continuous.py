@@ -25,14 +25,12 @@ from dalembert.numbers import (
     outside,
     whole_number,
 )
-from dalembert.systems.batch import Runs, check_batch, number_of_runs
 from dalembert.systems.checks import check_data
-from dalembert.systems.compiled.flow import drift, in_program, reduced_flow
-from dalembert.systems.compiled.function import LARGEST
+from dalembert.systems.compiled import LARGEST, drift, in_program, reduced_flow
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.equations import acceleration
-from dalembert.systems.frame.flow import along_constraints
-from dalembert.systems.proof import RunStart, proven_start
+from dalembert.systems.frame import along_constraints
+from dalembert.systems.proof import Runs, RunStart, check_batch, number_of_runs, proven_start
 from dalembert.systems.sizes import check_times
 from dalembert.systems.system import System, check_shapes, check_system
 from dalembert.tracing import Jitted, traced_once

@@ -15,9 +15,9 @@ from dalembert.boundary.data.sizes import Densities, Sizes
 from dalembert.discretize.higher import holonomic_derivatives
 from dalembert.discretize.window_maps import Windows
 from dalembert.systems import InconsistentDataError, RankDeficientError
-from dalembert.systems.higher.euler_lagrange import constraint_rates
 from dalembert.systems.higher.variational import (
     VariationalProblem,
+    constraint_rates,
     density,
     differential_constraints,
     holonomic_constraints,

@@ -20,7 +20,7 @@ from dalembert.step.programs.varying import OWN, VaryingSteps
 from dalembert.step.run.branch import Call, solve_step
 from dalembert.step.run.loop import force_of_law, prediction, solve_stages
 from dalembert.step.run.state import RunState, StepOptions
-from dalembert.systems.compiled.function import LARGEST
+from dalembert.systems.compiled import LARGEST
 from dalembert.tracing import Remembered, Walk, rebuilder, seldom, split, taken_apart
 
 REMEMBERED = 32  # programs found again without a new trace

@@ -31,13 +31,15 @@ from dalembert.step.programs.scaled import in_units, units_for
 from dalembert.step.run.state import Given, Grid, Prepared
 from dalembert.systems import VariationalProblem, is_traced
 from dalembert.systems.consistency import STEPS, InconsistentDataError, RankDeficientError, check_parameters
-from dalembert.systems.higher.euler_lagrange import constraint_rates, next_derivatives, ostrogradsky_momenta
 from dalembert.systems.higher.ostrogradsky import check_regular, sizes_of
 from dalembert.systems.higher.variational import (
     common_order,
     constraint_numbers,
+    constraint_rates,
     density,
     holonomic_constraints,
+    next_derivatives,
+    ostrogradsky_momenta,
     true_orders,
 )
 from dalembert.systems.sizes import residual_limit, units_of

@@ -29,12 +29,12 @@ from dalembert.step.run.branch import Avoid, Nearest, call_system, divided
 from dalembert.step.run.state import Given, Grid, Prepared, Recipe, StepOptions, promote
 from dalembert.step.start.higher import begin_higher
 from dalembert.systems import System, VariationalProblem, acceleration, is_traced, reference
-from dalembert.systems.batch import number_of_runs
 from dalembert.systems.checks import solve_start
 from dalembert.systems.consistency import STEPS, InconsistentDataError, RankDeficientError, check_parameters, project
 from dalembert.systems.constraints import Constraint
 from dalembert.systems.equations import value
 from dalembert.systems.lyapunov import deflatable
+from dalembert.systems.proof import number_of_runs
 from dalembert.systems.shapes import check_indices, check_scalar, condition_shape, output_shape, run_on_shapes
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, residual_limit, units_of, with_inertia
 from dalembert.systems.system import Problem, is_flag

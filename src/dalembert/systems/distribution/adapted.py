@@ -15,8 +15,7 @@ from dalembert.algebra.ode import integrate
 from dalembert.native import Accuracy, FlowFunctions, ImplicitPart, Travelled, native_first
 from dalembert.numbers import as_state, is_traced, outside
 from dalembert.systems.checks import check_initial_data
-from dalembert.systems.compiled.flow import SystemFlow, drift, flow_of, restriction, restricts
-from dalembert.systems.compiled.function import LARGEST
+from dalembert.systems.compiled import LARGEST, SystemFlow, drift, flow_of, restriction, restricts
 from dalembert.systems.continuous import chosen_backend, in_machine_code, time_scale
 from dalembert.systems.distribution.charts import CLOSE, Connection, name_of, velocity_chart
 from dalembert.systems.distribution.reduction import check_first_order, explicit_terms, reduction, velocity_constraints

@@ -18,8 +18,9 @@ from jaxtyping import Array, Float, Int
 from dalembert.algebra import Newton, numerical_rank, root
 from dalembert.numbers import as_array, as_number, as_positive, as_vector, check_x64, coordinate_index, described
 from dalembert.systems.consistency import InconsistentDataError, RankDeficientError
-from dalembert.systems.distribution.integrability import AFFINE, affinity
 from dalembert.systems.distribution.reduction import (
+    AFFINE,
+    affinity,
     check_first_order,
     constraint_rows,
     explicit_terms,

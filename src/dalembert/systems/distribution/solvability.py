@@ -15,8 +15,17 @@ from dalembert.notebook import Described
 from dalembert.numbers import as_number, as_state, check_x64, is_traced
 from dalembert.systems.consistency import as_numpy, check_parameters, velocity_residuals
 from dalembert.systems.continuous import motion_along
-from dalembert.systems.distribution.integrability import AFFINE, Frobenius, affinity, forms_and_slopes, judge, leaf_forms
-from dalembert.systems.distribution.reduction import DEGENERATE, coupling_rank, unit_coupling
+from dalembert.systems.distribution.reduction import (
+    AFFINE,
+    DEGENERATE,
+    Frobenius,
+    affinity,
+    coupling_rank,
+    forms_and_slopes,
+    judge,
+    leaf_forms,
+    unit_coupling,
+)
 from dalembert.systems.equations import acceleration_equation, all_reactions, euler_lagrange, first_guess
 from dalembert.systems.sizes import CONSISTENT
 from dalembert.systems.system import System, check_shapes, check_system

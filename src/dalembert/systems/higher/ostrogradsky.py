@@ -14,21 +14,19 @@ from dalembert.algebra import numerical_rank
 from dalembert.algebra.ode import integrate
 from dalembert.native import Accuracy, native_first
 from dalembert.numbers import as_array, as_flag, is_traced, outside, whole_number
-from dalembert.systems.compiled.flow import derivatives_flow
+from dalembert.systems.compiled import derivatives_flow
 from dalembert.systems.consistency import STEPS, STILL, InconsistentDataError, RankDeficientError
-from dalembert.systems.higher.euler_lagrange import (
+from dalembert.systems.higher.variational import (
+    VariationalProblem,
     augmented_lagrangian,
+    check_problem,
+    common_order,
+    constraint_numbers,
     constraint_rates,
     constraints_along,
     highest_matrix,
     next_derivatives,
     ostrogradsky_momenta,
-)
-from dalembert.systems.higher.variational import (
-    VariationalProblem,
-    check_problem,
-    common_order,
-    constraint_numbers,
     true_orders,
 )
 from dalembert.systems.sizes import check_times, residual_limit, units_of, with_inertia

@@ -1,7 +1,15 @@
 """Riemannian manifolds, by a metric in a chart or by an embedding, and the variational problems of splines on them."""
 
-from dalembert.systems.manifolds.manifold import Chart, Embedded, Manifold
-from dalembert.systems.manifolds.models import ellipsoid, hyperbolic_plane, rotations, sphere, torus
+from dalembert.systems.manifolds.manifold import (
+    Chart,
+    Embedded,
+    Manifold,
+    ellipsoid,
+    hyperbolic_plane,
+    rotations,
+    sphere,
+    torus,
+)
 from dalembert.systems.manifolds.splines import ambient_spline, euler_lagrange, riemannian_spline
 
 __all__ = [

@@ -14,8 +14,7 @@ from dalembert.messages import warn
 from dalembert.numbers import as_array, described
 from dalembert.systems.constraints import Holonomic
 from dalembert.systems.higher.variational import VariationalProblem
-from dalembert.systems.manifolds.manifold import Embedded, Manifold, check_functions
-from dalembert.systems.manifolds.models import Sphere, are_rotations, rotation
+from dalembert.systems.manifolds.manifold import Embedded, Manifold, Sphere, are_rotations, check_functions, rotation
 
 
 def riemannian_spline(manifold: Manifold, derivatives: int = 2) -> VariationalProblem:

@@ -1,4 +1,6 @@
-"""The nearest (q, v) on φ(q, t) = 0, dφ/dt = 0, φ(q, v, t) = 0, for steps of an integration, which end near there.
+"""Functions and flows of a system in machine code; a flow is kept near what the constraints demand of (q, v).
+
+At the end of a step (q, v) becomes the nearest point on φ(q, t) = 0, dφ/dt = 0, φ(q, v, t) = 0,
 
     q ← q - M⁻¹J₀ᵀ(J₀M⁻¹J₀ᵀ)⁻¹φ(q, t),   then   v ← v - M⁻¹Jᵀ(JM⁻¹Jᵀ)⁻¹ψ(q, v, t),
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +27,7 @@ from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native import (
     Accuracy,
     CompiledFlow,
+    CompiledFunction,
     FlowArrays,
     FlowFunctions,
     FlowRuns,
@@ -33,17 +37,64 @@ from dalembert.native import (
     Travelled,
     Unsupported,
     compile_flow,
+    compile_function,
     compile_projection,
     travel_by_xla,
 )
-from dalembert.systems.compiled.function import REMEMBERED
+from dalembert.numbers import outside
 from dalembert.systems.consistency import velocity_residuals
 from dalembert.systems.equations import EXACT, first_derivative, first_guess, kkt_residual, value
-from dalembert.systems.higher.euler_lagrange import highest_equations, ostrogradsky_momenta
-from dalembert.systems.higher.variational import VariationalProblem
+from dalembert.systems.higher.variational import VariationalProblem, highest_equations, ostrogradsky_momenta
 from dalembert.systems.sizes import units_of
 from dalembert.systems.system import Problem, Rebuilt, System, SystemParts, check_shapes, parts_of, role_of
 from dalembert.tracing import Pool, Remembered
+
+LARGEST = 24  # unknowns (a, λ) up to which equations are written out: beyond, XLA compiles loops in less time
+REMEMBERED = 128  # programs found again without a new trace
+
+
+class _Program(NamedTuple):
+    """code: None where it cannot be made. tree: of its results."""
+
+    code: CompiledFunction | None
+    tree: Any
+
+
+class SystemFunction:
+    """function(system, *arrays) → a tree of float64 arrays."""
+
+    def __init__(self, function: Callable[..., Any]):
+        self.function = function
+        self._known: Remembered[_Program] = Remembered(REMEMBERED)
+
+    def bound(self, system: System, *arguments: Any) -> Callable[..., Any] | None:
+        """Machine code for arrays of the shapes of `arguments`, in NumPy; None where it cannot be made, and under tracing.
+
+        Derivatives of functions that are not finite may be finite here: 0·x is 0 whatever x is.
+        """
+        if not outside():
+            return None
+        parts, shapes = parts_of(system), tuple(np.shape(x) for x in arguments)
+        key = None if parts.key is None else (parts.key, shapes)
+        code, tree = self._known.of(key, lambda: self._compile(parts.rebuilt, shapes, parts.leaves))
+        if code is None:
+            return None
+        return lambda *values: jax.tree.unflatten(tree, code(*values, *parts.leaves))
+
+    def _compile(self, rebuilt: Callable, shapes: tuple, leaves: list) -> _Program:
+        function, trees = self.function, []  # what is traced is looked at whole: without the programs that self knows
+
+        def flat(*values):
+            own = len(shapes)
+            found, tree = jax.tree.flatten(function(rebuilt(values[own:]), *values[:own]))
+            trees.append(tree)
+            return found
+
+        examples = [np.zeros(shape) for shape in (*shapes, *(np.shape(x) for x in leaves))]
+        try:
+            return _Program(compile_function(flat, *examples), trees[-1])
+        except Unsupported:
+            return _Program(None, None)
 
 
 def restricts(system: System, orders: tuple[int, ...] = (0, 1)) -> bool:

@@ -1,1 +1,0 @@
-"""Functions and flows of a system as machine code; other values of its arrays compile nothing. Begin with `function`."""
