@@ -19,9 +19,10 @@ pytestmark = pytest.mark.skipif(not written_out(), reason="this processor leaves
 def evaluated(x: np.ndarray, number: int, width: int) -> np.ndarray:
     """(2, len(x)): sines and cosines, `number` angles of `width` lanes by each call."""
     c, size = Code(width), number * width
-    for i, pair in enumerate(sines_and_cosines(c, [c.load(c.at("%x", i * width)) for i in range(number)])):
+    x_, out_ = c.argument("x"), c.argument("out")
+    for i, pair in enumerate(sines_and_cosines(c, [x_.at(i * width).at(0, c.real)[0] for i in range(number)])):
         for k, value in enumerate(pair):
-            c.store(value, c.at("%out", k * size + i * width))
+            out_.at(k * size + i * width).at(0, c.real)[0] = value
     c.line("ret void")
     code = CACHE.load(module(c.function("define void @run(ptr %x, ptr %out)"), declared=c.declared), plain=True)
     call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(code.address("run"))

@@ -26,28 +26,52 @@ from jax.interpreters import batching, mlir
 
 from dalembert.native.flow.flow import CompiledFlow, FlowRuns, outputs_along, travel
 from dalembert.native.graph.graph import Unsupported
-from dalembert.native.llvm.builder import Code, module
 from dalembert.native.llvm.cache import CACHE, Loaded
+from dalembert.native.llvm.dense import copy
 from dalembert.native.llvm.packing import Packing
+from dalembert.native.llvm.subset import (
+    Address,
+    Global,
+    Struct,
+    Whole,
+    atomic,
+    fetch_add,
+    local,
+    machine,
+    pointer,
+    program,
+)
 from dalembert.native.stepper.arrays import COUNTED
-from dalembert.native.stepper.compiled import TABLE, CompiledStep, ensemble
+from dalembert.native.stepper.compiled import TABLE, CompiledStep, ensemble_text
 from dalembert.native.threads import processors
 
-# Offsets in the structures of xla/ffi/api/c_api.h, in bytes.
-_FRAME = {"extension": 8, "api": 16, "arguments": 72, "results": 112}
-_BUFFER = {"data": 24, "rank": 32, "dims": 40}
-_EXTENSION = {"type": 8, "metadata": 24}
-_METADATA = {"major": 24, "minor": 28}
-_CREATE_ERROR = 48  # in the table of functions
-_ERROR = {"size": 0, "extension": 8, "message": 16, "code": 24, "end": 32}
-_INTERNAL = 13  # code of an internal error
+# The structures of xla/ffi/api/c_api.h, in words of 8 bytes; the types of an extension and of an error are halves of one.
+FRAME = Struct(
+    Packing.words("size", "extension", "api", "context", "stage", "args_size", "args_extension", "args_count", "args_types",
+                  "arguments", "rets_size", "rets_extension", "rets_count", "rets_types", "results"),
+    {"Addresses": ("arguments", "results"), "Address": ("extension", "api")},
+)  # fmt: skip
+BUFFER = Struct(Packing.words("size", "extension", "type", "data", "rank", "dims"), {"Wholes": ("data", "dims")})
+EXTENSION = Struct(Packing.words("size", "type", "next", "metadata"), {"Wholes": ("metadata",)})
+API = Struct(Packing.words("size", "extension", "version", "version_2", "version_3", "internal", "create_error"),
+             {"Address": ("create_error",)})  # fmt: skip
+ERROR = Struct(Packing.words("size", "extension", "message", "code"), {"Address": ("message",)})
+VERSION = 3  # word of the metadata that holds the version, its halves
+INTERNAL = 13  # code of an internal error
+HALF = 2**32
 MAJOR = 0  # of the interface these offsets belong to
 
 SLOTS = 65536  # codes that XLA may know at the same time
 SLOT = Packing.words("key", "table", "users")  # users: calls that are running
 # What a slot's table tells: what @ensemble is told, the address of @ensemble, the length of the inputs, how many threads.
 CALL = Packing.words(*TABLE.fields, "ensemble", "inputs", "threads")
+CALLED = Struct(CALL, {"Address": ("ensemble",)})
+KEY, TABLE_, USERS = (SLOT.offset(name) for name in ("key", "table", "users"))
 GONE = b"dalembert: the machine code of this program is no longer loaded"
+KNOWN = Global("slots", f"global [{SLOT.size * SLOTS} x i64] zeroinitializer", "i64")
+USED = Global("used", "global i64 0", "i64")
+MESSAGE = Global("gone", f'internal constant [{len(GONE) + 1} x i8] c"{GONE.decode()}\\00"', "i8")
+version = 0  # a constant of the program
 
 
 @functools.cache
@@ -63,107 +87,60 @@ def interface() -> tuple[int, int]:
     return major, minor
 
 
-def ffi_handler(major: int, minor: int) -> str:
-    """Module with  ptr @handler(ptr frame)  for  (carry, count, inputs, key) → (carry, count, rows), and the slots it reads.
+def handler_text(major: int, minor: int) -> str:
+    """The module of `handler`, and of the slots that it reads."""
+    return program([handler], version=major + HALF * minor)
+
+
+@machine()
+def handler(frame: Address) -> Address:
+    """(carry, count, inputs, key) → (carry, count, rows).
 
     Arrays may have leading axes, the same for all: so many runs. A table is packed as CALL. An unknown key: an error of XLA.
     """
-    c = Code()
-    extension = c.load(_byte(c, "%frame", _FRAME["extension"]), "ptr")
-    c.fork(c.let(f"icmp eq ptr {extension}, null"), "find", "asked")
-    c.label("asked")
-    kind = c.load(_byte(c, extension, _EXTENSION["type"]), "i32")
-    c.fork(c.let(f"icmp eq i32 {kind}, 1"), "metadata", "find")
-    c.label("metadata")
-    metadata = c.load(_byte(c, extension, _EXTENSION["metadata"]), "ptr")
-    for name, number in (("major", major), ("minor", minor)):
-        c.store(str(number), _byte(c, metadata, _METADATA[name]), "i32")
-    c.line("ret ptr null")
-    c.label("find")
-    arguments, results = (c.load(_byte(c, "%frame", _FRAME[x]), "ptr") for x in ("arguments", "results"))
-    buffers = {name: c.load(c.at(arguments, i, "ptr"), "ptr") for i, name in enumerate(("carry", "count", "inputs", "key"))}
-    buffers |= {name: c.load(c.at(results, i, "ptr"), "ptr") for i, name in enumerate(("new carry", "new count", "rows"))}
-    data = {name: c.load(_byte(c, b, _BUFFER["data"]), "ptr") for name, b in buffers.items()}
-    users, table = _find_slot(c, c.load(data["key"], "i64"))
-    _run_code(c, buffers, data, table)
-    c.line(f"atomicrmw sub ptr {users}, i64 1 seq_cst")
-    c.line("ret ptr null")
-    _refuse(c)
-    slots = f"@slots = global [{SLOT.size * SLOTS} x i64] zeroinitializer\n@used = global i64 0"
-    message = f'@gone = internal constant [{len(GONE) + 1} x i8] c"{GONE.decode()}\\00"'
-    return module(slots, message, c.function("define ptr @handler(ptr %frame) nounwind"), declared=c.declared)
+    call = FRAME.at(frame)
+    if call.extension is not None:
+        extension = EXTENSION.at(call.extension)
+        if extension.type & (HALF - 1) == 1:
+            extension.metadata[VERSION] = version
+            return None
+    carry, count, inputs, key = [BUFFER.at(call.arguments[i]) for i in (0, 1, 2, 3)]
+    results = [BUFFER.at(call.results[i]) for i in (0, 1, 2)]
+    for i in range(atomic(USED)):
+        slot = KNOWN[SLOT.size * i :]
+        if (
+            atomic(slot[KEY:]) == key.data[0]
+        ):  # first in use, then read: whoever empties the slot does it the other way round
+            fetch_add(slot[USERS:], 1)
+            table = atomic(slot[TABLE_:])
+            found = table != 0 and atomic(slot[KEY:]) == key.data[0]
+            if found:
+                run_code(CALLED.at(pointer(table)), carry, count, inputs, results)
+            fetch_add(slot[USERS:], -1)
+            if found:
+                return None
+    error = ERROR.at(local(ERROR.packing.size, "Whole"))
+    error.size, error.extension, error.message, error.code = 8 * ERROR.packing.size, 0, MESSAGE, INTERNAL
+    return pointer(API.at(call.api).create_error(error))
 
 
-def _byte(c: Code, pointer: str, offset: int) -> str:
-    return c.let(f"getelementptr i8, ptr {pointer}, i64 {offset}")
-
-
-def _find_slot(c: Code, key: str) -> tuple[str, str]:
-    """(address of the number of users, table) of the slot with this key, now in use; goes to "gone" where there is none."""
-    at, used = c.slot("at", "i64"), c.let("load atomic i64, ptr @used acquire, align 8")
-    c.store("0", at, "i64")
-    c.go("look")
-    c.label("look")
-    i = c.load(at, "i64")
-    c.fork(c.let(f"icmp slt i64 {i}, {used}"), "compare", "gone")
-    c.label("compare")
-    place = {name: c.at("@slots", c.let(f"add i64 {c.let(f'mul i64 {i}, {SLOT.size}')}, {SLOT.offset(name)}"), "i64")
-             for name in SLOT.fields}  # fmt: skip
-    c.store(c.let(f"add i64 {i}, 1"), at, "i64")
-    here = c.let(f"load atomic i64, ptr {place['key']} acquire, align 8")
-    c.fork(c.let(f"icmp eq i64 {here}, {key}"), "enter", "look")
-    c.label("enter")  # first in use, then read: whoever empties the slot does it the other way round
-    c.line(f"atomicrmw add ptr {place['users']}, i64 1 seq_cst")
-    table = c.let(f"load atomic i64, ptr {place['table']} seq_cst, align 8")
-    again = c.let(f"load atomic i64, ptr {place['key']} seq_cst, align 8")
-    there = c.let(f"and i1 {c.let(f'icmp ne i64 {table}, 0')}, {c.let(f'icmp eq i64 {again}, {key}')}")
-    c.fork(there, "run", "leave")
-    c.label("leave")
-    c.line(f"atomicrmw sub ptr {place['users']}, i64 1 seq_cst")
-    c.go("look")
-    c.label("run")
-    return place["users"], c.let(f"inttoptr i64 {table} to ptr")
-
-
-def _refuse(c: Code) -> None:
-    """Return an error."""
-    c.label("gone")
-    c.slots.append(f"  %error = alloca [{_ERROR['end']} x i8], align 8")
-    values = {"size": (str(_ERROR["end"]), "i64"), "extension": ("null", "ptr"), "message": ("@gone", "ptr"),
-              "code": (str(_INTERNAL), "i32")}  # fmt: skip
-    for name, (value, kind) in values.items():
-        c.store(value, _byte(c, "%error", _ERROR[name]), kind)
-    create = c.load(_byte(c, c.load(_byte(c, "%frame", _FRAME["api"]), "ptr"), _CREATE_ERROR), "ptr")
-    c.line(f"ret ptr {c.let(f'call ptr {create}(ptr %error)')}")
-
-
-def _run_code(c: Code, buffers: dict[str, str], data: dict[str, str], table: str) -> None:
+def run_code(table: Any, carry: Any, count: Any, inputs: Any, results: Any) -> None:
     """Copy carry and count to the results, and run there."""
-    sizes = {name: _buffer_size(c, buffers[name]) for name in ("carry", "count", "rows")}
-    number = c.let(f"sdiv i64 {sizes['count']}, {COUNTED.size}")
-    for name in ("carry", "count"):
-        length = c.let(f"shl i64 {sizes[name]}, 3")
-        c.act("llvm.memcpy.p0.p0.i64", ("ptr", data[f"new {name}"]), ("ptr", data[name]), ("i64", length), ("i1", "false"))
-    c.fork(c.let(f"icmp sgt i64 {number}, 0"), "some", "none")
-    c.label("some")
-    rows = c.let(f"sdiv i64 {sizes['rows']}, {number}")
-    known = {name: c.load(c.at(table, CALL.offset(name), "i64"), "i64") for name in ("ensemble", "inputs", "threads")}
-    call = c.let(f"inttoptr i64 {known['ensemble']} to ptr")
-    arrays = ", ".join(f"ptr {x}" for x in (table, *(data[n] for n in ("new carry", "new count", "inputs", "rows"))))
-    numbers = ", ".join(f"i64 {x}" for x in (number, known["inputs"], rows, known["threads"]))
-    c.line(f"call void {call}({arrays}, {numbers})")
-    c.go("none")
-    c.label("none")
+    new_carry, new_count, rows = results
+    copy(entries(carry), carry.data, new_carry.data)
+    copy(entries(count), count.data, new_count.data)
+    number = entries(count) // COUNTED.size
+    if number > 0:
+        strides = table.inputs, entries(rows) // number
+        table.ensemble(table, new_carry.data, new_count.data, inputs.data, rows.data, number, *strides, table.threads)
 
 
-def _buffer_size(c: Code, buffer: str) -> str:
+def entries(buffer: Any) -> Whole:
     """Number of entries in a buffer."""
-    rank, dims = c.load(_byte(c, buffer, _BUFFER["rank"]), "i64"), c.load(_byte(c, buffer, _BUFFER["dims"]), "ptr")
-    size = c.slot("size", "i64")
-    c.store("1", size, "i64")
-    with c.loop(0, rank) as i:
-        c.store(c.let(f"mul i64 {c.load(size, 'i64')}, {c.load(c.at(dims, i, 'i64'), 'i64')}"), size, "i64")
-    return c.load(size, "i64")
+    size = 1
+    for i in range(buffer.rank):
+        size *= buffer.dims[i]
+    return size
 
 
 TARGET = "dalembert_run"
@@ -179,7 +156,7 @@ class Handle:
     @classmethod
     def of(cls, key: int, code: CompiledStep, lanes: bool) -> Handle:
         """Of the run of a step."""
-        driver = code.cache.load(ensemble(), plain=False)
+        driver = code.cache.load(ensemble_text(), plain=False)
         table = CALL.pack(
             **TABLE.unpack(code.table(lanes)), ensemble=driver.address("ensemble"),
             inputs=code.layout.packed_inputs.size, threads=processors(),
@@ -191,7 +168,7 @@ class _Slots:
     """The table of the handler. What was dropped while it runs is let go after it."""
 
     def __init__(self) -> None:
-        self.loaded: Loaded = CACHE.load(ffi_handler(*interface()), plain=False)
+        self.loaded: Loaded = CACHE.load(handler_text(*interface()), plain=False)
         words = ctypes.c_int64 * (SLOT.size * SLOTS)
         self.words = words.from_address(self.loaded.variable("slots"))
         self.used = ctypes.c_int64.from_address(self.loaded.variable("used"))

@@ -13,17 +13,20 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+import functools
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from dalembert.native.assembly.windows import TracedWindow, Windowed
-from dalembert.native.llvm.builder import Code, module
+from dalembert.native.llvm.builder import Code, Operand, module, where
 from dalembert.native.llvm.cache import CACHE, Cache
 
 Pair = tuple[int, int]
 T = TypeVar("T")
+Entries = dict[Pair, Operand]
 
 
 class Summand(NamedTuple):
@@ -161,157 +164,142 @@ K = TypeVar("K")
 
 
 class EliminatedGroup(NamedTuple):
-    """Names of the values of one group of pivots: the upper half of D⁻¹, and L, for every row below those of the group."""
+    """The values of one group of pivots: the upper half of D⁻¹, and L, for every row below those of the group."""
 
-    inverse: list[str]
-    multipliers: list[str]
+    inverse: list[Operand]
+    multipliers: list[Operand]
+
+
+def _new_code() -> tuple[Code, Operand, Operand, Operand]:
+    """The code of a function, with the arguments that all have."""
+    c = Code(flags="contract")
+    return c, c.argument("count", "i64"), c.argument("stored"), c.argument("x")
 
 
 def forward(plan: SymbolicPlan) -> Code:
     """D⁻¹L⁻¹x."""
-    c = Code()
+    c, count, *_ = _new_code()
     carried = zeros(c, "carried", plan.carried)
-    with c.loop(0, "%count") as i:
-        reduce(c, i, plan, _stored_factors(c, i, plan), carried)
+    with c.loop(0, count) as i:
+        reduce(i, plan, _stored_factors(i, plan), carried)
     c.line("ret void")
     return c
 
 
-def reduce(c: Code, i: str, plan: SymbolicPlan, parts: Sequence[EliminatedGroup], carried: dict[int, str]) -> None:
+def reduce(i: Operand, plan: SymbolicPlan, parts: Sequence[EliminatedGroup], carried: dict[int, Operand]) -> None:
     """The rows of block i of D⁻¹L⁻¹x; carried: what they change in those below, which come to it in later blocks."""
-    base = c.at("%x", c.let(f"mul i64 {i}, {plan.size}"))
-    x = {q: c.load(slot) for q, slot in carried.items()}
+    base = i.code.argument("x")[i * plan.size :]
+    x = {q: slot[0] for q, slot in carried.items()}
     for p in range(plan.size):
-        own = c.load(c.at(base, p))
+        own = base[p]
         if p in plan.differences:
-            x[p + plan.size] = plus(c, x[p + plan.size], own)
-        x[p] = plus(c, x[p], own) if p in x else own
-    _fix_right(c, i, plan, x)
-    _substitute(c, plan, parts, x)
+            x[p + plan.size] = x[p + plan.size] + own
+        x[p] = x[p] + own if p in x else own
+    _fix_right(i, plan, x)
+    _substitute(plan, parts, x)
     for p in range(plan.size):
-        c.store(x[p], c.at(base, p))
+        base[p] = x[p]
     for p in plan.differences:
-        x[p + 2 * plan.size] = plus(c, x[p + 2 * plan.size], x[p + plan.size])
+        x[p + 2 * plan.size] = x[p + 2 * plan.size] + x[p + plan.size]
     following = {plan.next_place(q): value for q, value in x.items() if q >= plan.size}
     for q, slot in carried.items():
-        c.store(following.get(q, c.constant(0.0)), slot)
+        slot[0] = following.get(q, 0.0)
 
 
-def _fix_right(c: Code, i: str, plan: SymbolicPlan, x: dict[int, str]) -> None:
+def _fix_right(i: Operand, plan: SymbolicPlan, x: dict[int, Operand]) -> None:
     """Sᵀx, see `_fix`: nothing is left of fixed components, also of what the blocks before have added."""
-    slots = {q: c.slot("x") for q in (*range(plan.size), *(p + plan.size for p in plan.differences))}
+    slots = {q: i.code.slot("x") for q in (*range(plan.size), *(p + plan.size for p in plan.differences))}
     for q, slot in slots.items():
-        c.store(x[q], slot)
-    with where_fixed(c, i):
-        free = c.at("%free", c.let(f"mul i64 {i}, {plan.size}"))
+        slot[0] = x[q]
+    with where_fixed(i):
+        free = i.code.argument("free")[i * plan.size :]
         for p in range(plan.size):
-            kept = c.let(f"fmul double {x[p]}, {c.load(c.at(free, p))}")
-            c.store(kept, slots[p])
+            kept = x[p] * free[p]
+            slots[p][0] = kept
             if p in plan.differences:
-                lost = c.let(f"fsub double {x[p]}, {kept}")
-                c.store(c.let(f"fsub double {x[p + plan.size]}, {lost}"), slots[p + plan.size])
-    x.update((q, c.load(slot)) for q, slot in slots.items())
+                slots[p + plan.size][0] = x[p + plan.size] - (x[p] - kept)
+    x.update((q, slot[0]) for q, slot in slots.items())
 
 
-def _substitute(c: Code, plan: SymbolicPlan, parts: Sequence[EliminatedGroup], x: dict[int, str]) -> None:
+def _substitute(plan: SymbolicPlan, parts: Sequence[EliminatedGroup], x: dict[int, Operand]) -> None:
     """D⁻¹L⁻¹x for the components of a block, and x - Lx for those below."""
     for group, near, part in zip(plan.pivots, plan.below, parts, strict=True):
         multipliers = iter(part.multipliers)
         for q in near:
             for p in group:
-                product = c.let(f"fmul contract double {next(multipliers)}, {x[p]}")
-                x[q] = c.let(f"fsub contract double {x[q]}, {product}" if q in x else f"fneg double {product}")
+                product = next(multipliers) * x[p]
+                x[q] = x[q] - product if q in x else -product
         old = [x[p] for p in group]
         for k, p in enumerate(group):
-            x[p] = sum_of_products(c, zip(inverse_row(part.inverse, k), old, strict=True))
+            x[p] = sum_of_products(zip(inverse_row(part.inverse, k), old, strict=True))
 
 
 def backward(plan: SymbolicPlan) -> Code:
     """L⁻ᵀx."""
-    c = Code()
+    c, count, _, x_ = _new_code()
     differences = zeros(c, "difference", plan.differences)  # of the block after this one
-    with c.loop(0, "%count") as n:
-        i = c.let(f"sub i64 {c.let('sub i64 %count, 1')}, {n}")
-        base = c.at("%x", c.let(f"mul i64 {i}, {plan.size}"))
+    with c.loop(0, count) as n:
+        i = count - 1 - n
+        base = x_[i * plan.size :]
         after = [p + plan.size for p in plan.differences]
         touched = sorted({*range(plan.size), *(q for near in plan.below for q in near), *after})
-        x = {q: c.load(c.at(base, q)) for q in touched}
-        x |= {p + 2 * plan.size: c.load(slot) for p, slot in differences.items()}
-        for group, near, part in [*zip(plan.pivots, plan.below, _stored_factors(c, i, plan), strict=True)][::-1]:
+        x = {q: base[q] for q in touched} | {p + 2 * plan.size: slot[0] for p, slot in differences.items()}
+        for group, near, part in [*zip(plan.pivots, plan.below, _stored_factors(i, plan), strict=True)][::-1]:
             multipliers = iter(part.multipliers)
             for q in near:
                 for p in group:
-                    product = c.let(f"fmul contract double {next(multipliers)}, {x[q]}")
-                    x[p] = c.let(f"fsub contract double {x[p]}, {product}")
+                    x[p] = x[p] - next(multipliers) * x[q]
         for p, slot in differences.items():
-            c.store(x[p], slot)
-            x[p] = plus(c, x[p], x[p + plan.size])
+            slot[0] = x[p]
+            x[p] = x[p] + x[p + plan.size]
         for p in range(plan.size):
-            c.store(x[p], c.at(base, p))
+            base[p] = x[p]
         if differences:
-            _hold_fixed(c, i, plan, base, {p: (slot, x[p + plan.size]) for p, slot in differences.items()})
+            _hold_fixed(i, plan, base, {p: (slot, x[p + plan.size]) for p, slot in differences.items()})
     c.line("ret void")
     return c
 
 
-def _hold_fixed(c: Code, i: str, plan: SymbolicPlan, base: str, differences: dict[int, tuple[str, str]]) -> None:
+def _hold_fixed(i: Operand, plan: SymbolicPlan, base: Operand, differences: dict[int, tuple[Operand, Operand]]) -> None:
     """Set every fixed z_p to 0, and its difference to -z_{p+b}."""
-    with where_fixed(c, i):
-        free = c.at("%free", c.let(f"mul i64 {i}, {plan.size}"))
+    with where_fixed(i):
+        free = i.code.argument("free")[i * plan.size :]
         for p, (slot, later) in differences.items():
-            part = c.load(c.at(free, p))
-            held = c.let(f"fmul double {c.let(f'fsub double {part}, {c.constant(1.0)}')}, {later}")
-            c.store(plus(c, c.let(f"fmul double {c.load(slot)}, {part}"), held), slot)
-            c.store(c.let(f"fmul double {c.load(c.at(base, p))}, {part}"), c.at(base, p))
+            part = free[p]
+            slot[0] = slot[0] * part + (part - 1.0) * later
+            base[p] = base[p] * part
 
 
-def _stored_factors(c: Code, i: str, plan: SymbolicPlan) -> list[EliminatedGroup]:
-    stored, at, parts = c.at("%stored", c.let(f"mul i64 {i}, {plan.stored}")), 0, []
+def _stored_factors(i: Operand, plan: SymbolicPlan) -> list[EliminatedGroup]:
+    names, parts = iter([i.code.argument("stored")[i * plan.stored :][k] for k in range(plan.stored)]), []
     for group, near in zip(plan.pivots, plan.below, strict=True):
-        counts = (1, 3)[len(group) - 1], len(group) * len(near)
-        names = [c.load(c.at(stored, at + k)) for k in range(sum(counts))]
-        parts.append(EliminatedGroup(names[: counts[0]], names[counts[0] :]))
-        at += sum(counts)
+        inverse = [next(names) for _ in range((1, 3)[len(group) - 1])]
+        parts.append(EliminatedGroup(inverse, [next(names) for _ in range(len(group) * len(near))]))
     return parts
 
 
-@contextlib.contextmanager
-def where_fixed(c: Code, i: str) -> Iterator[None]:
+def where_fixed(i: Operand) -> contextlib.AbstractContextManager:
     """Branch for blocks with a fixed component; few have one, and what changes there is kept in slots."""
-    some, none = c.name("fixed"), c.name("plain")
-    some_fixed = c.load(c.at("%fixed_blocks", i))
-    c.fork(c.let(f"fcmp une double {some_fixed}, {c.constant(0.0)}"), some, none, likely=False)
-    c.label(some)
-    yield
-    c.go(none)
-    c.label(none)
+    return i.code.only_if(i.code.argument("fixed_blocks")[i] != 0.0, likely=False)
 
 
-def inverse_row(inverse: list[str], k: int) -> list[str]:
+def inverse_row(inverse: list[Operand], k: int) -> list[Operand]:
     """Row k of D⁻¹ from its upper half."""
     return inverse if len(inverse) == 1 else inverse[k : k + 2]
 
 
-def sum_of_products(c: Code, terms: Iterable[tuple[str, str | None]]) -> str:
+def sum_of_products(terms: Iterable[tuple[Operand, Operand | None]]) -> Any:
     """Σ a b, without the terms that are not there."""
-    total = None
-    for a, b in terms:
-        if b is not None:
-            product = c.let(f"fmul contract double {a}, {b}")
-            total = product if total is None else c.let(f"fadd contract double {total}, {product}")
-    return c.constant(0.0) if total is None else total
+    products = [a * b for a, b in terms if b is not None]
+    return functools.reduce(operator.add, products) if products else 0.0
 
 
-def zeros(c: Code, name: str, keys: Iterable[K]) -> dict[K, str]:
+def zeros(c: Code, name: str, keys: Iterable[K]) -> dict[K, Operand]:
     """Slots that begin as zero."""
     slots = {key: c.slot(name) for key in keys}
     for slot in slots.values():
-        c.store(c.constant(0.0), slot)
+        slot[0] = 0.0
     return slots
-
-
-def plus(c: Code, a: str, b: str) -> str:
-    return c.let(f"fadd contract double {a}, {b}")
 
 
 def text(summands: Sequence[Summand], plan: SymbolicPlan) -> tuple[str, list[np.ndarray]]:
@@ -331,37 +319,33 @@ def text(summands: Sequence[Summand], plan: SymbolicPlan) -> tuple[str, list[np.
 
 
 def _factor(summands: Sequence[Summand], plan: SymbolicPlan) -> tuple[Code, list[np.ndarray]]:
-    c = Code()
+    c, count, stored, _ = _new_code()
     updated = zeros(c, "updated", plan.update)
     front = {pair: c.slot("frontal") for pair in plan.entries}
     carried = zeros(c, "carried", plan.carried)
     added = [_Added(c, k, s, plan.size) for k, s in enumerate(summands)]
-    with c.loop(0, "%count") as i:
+    with c.loop(0, count) as i:
         for slot in front.values():
-            c.store(c.constant(0.0), slot)
+            slot[0] = 0.0
         for a in added:
             a.add(i, front)
-        diagonal = [c.load(c.at(c.at("%diagonal", c.let(f"mul i64 {i}, {plan.size}")), p)) for p in range(plan.size)]
-        value = _fix_components(c, i, plan, _front(c, plan, front, updated, diagonal), diagonal)
-        stored = c.at("%stored", c.let(f"mul i64 {i}, {plan.stored}"))
-        parts = _eliminate(c, plan, value, updated)
-        for k, name in enumerate(x for part in parts for x in (*part.inverse, *part.multipliers)):
-            c.store(name, c.at(stored, k))
-        reduce(c, i, plan, parts, carried)
+        diagonal = [c.argument("diagonal")[i * plan.size :][p] for p in range(plan.size)]
+        value = _fix_components(i, plan, _front(plan, front, updated, diagonal), diagonal)
+        parts, kept = _eliminate(plan, value, updated), stored[i * plan.stored :]
+        for k, x in enumerate(x for part in parts for x in (*part.inverse, *part.multipliers)):
+            kept[k] = x
+        reduce(i, plan, parts, carried)
     c.line("ret void")
     return c, [a.traced.captured for a in added]
 
 
-def _front(
-    c: Code, plan: SymbolicPlan, front: dict[Pair, str], updated: dict[Pair, str], diagonal: Sequence[str]
-) -> dict[Pair, str]:
+def _front(plan: SymbolicPlan, front: Entries, updated: Entries, diagonal: Sequence[Operand]) -> Entries:
     """The frontal matrix: entries of windows and the diagonal, brought into the basis of the update matrix, and this."""
-    read = {pair: c.load(slot) for pair, slot in front.items()}
-    read |= {(p, p): plus(c, read[p, p], more) for p, more in enumerate(diagonal)}
-    value = into_differences(read, plan, lambda a, b: plus(c, a, b), lambda a: c.let(f"fneg double {a}"))
+    read = {pair: slot[0] for pair, slot in front.items()}
+    read |= {(p, p): read[p, p] + more for p, more in enumerate(diagonal)}
+    value = into_differences(read, plan, operator.add, operator.neg)
     for pair, slot in updated.items():
-        before = c.load(slot)
-        value[pair] = plus(c, before, value[pair]) if pair in value else before
+        value[pair] = slot[0] + value[pair] if pair in value else slot[0]
     return value
 
 
@@ -369,118 +353,96 @@ class _Added:
     """The entries of one summand; what does not change from window to window is read before the loop."""
 
     def __init__(self, c: Code, k: int, summand: Summand, size: int):
-        self.c, self.k, self.summand, self.size = c, k, summand, size
+        self.summand, self.size, self.rows = summand, size, c.argument(f"rows{k}")
         self.traced = TracedWindow.of(summand.windowed)
-        self.common = self.traced.shared_values(c, f"%shared{k}")
-        self.start = c.load(f"%range{k}", "i64")
-        self.number = c.load(c.at(f"%range{k}", 1, "i64"), "i64")
+        self.common = self.traced.shared_values(c.argument(f"shared{k}"))
+        self.start, self.number = (c.argument(f"range{k}", item="i64")[j] for j in (0, 1))
 
-    def add(self, i: str, front: dict[Pair, str]) -> None:
+    def add(self, i: Operand, front: Entries) -> None:
         """The entries of the window that begins at block i, where there is one."""
-        c = self.c
-        here, done = c.name("window"), c.name("added")
-        j = c.let(f"sub i64 {i}, {self.start}")
-        c.fork(c.let(f"icmp ult i64 {j}, {self.number}"), here, done)
-        c.label(here)
-        base = c.at("%z", c.let(f"mul i64 {i}, {self.size}"))
-        results = self.traced.emit(c, self.common, [base], f"%rows{self.k}", j)
-        for pair, value in zip(self.summand.entries, results, strict=True):
-            c.store(c.let(f"fadd contract double {c.load(front[pair])}, {value}"), front[pair])
-        c.go(done)
-        c.label(done)
+        j = i - self.start
+        with i.code.only_if((j >= 0) & (j < self.number)):
+            results = self.traced.emit(self.common, [i.code.argument("z")[i * self.size :]], self.rows, j)
+            for pair, value in zip(self.summand.entries, results, strict=True):
+                front[pair][0] = front[pair][0] + value
 
 
-def _fix_components(c: Code, i: str, plan: SymbolicPlan, value: dict[Pair, str], diagonal: Sequence[str]) -> dict[Pair, str]:
+def _fix_components(i: Operand, plan: SymbolicPlan, value: Entries, diagonal: Sequence[Operand]) -> Entries:
     """Entries in which the rows and columns of the block's fixed components vanish but for the diagonal that is added."""
-    slots = {pair: c.slot("fixed") for pair in value}
-    for pair, name in value.items():
-        c.store(name, slots[pair])
-    with where_fixed(c, i):
-        base = c.at("%free", c.let(f"mul i64 {i}, {plan.size}"))
+    slots = {pair: i.code.slot("fixed") for pair in value}
+    for pair, x in value.items():
+        slots[pair][0] = x
+    with where_fixed(i):
+        free = i.code.argument("free")[i * plan.size :]
         for p, own in enumerate(diagonal):
-            free = c.load(c.at(base, p))
-            _fix(c, plan, p, free, slots)
-            kept = c.let(f"fmul double {own}, {free}")
-            c.store(plus(c, c.load(slots[p, p]), c.let(f"fsub double {own}, {kept}")), slots[p, p])
-    return {pair: c.load(slot) for pair, slot in slots.items()}
+            part = free[p]
+            _fix(plan, p, part, slots)
+            slots[p, p][0] = slots[p, p][0] + (own - own * part)
+    return {pair: slot[0] for pair, slot in slots.items()}
 
 
-def _fix(c: Code, plan: SymbolicPlan, p: int, free: str, slots: dict[Pair, str]) -> None:
+def _fix(plan: SymbolicPlan, p: int, free: Operand, slots: Entries) -> None:
     """SᵀKS where S replaces z_p by free·z_p; of a difference, σ by free·σ - (1 - free)·z_{p+b}."""
-    near = [(pair, c.load(slot)) for pair, slot in slots.items() if p in pair]
+    near = [(pair, slot[0]) for pair, slot in slots.items() if p in pair]
     if p in plan.differences:
-        after, held = p + plan.size, c.let(f"fsub double {c.constant(1.0)}, {free}")
+        after, held = p + plan.size, 1.0 - free
         for pair, value in near:
             other = sum(pair) - p
-            part = c.let(f"fmul double {value}, {held}")
+            part = value * held
             to = slots[after, after] if other == p else slots[min(other, after), max(other, after)]
             if other != p:
-                part = c.let(f"fneg double {plus(c, part, part) if other == after else part}")
+                part = -(part + part) if other == after else -part
                 to = slots[after, after] if other == after else to
-            c.store(plus(c, c.load(to), part), to)
+            to[0] = to[0] + part
     for pair, value in near:
-        c.store(c.let(f"fmul double {value}, {free}"), slots[pair])
+        slots[pair][0] = value * free
 
 
-def _eliminate(c: Code, plan: SymbolicPlan, value: dict[Pair, str], updated: dict[Pair, str]) -> list[EliminatedGroup]:
+def _eliminate(plan: SymbolicPlan, value: Entries, updated: Entries) -> list[EliminatedGroup]:
     parts = []
     for group, near in zip(plan.pivots, plan.below, strict=True):
         column = {(p, q): value.get((min(p, q), max(p, q))) for p in group for q in (*group, *near)}
-        inverse = _inverse(c, [[column[p, q] for q in group] for p in group])
-        part = EliminatedGroup(inverse, [])
+        part = EliminatedGroup(_inverse([[column[p, q] for q in group] for p in group]), [])
         for n, q in enumerate(near):
             entries = [column[p, q] for p in group]
-            multipliers = [sum_of_products(c, zip(inverse_row(inverse, k), entries, strict=True)) for k in range(len(group))]
+            rows = (inverse_row(part.inverse, k) for k in range(len(group)))
+            multipliers = [sum_of_products(zip(row, entries, strict=True)) for row in rows]
             part.multipliers.extend(multipliers)
             for r in near[n:]:
-                held = value.get((q, r))
                 for factor, p in zip(multipliers, group, strict=True):
                     other = column[p, r]
                     if other is not None:
-                        product = c.let(f"fmul contract double {factor}, {other}")
-                        held = c.let(f"fneg double {product}" if held is None else f"fsub contract double {held}, {product}")
-                if held is not None:
-                    value[q, r] = held
+                        value[q, r] = value[q, r] - factor * other if (q, r) in value else -(factor * other)
         parts.append(part)
-    left = {pair: x for pair, x in value.items() if pair[0] >= plan.size}
-    following = into_next(left, plan, lambda a, b: plus(c, a, b))
+    following = into_next({pair: x for pair, x in value.items() if pair[0] >= plan.size}, plan, operator.add)
     for pair, slot in updated.items():
-        c.store(following.get(pair, c.constant(0.0)), slot)
+        slot[0] = following.get(pair, 0.0)
     return parts
 
 
-def _inverse(c: Code, block: list[list[str | None]]) -> list[str]:
+def _inverse(block: list[list[Any]]) -> list[Operand]:
     """The upper half of the inverse of a pivot of one or two rows."""
-    one = c.constant(1.0)
     if len(block) == 1:
-        return [c.let(f"fdiv double {one}, {block[0][0]}")]
+        return [1.0 / block[0][0]]
     a, b, d = block[0][0], block[0][1], block[1][1]
-    square = c.let(f"fmul contract double {b}, {b}")
-    determinant = c.let(f"fsub contract double {c.let(f'fmul contract double {a}, {d}')}, {square}")
-    over = c.let(f"fdiv double {one}, {determinant}")
-    between = c.let(f"fneg double {c.let(f'fmul contract double {b}, {over}')}")
-    return [c.let(f"fmul contract double {d}, {over}"), between, c.let(f"fmul contract double {a}, {over}")]
+    over = 1.0 / (a * d - b * b)
+    return [d * over, -(b * over), a * over]
 
 
 def _negative(plan: SymbolicPlan) -> Code:
     """Code that counts the negative eigenvalues of D, from those of D⁻¹."""
-    c = Code()
-    total, zero = c.slot("negative", "i64"), c.constant(0.0)
-    c.store("0", total, "i64")
-    with c.loop(0, "%count") as i:
-        stored, at = c.at("%stored", c.let(f"mul i64 {i}, {plan.stored}")), 0
-        for group, near in zip(plan.pivots, plan.below, strict=True):
-            first = c.load(c.at(stored, at))
-            below = c.let(f"fcmp olt double {first}, {zero}")
-            number = c.let(f"select i1 {below}, i64 {len(group)}, i64 0")
-            if len(group) == 2:
-                between, last = (c.load(c.at(stored, at + k)) for k in (1, 2))
-                products = [c.let(f"fmul double {a}, {b}") for a, b in ((first, last), (between, between))]
-                mixed = c.let(f"fcmp olt double {products[0]}, {products[1]}")
-                number = c.let(f"select i1 {mixed}, i64 1, i64 {number}")
-            c.store(c.let(f"add i64 {c.load(total, 'i64')}, {number}"), total, "i64")
-            at += (1, 3)[len(group) - 1] + len(group) * len(near)
-    c.line(f"ret i64 {c.load(total, 'i64')}")
+    c, count, *_ = _new_code()
+    total = c.slot("negative", "i64")
+    total[0] = 0
+    with c.loop(0, count) as i:
+        for group, part in zip(plan.pivots, _stored_factors(i, plan), strict=True):
+            first, *others = part.inverse
+            number = where(first < 0.0, len(group), 0)
+            if others:
+                between, last = others
+                number = where(first * last < between * between, 1, number)
+            total[0] = total[0] + number
+    c.line(f"ret i64 {total[0]}")
     return c
 
 

@@ -101,10 +101,10 @@ def _function_text(g: Graph, sizes: list[int], captured: int, outputs: list[int]
     names = [f"x{i}" for i in range(len(sizes))] + ["captured"]
     for name, size in zip(names, [*sizes, captured], strict=True):
         for i in range(size):
-            values[g.variable(name, i)] = code.load(code.at("%given", at + i))
+            values[g.variable(name, i)] = code.argument("given")[at + i]
         at += size
     for i, value in enumerate(Emitter(g, code).emit(outputs, values)):
-        code.store(value, code.at("%result", i))
+        code.argument("result")[i] = value
     code.line("ret void")
     head = "define void @evaluate(ptr noalias %given, ptr noalias %result) nounwind"
     return module(code.function(head), declared=code.declared)

@@ -16,7 +16,7 @@ from dalembert.native.graph.dependence import Dependence
 from dalembert.native.graph.derivative import along
 from dalembert.native.graph.graph import Graph, Unsupported
 from dalembert.native.graph.simplify import gather_factors, share_reciprocals
-from dalembert.native.llvm.builder import Code, module
+from dalembert.native.llvm.builder import Code, Operand, module
 from dalembert.native.llvm.cache import CACHE, Cache, Loaded
 from dalembert.native.llvm.emit import Emitter, Values
 from dalembert.native.trace.elementwise import Nodes, elementwise
@@ -168,27 +168,27 @@ class TracedWindow:
         simple = share_reciprocals(g, gather_factors(g, outputs, level), level)
         return cls(windowed, g, simple, np.asarray(captured, float))
 
-    def _bound(self, c: Code, base: str, names: Sequence[tuple[str, int]]) -> Values:
+    def _bound(self, base: Operand, names: Sequence[tuple[str, int]]) -> Values:
         """Inputs of these names and lengths that stand one after the other."""
         places = [self.graph.variable(name, i) for name, length in names for i in range(length)]
-        return {node: c.load(c.at(base, at)) for at, node in enumerate(places)}
+        return {node: base[at] for at, node in enumerate(places)}
 
-    def shared_values(self, c: Code, shared: str) -> Values:
+    def shared_values(self, shared: Operand) -> Values:
         """Values that do not change from window to window, read before the loop."""
         w = self.windowed
         lengths = [(f"shared{k}", math.prod(s)) for k, s in enumerate(w.shared)]
-        return self._bound(c, shared, [*lengths, ("captured", len(self.captured))])
+        return self._bound(shared, [*lengths, ("captured", len(self.captured))])
 
-    def emit(self, c: Code, common: Values, bases: Sequence[str], rows: str, i: str) -> list[str]:
+    def emit(self, common: Values, bases: Sequence[Operand], rows: Operand, i: Operand) -> list[Operand]:
         """The outputs of window i. common: of `shared_values`; bases: where what is read stands for this window; rows: the
         data of all windows."""
         w, values = self.windowed, dict(common)
         for k, (places, base) in enumerate(zip(w.read, bases, strict=True)):
             for l, offset in enumerate(places.offsets):
-                values[self.graph.variable(f"read{k}", l)] = c.load(c.at(base, offset))
+                values[self.graph.variable(f"read{k}", l)] = base[offset]
         lengths = [(f"row{k}", math.prod(s)) for k, s in enumerate(w.row)]
-        own = c.at(rows, c.let(f"mul i64 {i}, {sum(length for _, length in lengths)}"))
-        return Emitter(self.graph, c).emit(self.outputs, values | self._bound(c, own, lengths))
+        own = rows[i * sum(length for _, length in lengths) :]
+        return Emitter(self.graph, rows.code).emit(self.outputs, values | self._bound(own, lengths))
 
 
 def _trace(windowed: Windowed) -> _Traced:
@@ -204,15 +204,14 @@ def _trace(windowed: Windowed) -> _Traced:
 
 def _window_text(traced: TracedWindow, write: Sequence[Places]) -> str:
     code, reads = Code(), traced.windowed.read
-    common = traced.shared_values(code, "%shared")
-    with code.loop(0, "%count") as i:
-        bases = [code.at(f"%read{k}", code.let(f"mul i64 {i}, {p.stride}")) for k, p in enumerate(reads)]
-        results = iter(traced.emit(code, common, bases, "%rows", i))
+    common = traced.shared_values(code.argument("shared"))
+    with code.loop(0, code.argument("count", "i64")) as i:
+        bases = [code.argument(f"read{k}")[i * p.stride :] for k, p in enumerate(reads)]
+        results = iter(traced.emit(common, bases, code.argument("rows"), i))
         for k, places in enumerate(write):
-            base = code.at(f"%write{k}", code.let(f"mul i64 {i}, {places.stride}"))
+            base = code.argument(f"write{k}")[i * places.stride :]
             for offset in places.offsets:
-                place = code.at(base, offset)
-                code.store(code.let(f"fadd double {code.load(place)}, {next(results)}"), place)
+                base[offset] = base[offset] + next(results)
     code.line("ret void")
     arguments = (
         [f"ptr %read{k}" for k in range(len(reads))]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from dalembert.algebra.dense import SINGULAR_PIVOT
 from dalembert.native.graph.graph import size_of_system
-from dalembert.native.llvm.builder import Code
+from dalembert.native.llvm.builder import Code, Operand, where
 from dalembert.native.llvm.subset import Address, Real, Reals, Whole, machine, program
 
 LAPACK_SOLVE = "dalembert_dgesv"  # what machine code calls it; an object file on disk may hold the name
@@ -28,50 +28,43 @@ def lapack_address() -> int:
     return pointer(capsule, name(capsule))
 
 
-def solution(c: Code, numbers: Sequence[str]) -> list[str]:
+def solution(c: Code, numbers: Sequence[Operand]) -> list[Operand]:
     """x with A x = b; numbers: of A, by columns, and then b. In lanes one after the other, each number a vector.
 
     The numbers lie in memory of their own: for many lanes they are more than the stack of a thread may hold.
     """
     n, count = size_of_system(len(numbers)), len(numbers)
-    given = c.call("ptr", "malloc", ("i64", str(8 * count * (c.width + 1))))
+    given = c.call("ptr", "malloc", ("i64", 8 * count * (c.width + 1))).at(0, c.real)
     for i, x in enumerate(numbers):
-        c.store(x, c.at(given, i, c.real))
+        given[i] = x
     if c.width == 1:
         _solve_in_place(c, n, given)
     else:
-        _one_by_one(c, n, given, c.at(given, count, c.real))
-    found = [c.load(c.at(given, n * n + k, c.real)) for k in range(n)]
-    c.act("free", ("ptr", given))
+        _one_by_one(c, n, given.at(0, "double"), given[count:].at(0, "double"))
+    found = [given[n * n + k] for k in range(n)]
+    c.call("void", "free", given)
     return found
 
 
-def _one_by_one(c: Code, n: int, given: str, alone: str) -> None:
+def _one_by_one(c: Code, n: int, given: Operand, alone: Operand) -> None:
     count = n * n + n
     with c.loop(0, c.width) as lane:
         with c.loop(0, count) as i:
-            c.store(c.load(_entry_address(c, given, i, lane), "double"), c.at(alone, i), "double")
+            alone[i] = given[i * c.width + lane]
         _solve_in_place(c, n, alone)
         with c.loop(n * n, count) as i:
-            c.store(c.load(c.at(alone, i), "double"), _entry_address(c, given, i, lane), "double")
+            given[i * c.width + lane] = alone[i]
 
 
-def _entry_address(c: Code, vectors: str, i: str, lane: str) -> str:
-    return c.at(vectors, c.let(f"add i64 {c.let(f'mul i64 {i}, {c.width}')}, {lane}"))
-
-
-def _solve_in_place(c: Code, n: int, system: str) -> None:
+def _solve_in_place(c: Code, n: int, system: Operand) -> None:
     """In place; NaN where the matrix is singular."""
     size, one, info = (c.slot(name, "i32") for name in ("size", "one", "info"))
-    c.store(str(n), size, "i32")
-    c.store("1", one, "i32")
-    right = c.at(system, n * n)
-    arguments = (size, one, system, size, c.slot("order", "i32", n), right, size, info)
-    c.act(LAPACK_SOLVE, *(("ptr", x) for x in arguments))
-    solved = c.let(f"icmp eq i32 {c.load(info, 'i32')}, 0")
+    size[0], one[0] = n, 1
+    right = system[n * n :]
+    c.call("void", LAPACK_SOLVE, size, one, system, size, c.slot("order", "i32", n), right, size, info)
+    solved = info[0] == 0
     with c.loop(0, n) as i:
-        at = c.at(right, i)
-        c.store(c.let(f"select i1 {solved}, double {c.load(at, 'double')}, double 0x7FF8000000000000"), at, "double")
+        right[i] = where(solved, right[i], math.nan)
 
 
 SOLVED, SINGULAR, NOT_FINITE, EXACT = range(4)

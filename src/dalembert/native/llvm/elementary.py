@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from dalembert.native.llvm.builder import PURE, SHORT, Code, real
+from dalembert.native.llvm.builder import PURE, SHORT, Code, Operand, intrinsic, vector, where
 from dalembert.native.llvm.cache import binding, host
 
 LARGEST = 2.0**20  # an angle beyond it is left to the C library
@@ -25,131 +25,76 @@ def written_out() -> bool:
     return triple.startswith("aarch64") or "+fma" in features.split(",")
 
 
-def sines_and_cosines(code: Code, angles: Sequence[str]) -> list[tuple[str, str]]:
+def sines_and_cosines(code: Code, angles: Sequence[Operand]) -> list[tuple[Operand, Operand]]:
     """(sine, cosine) of every angle."""
     if code.width > 1:
-        return [_Vector(code, code.width).both(x) for x in angles]
+        return [_both(x) for x in angles]
     return [pair for at in range(0, len(angles), SHORT) for pair in _together(code, angles[at : at + SHORT])]
 
 
-def _together(code: Code, angles: Sequence[str]) -> list[tuple[str, str]]:
+def _together(code: Code, angles: Sequence[Operand]) -> list[tuple[Operand, Operand]]:
     """Of a few numbers, in one vector; those that fill it up are the last angle again."""
     width = next(w for w in (1, 2, SHORT) if w >= len(angles))
-    vector = _Vector(code, width)
     if width == 1:
-        return [vector.both(angles[0])]
-    whole = "poison"
-    for i in range(width):
-        whole = code.let(f"insertelement {vector.real} {whole}, double {angles[min(i, len(angles) - 1)]}, i64 {i}")
-    both = vector.both(whole)
-    take = lambda x, i: code.let(f"extractelement {vector.real} {x}, i64 {i}")  # noqa: E731
-    return [(take(both[0], i), take(both[1], i)) for i in range(len(angles))]
+        return [_both(angles[0])]
+    sine, cosine = _both(code.put_together([angles[min(i, len(angles) - 1)] for i in range(width)]))
+    return [(code.part(sine, i), code.part(cosine, i)) for i in range(len(angles))]
 
 
-class _Vector:
-    """Operations on vectors of another width than the code's, none of which may be fused with another."""
+def _polynomial(c: Sequence[float], z: Operand, square: Operand) -> Operand:
+    """c₀ + c₁z + … + c₅z⁵, in pairs."""
+    low, middle, high = (intrinsic("fma", c[i + 1], z, c[i]) for i in (0, 2, 4))
+    return intrinsic("fma", intrinsic("fma", high, square, middle), square, low)
 
-    def __init__(self, code: Code, width: int):
-        self.code, self.width = code, width
-        self.real, self.whole, self.truth = (self._of(kind) for kind in ("double", "i64", "i1"))
-        self.suffix = "f64" if width == 1 else f"v{width}f64"
 
-    def _of(self, kind: str) -> str:
-        return kind if self.width == 1 else f"<{self.width} x {kind}>"
+def _reduce_angle(x: Operand) -> tuple[Operand, Operand, Operand]:
+    """high, low, and a number whose last two binary digits are those of n."""
+    turns = intrinsic("fma", x, 1.0 / _HALF_PI[0], _ROUND)
+    n = turns - _ROUND
+    first = intrinsic("fma", -n, _HALF_PI[0], x)  # exact
+    second = n * _HALF_PI[1]
+    high = first - second
+    left = (first - high) - second
+    rounded = intrinsic("fma", n, _HALF_PI[1], -second)
+    return high, left - intrinsic("fma", n, _HALF_PI[2], rounded), turns.cast("bitcast", "i64")
 
-    def number(self, value: float) -> str:
-        return real(value) if self.width == 1 else f"splat (double {real(value)})"
 
-    def integer(self, value: int) -> str:
-        return str(value) if self.width == 1 else f"splat (i64 {value})"
+def _kernels(high: Operand, low: Operand) -> tuple[Operand, Operand]:
+    """Sine and cosine between -π/4 and π/4."""
+    z = high * high
+    square, half = z * z, z * 0.5
+    near = 1.0 - half
+    sine = high + intrinsic("fma", z * high, _polynomial(_SINE, z, square), low * near)
+    sine = intrinsic("copysign", sine, high)  # of -0.0
+    cosine = intrinsic("fma", square, _polynomial(_COSINE, z, square), -(high * low))
+    return sine, near + (((1.0 - near) - half) + cosine)
 
-    def add(self, a: str, b: str) -> str:
-        return self.code.let(f"fadd {self.real} {a}, {b}")
 
-    def subtract(self, a: str, b: str) -> str:
-        return self.code.let(f"fsub {self.real} {a}, {b}")
+def _with_sign(x: Operand, quarter: Operand) -> Operand:
+    """-x where a quarter's second digit is 1."""
+    sign = (quarter << 62) & -(2**63)
+    return (x.cast("bitcast", "i64") ^ sign).cast("bitcast", "double")
 
-    def multiply(self, a: str, b: str) -> str:
-        return self.code.let(f"fmul {self.real} {a}, {b}")
 
-    def negative(self, a: str) -> str:
-        return self.code.let(f"fneg {self.real} {a}")
+def _both(x: Operand) -> tuple[Operand, Operand]:
+    """Sine and cosine, by operations of which none may be fused with another; of the C library where an angle is large or
+    no number."""
+    with x.code.using(""):
+        high, low, quarter = _reduce_angle(x)
+        sine, cosine = _kernels(high, low)
+        odd = quarter.cast("trunc", "i1")
+        pair = where(odd, cosine, sine), where(odd, sine, cosine)
+        return _or_library(x, (_with_sign(pair[0], quarter), _with_sign(pair[1], quarter + 1)))
 
-    def multiply_add(self, a: str, b: str, c: str) -> str:
-        """a b + c, rounded once."""
-        return self.code.call(self.real, f"llvm.fma.{self.suffix}", *((self.real, x) for x in (a, b, c)))
 
-    def polynomial(self, c: Sequence[float], z: str, square: str) -> str:
-        """c₀ + c₁z + … + c₅z⁵, in pairs."""
-        low, middle, high = (self.multiply_add(self.number(c[i + 1]), z, self.number(c[i])) for i in (0, 2, 4))
-        return self.multiply_add(self.multiply_add(high, square, middle), square, low)
-
-    def reduce_angle(self, x: str) -> tuple[str, str, str]:
-        """high, low, and a number whose last two binary digits are those of n."""
-        turns = self.multiply_add(x, self.number(1.0 / _HALF_PI[0]), self.number(_ROUND))
-        n = self.subtract(turns, self.number(_ROUND))
-        back = self.negative(n)
-        first = self.multiply_add(back, self.number(_HALF_PI[0]), x)  # exact
-        second = self.multiply(n, self.number(_HALF_PI[1]))
-        high = self.subtract(first, second)
-        left = self.subtract(self.subtract(first, high), second)
-        rounded = self.multiply_add(n, self.number(_HALF_PI[1]), self.negative(second))
-        low = self.subtract(left, self.multiply_add(n, self.number(_HALF_PI[2]), rounded))
-        return high, low, self.code.let(f"bitcast {self.real} {turns} to {self.whole}")
-
-    def kernels(self, high: str, low: str) -> tuple[str, str]:
-        """Sine and cosine between -π/4 and π/4."""
-        z = self.multiply(high, high)
-        square, half = self.multiply(z, z), self.multiply(z, self.number(0.5))
-        near = self.subtract(self.number(1.0), half)
-        sine = self.polynomial(_SINE, z, square)
-        sine = self.add(high, self.multiply_add(self.multiply(z, high), sine, self.multiply(low, near)))
-        sine = self.code.call(self.real, f"llvm.copysign.{self.suffix}", (self.real, sine), (self.real, high))  # of -0.0
-        rest = self.subtract(self.subtract(self.number(1.0), near), half)
-        cosine = self.multiply_add(square, self.polynomial(_COSINE, z, square), self.negative(self.multiply(high, low)))
-        return sine, self.add(near, self.add(rest, cosine))
-
-    def with_sign(self, x: str, quarter: str) -> str:
-        """-x where a quarter's second digit is 1."""
-        code = self.code
-        sign = code.let(f"and {self.whole} {code.let(f'shl {self.whole} {quarter}, {self.integer(62)}')}, "
-                        f"{self.integer(-(2**63))}")  # fmt: skip
-        bits = code.let(f"xor {self.whole} {code.let(f'bitcast {self.real} {x} to {self.whole}')}, {sign}")
-        return code.let(f"bitcast {self.whole} {bits} to {self.real}")
-
-    def both(self, x: str) -> tuple[str, str]:
-        """Sine and cosine; of the C library where an angle is large or no number."""
-        code = self.code
-        high, low, quarter = self.reduce_angle(x)
-        sine, cosine = self.kernels(high, low)
-        odd = code.let(f"trunc {self.whole} {quarter} to {self.truth}")
-        pair = [code.let(f"select {self.truth} {odd}, {self.real} {a}, {self.real} {b}")
-                for a, b in ((cosine, sine), (sine, cosine))]  # fmt: skip
-        next_ = code.let(f"add {self.whole} {quarter}, {self.integer(1)}")
-        near = self.with_sign(pair[0], quarter), self.with_sign(pair[1], next_)
-        return self._or_library(x, near)
-
-    def _or_library(self, x: str, near: tuple[str, str]) -> tuple[str, str]:
-        """`near`, but of the C library where an angle is large: each for itself, whatever the others are."""
-        code = self.code
-        size = code.call(self.real, f"llvm.fabs.{self.suffix}", (self.real, x))
-        large = some = code.let(f"fcmp ugt {self.real} {size}, {self.number(LARGEST)}")
-        if self.width > 1:
-            some = code.call("i1", f"llvm.vector.reduce.or.v{self.width}i1", (self.truth, large))
-        before, far, done = code.block, code.name("far"), code.name("near")
-        code.fork(some, far, done, False)
-        code.label(far)
-        there = [code.call(self.real, f"llvm.{name}.{self.suffix}", (self.real, x)) for name in ("sin", "cos")]
-        there = [
-            code.let(f"select {self.truth} {large}, {self.real} {a}, {self.real} {b}")
-            for a, b in zip(there, near, strict=True)
-        ]
-        code.go(done)
-        code.label(done)
-        sine, cosine = (
-            code.let(f"phi {self.real} [ {a}, %{before} ], [ {b}, %{far} ]") for a, b in zip(near, there, strict=True)
-        )
-        return sine, cosine
+def _or_library(x: Operand, near: tuple[Operand, Operand]) -> tuple[Operand, Operand]:
+    """`near`, but of the C library where an angle is large: each for itself, whatever the others are."""
+    code, large = x.code, ~(abs(x) <= LARGEST)
+    with code.only_if(code.some(large), likely=False) as before:
+        far = [where(large, intrinsic(name, x), y) for name, y in zip(("sin", "cos"), near, strict=True)]
+        block = code.block
+    sine, cosine = (code.join(x.kind, (a, before), (b, block)) for a, b in zip(near, far, strict=True))
+    return sine, cosine
 
 
 # feature of the processor → letter of the vector ABI, lanes of one call
@@ -169,38 +114,12 @@ def symbol(op: str, operands: int) -> tuple[str, int] | None:
     return None
 
 
-def vector_function(code: Code, op: str, x: list[str]) -> str:
+def vector_function(code: Code, op: str, x: list[Operand]) -> Operand:
     """The value of op in every lane."""
-    found = symbol(op, len(x))
-    lanes = found[1] if found else 1
-    if found and lanes == code.width:
-        return code.call(code.real, found[0], *((code.real, v) for v in x), attributes=PURE)
-    parts = [_piece(code, op, found and found[0], [_lanes_of(code, v, at, lanes) for v in x], lanes)
+    name, lanes = symbol(op, len(x)) or (op, 1)
+    if lanes == code.width:
+        return code.call(code.real, name, *x, attributes=PURE)
+    kind = vector(lanes, "double")
+    parts = [code.call(kind, name, *(code.part(v, at, lanes) for v in x), attributes=PURE)
              for at in range(0, code.width, lanes)]  # fmt: skip
-    result = "poison"
-    for at, part in zip(range(0, code.width, lanes), parts, strict=True):
-        result = _set_lanes(code, result, part, at, lanes)
-    return result
-
-
-def _piece(code: Code, op: str, name: str | None, x: list[str], lanes: int) -> str:
-    kind = "double" if lanes == 1 else f"<{lanes} x double>"
-    return code.call(kind, name or op, *((kind, v) for v in x), attributes=PURE)
-
-
-def _lanes_of(code: Code, x: str, at: int, lanes: int) -> str:
-    """Lanes at … at + lanes - 1."""
-    if lanes == 1:
-        return code.let(f"extractelement {code.real} {x}, i64 {at}")
-    mask = ", ".join(f"i32 {i}" for i in range(at, at + lanes))
-    return code.let(f"shufflevector {code.real} {x}, {code.real} poison, <{lanes} x i32> <{mask}>")
-
-
-def _set_lanes(code: Code, whole: str, part: str, at: int, lanes: int) -> str:
-    if lanes == 1:
-        return code.let(f"insertelement {code.real} {whole}, double {part}, i64 {at}")
-    small = f"<{lanes} x double>"
-    wide = ", ".join(f"i32 {i if i < lanes else 'poison'}" for i in range(code.width))
-    spread = code.let(f"shufflevector {small} {part}, {small} poison, <{code.width} x i32> <{wide}>")
-    mask = ", ".join(f"i32 {code.width + i - at if at <= i < at + lanes else i}" for i in range(code.width))
-    return code.let(f"shufflevector {code.real} {whole}, {code.real} {spread}, <{code.width} x i32> <{mask}>")
+    return code.put_together(parts)

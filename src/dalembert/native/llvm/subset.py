@@ -18,19 +18,29 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import dataclasses
 import functools
 import inspect
 import operator
 import sys
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from dalembert.native.llvm.builder import Code, module, real
+from dalembert.native.llvm.builder import (
+    Code,
+    Operand,
+    intrinsic,
+    larger,
+    literal,
+    module,
+    smaller,
+    where,
+)
 from dalembert.native.llvm.packing import Packing
 
 Real: TypeAlias = float
@@ -40,30 +50,20 @@ Reals: TypeAlias = Any
 Wholes: TypeAlias = Any
 Address: TypeAlias = Any
 
-TYPES = {"Real": "double", "Whole": "i64", "Truth": "i1", "None": "void"}  # the others are addresses
-ITEMS = {"Reals": "Real", "Wholes": "Whole"}
-INTRINSICS = {"abs": "fabs", "sqrt": "sqrt", "log": "log", "pow": "pow", "copysign": "copysign", "fmax": "maxnum",
-              "fmin": "minnum"}  # fmt: skip
-# Of constants, of real and of whole numbers or addresses, of truth values.
-OPERATIONS: dict[type, tuple[Callable, str, str, str]] = {
-    ast.Add: (operator.add, "fadd", "add", ""), ast.Sub: (operator.sub, "fsub", "sub", ""),
-    ast.Mult: (operator.mul, "fmul", "mul", ""), ast.Div: (operator.truediv, "fdiv", "", ""),
-    ast.FloorDiv: (operator.floordiv, "", "sdiv", ""), ast.Mod: (operator.mod, "", "srem", ""),
-    ast.Pow: (operator.pow, "", "", ""), ast.In: (lambda a, b: a in b, "", "", ""),
-    ast.BitAnd: (operator.and_, "", "and", "and"), ast.BitOr: (operator.or_, "", "or", "or"),
-    ast.Lt: (operator.lt, "fcmp olt", "icmp slt", ""), ast.LtE: (operator.le, "fcmp ole", "icmp sle", ""),
-    ast.Gt: (operator.gt, "fcmp ogt", "icmp sgt", ""), ast.GtE: (operator.ge, "fcmp oge", "icmp sge", ""),
-    ast.Eq: (operator.eq, "fcmp oeq", "icmp eq", "icmp eq"), ast.NotEq: (operator.ne, "fcmp une", "icmp ne", "icmp ne"),
-    ast.Is: (operator.is_, "", "icmp eq", ""), ast.IsNot: (operator.is_not, "", "icmp ne", ""),
+# The types of arguments, attributes and results, and of what stands at an address.
+TYPES = {"Real": ("double", ""), "Whole": ("i64", ""), "Truth": ("i1", ""), "Reals": ("ptr", "double"),
+         "Wholes": ("ptr", "i64"), "Addresses": ("ptr", "ptr"), "Address": ("ptr", ""), "None": ("void", "")}  # fmt: skip
+OPERATORS: dict[type, Callable[..., Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.In: lambda a, b: a in b, ast.USub: operator.neg,
 }  # fmt: skip
-KINDS = {"Real": 0, "Whole": 1, "Truth": 2}
-CONVERSIONS = {("Whole", "Real"): "sitofp", ("Truth", "Real"): "uitofp", ("Real", "Whole"): "fptosi"}
-OTHERS = frozenset(["max", "min", "maximum", "minimum", "where", "logical_not", "float", "int", "atomic"])
 
 
-def local(count: int) -> Reals:
+def local(count: int, kind: str = "Real") -> Any:
     """So many numbers that a function keeps to itself."""
-    return np.empty(count)
+    return np.empty(count, float if kind == "Real" else int)
 
 
 def atomic(x: Wholes) -> Whole:
@@ -71,18 +71,68 @@ def atomic(x: Wholes) -> Whole:
     return x[0]
 
 
-class Operand(NamedTuple):
-    """A number or an address that the code computes."""
+def pointer(x: Whole) -> Address:
+    """The address that is the number x."""
+    return x
 
-    kind: str
+
+def fetch_add(x: Wholes, amount: Whole) -> Whole:
+    """The same, to which the amount is added before another thread can read it."""
+    x[0] += amount
+    return x[0] - amount
+
+
+class Outside(NamedTuple):
+    """A function of another library, and the type of its result in LLVM."""
+
     name: str
+    kind: str
+
+
+class Global(NamedTuple):
+    """A variable of the module: its definition, and the type of what stands there."""
+
+    name: str
+    definition: str
+    item: str
+
+
+def _with_nan(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The larger or smaller of two numbers, NaN where b is."""
+    return lambda a, b: where(b == b, choose(a, b), b)
+
+
+def _in_order(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Of two numbers; where one is a constant it is the first."""
+    return lambda a, b: choose(a, b) if isinstance(b, Operand) else choose(b, a)
+
+
+# What Python's and NumPy's functions are of values, by their names.
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{name: functools.partial(intrinsic, own) for name, own in (
+        ("abs", "fabs"), ("sqrt", "sqrt"), ("log", "log"), ("pow", "pow"), ("copysign", "copysign"), ("fmax", "maxnum"),
+        ("fmin", "minnum"))},
+    "max": _in_order(larger), "min": _in_order(smaller),
+    "maximum": _in_order(_with_nan(larger)), "minimum": _in_order(_with_nan(smaller)),
+    "where": where, "logical_not": operator.invert,
+    "float": lambda x: x.convert("double"), "int": lambda x: x.convert("i64"),
+    "atomic": lambda x: x.code.let(f"load atomic i64, ptr {x} seq_cst, align 8", "i64"),
+    "fetch_add": lambda x, n: x.code.let(f"atomicrmw add ptr {x}, i64 {literal(n, 'i64')} seq_cst", "i64"),
+    "pointer": lambda x: x.cast("inttoptr", "ptr"),
+}  # fmt: skip
 
 
 class Variable(NamedTuple):
-    """Where a number stands."""
+    """A number or an address that a function assigns: where it stands, and the type of what stands at the address."""
 
-    kind: str
-    address: str
+    place: Operand
+    item: str
+
+    @property
+    def value(self) -> Operand:
+        found = self.place[0]
+        found.item = self.item
+        return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,14 +156,39 @@ class Struct:
 
     def at(self, array: Any) -> Any:
         """The struct that begins where an array does."""
-        return Attributes(self, array.name)
+        return Record(self, array)
 
 
-class Attributes(NamedTuple):
+class Record:
     """A struct that begins at an address."""
 
     struct: Struct
-    address: str
+    address: Operand
+    known: dict[str, Operand]
+
+    def __init__(self, struct: Struct, address: Operand) -> None:
+        vars(self).update(struct=struct, address=address, known={})
+
+    def __getitem__(self, index: Any) -> Operand:
+        """Of the packed numbers."""
+        return self.address.at(0, TYPES[self.struct.item][0])[index]
+
+    def __getattr__(self, name: str) -> Operand:
+        if name in self.known:
+            return self.known[name]
+        code, (kind, item) = self.address.code, TYPES[self.struct.kind(name)]
+        with code.at_start() if self.struct.constant else contextlib.nullcontext():
+            found = code.load(self._place(name), kind)
+        found.item = item
+        if self.struct.constant:
+            self.known[name] = found
+        return found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.address.code.store(value, self._place(name), TYPES[self.struct.kind(name)][0])
+
+    def _place(self, name: str) -> Operand:
+        return self.address.at(self.struct.packing.offset(name), "double")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +214,9 @@ def machine(flags: str = "", apart: bool = False, **structs: Struct) -> Callable
 def program(functions: Sequence[MachineFunction], **constants: Any) -> str:
     """The module of some functions."""
     writers = [_Writer(f, functions, constants) for f in functions]
-    return module(*(w.text() for w in writers), declared=set().union(*(w.c.declared for w in writers)))
+    texts = [w.text() for w in writers]
+    variables = {x.name: f"@{x.name} = {x.definition}" for w in writers for x in w.variables}
+    return module(*variables.values(), *texts, declared=set().union(*(w.c.declared for w in writers)))
 
 
 @dataclasses.dataclass
@@ -175,25 +252,23 @@ class _Writer:
     """Writes one function."""
 
     def __init__(self, target: MachineFunction, functions: Sequence[MachineFunction], constants: Mapping[str, Any]):
-        self.c, self.target, self.functions, self.constants = Code(), target, functions, constants
-        self.flags = target.flags
-        self._known: dict[tuple[str, str], Operand] = {}
+        self.c, self.target, self.functions, self.constants = Code(flags=target.flags), target, functions, constants
+        self.node, self.variables = _definition(target.function), list[Global]()
+        self.returns = TYPES[ast.unparse(self.node.returns)][0]
 
     def text(self) -> str:
-        node, names, heads = _definition(self.target.function), dict[str, Any](), []
-        self.returns = ast.unparse(node.returns)
-        for a in [*node.args.args, *node.args.kwonlyargs]:
-            kind = "Address" if a.arg in self.target.structs else ast.unparse(a.annotation)
-            apart = " noalias" if self.target.apart and kind in ITEMS else ""
-            heads.append(f"{TYPES.get(kind, 'ptr')}{apart} %{a.arg}")
-            names[a.arg] = Operand(kind, f"%{a.arg}")
-            if a.arg in self.target.structs:
-                names[a.arg] = Attributes(self.target.structs[a.arg], f"%{a.arg}")
-        scope = self._scope(node, names, self._outer(self.target.function))
-        self._run(node.body, scope)
+        names, heads, target = dict[str, Any](), [], self.target
+        for a in [*self.node.args.args, *self.node.args.kwonlyargs]:
+            struct = target.structs.get(a.arg)
+            kind, item = TYPES["Address" if struct else ast.unparse(a.annotation)]
+            heads.append(f"{kind}{' noalias' if target.apart and item else ''} %{a.arg}")
+            names[a.arg] = self.c.argument(a.arg, kind, item)
+            if struct:
+                names[a.arg] = struct.at(names[a.arg])
+        self._run(self.node.body, self._scope(self.node, names, self._outer(target.function)))
         if not self.c.has_ended:
-            self.c.line("ret void" if self.returns == "None" else "unreachable")
-        return self.c.function(f"define {TYPES[self.returns]} @{self.target.name}({', '.join(heads)}) nounwind")
+            self.c.line("ret void" if self.returns == "void" else "unreachable")
+        return self.c.function(f"define {self.returns} @{target.name}({', '.join(heads)}) nounwind")
 
     def _outer(self, function: Any) -> ChainMap[str, Any]:
         return ChainMap(dict(self.constants), function.__globals__, builtins.__dict__)
@@ -210,32 +285,15 @@ class _Writer:
     def _value(self, node: ast.expr, s: _Scope) -> Any:
         return getattr(self, f"_{type(node).__name__}")(node, s)
 
-    def _load(self, variable: Variable) -> Operand:
-        return Operand(variable.kind, self.c.load(variable.address, TYPES.get(variable.kind, "ptr")))
-
-    def _operand(self, x: Any, kind: str) -> str:
-        """The text of a value of this kind."""
-        if isinstance(x, Operand):
-            if x.kind != kind and kind in TYPES:
-                raise TypeError(f"{self.target.name}: found {x.kind}, expected {kind}")
-            return x.name
-        if isinstance(x, Attributes):
-            return x.address
-        if x is None:
-            return "null"
-        return real(x) if kind == "Real" else str(x).lower() if kind == "Truth" else str(int(x))
-
-    def _operands(self, *x: Any) -> tuple[str, list[str]]:
-        """The kind that values have together, and their texts."""
-        kind = next(v.kind for v in x if isinstance(v, Operand))
-        return kind, [self._operand(v, kind) for v in x]
-
     def _Constant(self, node: ast.Constant, s: _Scope) -> Any:
         return node.value
 
     def _Name(self, node: ast.Name, s: _Scope) -> Any:
         found = s.names[node.id]
-        return self._load(found) if isinstance(found, Variable) else found
+        if isinstance(found, Global):
+            self.variables.append(found)
+            return self.c.argument(f"@{found.name}", "ptr", found.item)
+        return found.value if isinstance(found, Variable) else found
 
     def _Tuple(self, node: ast.Tuple | ast.List, s: _Scope) -> tuple:
         return tuple(self._values(node.elts, s))
@@ -263,54 +321,27 @@ class _Writer:
         return _Lambda(node, s.names)
 
     def _Attribute(self, node: ast.Attribute, s: _Scope) -> Any:
-        base = self._value(node.value, s)
-        if not isinstance(base, Attributes):
-            return getattr(base, node.attr)
-        if not base.struct.constant:
-            return self._load(self._attribute(base, node.attr))
-        key = base.address, node.attr
-        if key not in self._known:
-            self.c.lines, lines = self.c.slots, self.c.lines
-            self._known[key] = self._load(self._attribute(base, node.attr))
-            self.c.lines = lines
-        return self._known[key]
-
-    def _attribute(self, base: Attributes, name: str) -> Variable:
-        return Variable(base.struct.kind(name), self.c.at(base.address, base.struct.packing.offset(name)))
+        return getattr(self._value(node.value, s), node.attr)
 
     def _Subscript(self, node: ast.Subscript, s: _Scope) -> Any:
-        base = self._value(node.value, s)
-        if isinstance(base, Attributes):
-            base = Operand(f"{base.struct.item}s", base.address)
-        if not isinstance(base, Operand):
-            return base[self._value(node.slice, s)]
-        if isinstance(node.slice, ast.Slice):
-            return Operand(base.kind, self._at(base, node.slice.lower, s))
-        return self._load(Variable(ITEMS[base.kind], self._at(base, node.slice, s)))
-
-    def _at(self, base: Operand, index: ast.expr | None, s: _Scope) -> str:
-        i = 0 if index is None else self._value(index, s)
-        return self.c.at(base.name, i if isinstance(i, int) else self._operand(i, "Whole"), TYPES[ITEMS[base.kind]])
+        return self._value(node.value, s)[self._value(node.slice, s)]
 
     def _BinOp(self, node: ast.BinOp, s: _Scope) -> Any:
-        return self._operate(type(node.op), self._value(node.left, s), self._value(node.right, s))
+        return OPERATORS[type(node.op)](self._value(node.left, s), self._value(node.right, s))
 
     def _Compare(self, node: ast.Compare, s: _Scope) -> Any:
-        return self._operate(type(node.ops[0]), self._value(node.left, s), self._value(node.comparators[0], s))
+        op, a, b = node.ops[0], self._value(node.left, s), self._value(node.comparators[0], s)
+        if isinstance(op, ast.Is | ast.IsNot):  # a number is not None
+            same = a == b if getattr(a, "kind", "ptr") == "ptr" else False
+            return self._not(same) if isinstance(op, ast.IsNot) else same
+        return OPERATORS[type(op)](a, b)
 
-    def _operate(self, op: type, a: Any, b: Any) -> Any:
-        constant, *names = OPERATIONS[op]
-        if not isinstance(a, Operand) and not isinstance(b, Operand):
-            return constant(a, b)
-        if op is ast.Pow:
-            return self._apply("pow", (a, b))
-        kind, (x, y) = self._operands(a, b)
-        if b is None and kind in TYPES:  # a number is not None
-            return op is ast.IsNot
-        name, *order = names[KINDS.get(kind, 1)].split()
-        flags = self.flags.split() if kind == "Real" and op is not ast.Div else []
-        text = " ".join([name, *flags, *order, TYPES.get(kind, "ptr")])
-        return Operand("Truth" if order else kind, self.c.let(f"{text} {x}, {y}"))
+    def _not(self, x: Any) -> Any:
+        return ~x if isinstance(x, Operand) else not x
+
+    def _UnaryOp(self, node: ast.UnaryOp, s: _Scope) -> Any:
+        x = self._value(node.operand, s)
+        return -x if isinstance(node.op, ast.USub) else self._not(x)
 
     def _BoolOp(self, node: ast.BoolOp, s: _Scope) -> Any:
         every, c = isinstance(node.op, ast.And), self.c
@@ -318,41 +349,22 @@ class _Writer:
         found = self._value(found, s)
         for part in others:
             if isinstance(found, Operand):
-                slot, (more, done) = Variable("Truth", c.slot("both", "i1")), (c.name(x) for x in ("more", "done"))
-                self._store(found, slot)
-                c.fork(found.name, *((more, done) if every else (done, more)))
+                slot, (more, done) = c.slot("both", "i1"), (c.name(x) for x in ("more", "done"))
+                slot[0] = found
+                c.fork(found, *((more, done) if every else (done, more)))
                 c.label(more)
-                self._store(self._value(part, s), slot)
+                slot[0] = self._value(part, s)
                 c.label(done)
-                found = self._load(slot)
+                found = slot[0]
             elif bool(found) == every:
                 found = self._value(part, s)
         return found
 
-    def _UnaryOp(self, node: ast.UnaryOp, s: _Scope) -> Any:
-        x = self._value(node.operand, s)
-        if not isinstance(x, Operand):
-            return not x if isinstance(node.op, ast.Not) else -x
-        if isinstance(node.op, ast.Not | ast.Invert):
-            return Operand("Truth", self.c.let(f"xor i1 {x.name}, true"))
-        return Operand(x.kind, self.c.let(f"fneg double {x.name}" if x.kind == "Real" else f"sub i64 0, {x.name}"))
-
     def _IfExp(self, node: ast.IfExp, s: _Scope) -> Any:
         test = self._value(node.test, s)
-        if not isinstance(test, Operand):
-            return self._value(node.body if test else node.orelse, s)
-        return self._choose(test, self._value(node.body, s), self._value(node.orelse, s))
-
-    def _choose(self, test: Operand, a: Any, b: Any) -> Any:
-        if not isinstance(a, Operand) and not isinstance(b, Operand):
-            a = self._constant(a)
-        kind, (x, y) = self._operands(a, b)
-        flags = self.flags if kind == "Real" else ""
-        return Operand(kind, self.c.let(f"select {flags} i1 {test.name}, {TYPES[kind]} {x}, {TYPES[kind]} {y}"))
-
-    def _constant(self, x: Any) -> Operand:
-        kind = "Truth" if isinstance(x, bool) else "Whole" if isinstance(x, int) else "Real"
-        return Operand(kind, self._operand(x, kind))
+        if isinstance(test, Operand):
+            return where(test, self._value(node.body, s), self._value(node.orelse, s))
+        return self._value(node.body if test else node.orelse, s)
 
     # Calls
 
@@ -363,42 +375,31 @@ class _Writer:
         if isinstance(callee, Operand):
             return self._direct("i64" if wanted else "void", callee.name, given)
         if isinstance(callee, MachineFunction) and callee in self.functions:
-            return self._direct(TYPES[ast.unparse(_definition(callee.function).returns)], f"@{callee.name}", given)
+            return self._direct(TYPES[ast.unparse(_definition(callee.function).returns)][0], f"@{callee.name}", given)
+        if isinstance(callee, Outside):
+            return self.c.call(callee.kind, callee.name, *map(self._argument, given))
         if callee is local:
-            return Operand("Reals", self.c.slot("local", f"[{given[0]} x double]"))
-        if (name in OTHERS or name in INTRINSICS) and any(isinstance(x, Operand) for x in given):
-            return self._apply(name, given)
+            return self._local(*given)
+        if name in FUNCTIONS and any(isinstance(x, Operand) for x in given):
+            return FUNCTIONS[name](*given)
         if isinstance(callee, MachineFunction | FunctionType | _Lambda):
             return self._in_place(callee, given, named)
         return callee(*given, **named)
 
-    def _direct(self, result: str, address: str, given: Iterable[Any]) -> Operand | None:
-        given = [x if isinstance(x, Operand | Attributes) else self._constant(x) for x in given]
-        texts = [
-            f"{TYPES.get(getattr(x, 'kind', ''), 'ptr')} {self._operand(x, getattr(x, 'kind', 'Address'))}" for x in given
-        ]
-        call = f"call {result} {address}({', '.join(texts)})"
-        if result == "void":
-            return self.c.line(call)
-        return Operand({v: k for k, v in TYPES.items()}[result], self.c.let(call))
+    def _direct(self, kind: str, address: str, given: Sequence[Any]) -> Operand | None:
+        call = f"call {kind} {address}({', '.join(f'{x.kind} {x}' for x in map(self._argument, given))})"
+        return self.c.line(call) if kind == "void" else self.c.let(call, kind)
 
-    def _apply(self, name: str, x: Sequence[Any]) -> Any:
-        """An operation that Python and NumPy have as a function."""
-        if name in ("max", "min", "maximum", "minimum"):
-            a, b = x if isinstance(x[1], Operand) else x[::-1]
-            found = self._choose(self._operate(ast.Gt if name.startswith("max") else ast.Lt, b, a), b, a)
-            return found if name in ("max", "min") else self._choose(self._operate(ast.Eq, b, b), found, b)
-        if name == "where":
-            return self._choose(*x)
-        if name == "logical_not":
-            return Operand("Truth", self.c.let(f"xor i1 {x[0].name}, true"))
-        if name in ("float", "int"):
-            new = "Real" if name == "float" else "Whole"
-            how = CONVERSIONS[x[0].kind, new]
-            return Operand(new, self.c.let(f"{how} {TYPES[x[0].kind]} {x[0].name} to {TYPES[new]}"))
-        if name == "atomic":
-            return Operand("Whole", self.c.let(f"load atomic i64, ptr {x[0].name} monotonic, align 8"))
-        return Operand("Real", self.c.intrinsic(INTRINSICS[name], *(self._operand(v, "Real") for v in x)))
+    def _argument(self, x: Any) -> Operand:
+        if isinstance(x, MachineFunction):
+            return self.c.argument(f"@{x.name}")
+        return x.address if isinstance(x, Record) else x if isinstance(x, Operand) else self.c.number(x)
+
+    def _local(self, count: Any, kind: str = "Real") -> Operand:
+        item = TYPES[kind][0]
+        if isinstance(count, Operand):
+            return self.c.let(f"alloca {item}, i64 {count}, align 64", "ptr", item)
+        return self.c.slot("local", f"[{count} x {item}]").at(0, item)
 
     def _in_place(self, callee: MachineFunction | FunctionType | _Lambda, given: list[Any], named: dict[str, Any]) -> Any:
         """The statements of a function with values for its arguments."""
@@ -410,10 +411,8 @@ class _Writer:
             known = inspect.signature(function).bind(*given, **named)
             known.apply_defaults()
             node, outer, bound = _definition(function), self._outer(function), dict(known.arguments)
-        before, self.flags = self.flags, callee.flags if isinstance(callee, MachineFunction) else self.flags
-        found = self._result(node, self._scope(node, bound, outer))
-        self.flags = before
-        return found
+        with self.c.using(callee.flags if isinstance(callee, MachineFunction) else self.c.flags):
+            return self._result(node, self._scope(node, bound, outer))
 
     def _result(self, node: Any, s: _Scope) -> Any:
         """Of the statements of a function; in a variable where it ends at several places."""
@@ -426,7 +425,7 @@ class _Writer:
         s.end = self.c.name("end")
         self._run(node.body, s)
         self.c.label(s.end)
-        return s.result and self._load(s.result)
+        return s.result and s.result.value
 
     # Statements
 
@@ -436,20 +435,19 @@ class _Writer:
             if self.c.has_ended:
                 break
 
+    def _variable(self, hint: str, value: Any) -> Variable:
+        """A new one, of the type of a value."""
+        value = value if isinstance(value, Operand) else self.c.number(value)
+        return Variable(self.c.slot(hint, value.kind), value.item)
+
     def _assign(self, name: str, value: Any, s: _Scope) -> None:
-        if isinstance(value, bool | int | float) and not isinstance(s.names.maps[0].get(name), Variable):
-            value = self._constant(value)
+        place = s.names.maps[0].get(name)
         if not isinstance(value, Operand | bool | int | float):
             s.names[name] = value
             return
-        place = s.names.maps[0].get(name)
         if not isinstance(place, Variable):
-            assert isinstance(value, Operand)
-            place = s.names[name] = Variable(value.kind, self.c.slot(name, TYPES.get(value.kind, "ptr")))
-        self._store(value, place)
-
-    def _store(self, value: Any, to: Variable) -> None:
-        self.c.store(self._operand(value, to.kind), to.address, TYPES.get(to.kind, "ptr"))
+            place = s.names[name] = self._variable(name, value)
+        place.place[0] = value
 
     def _put(self, target: ast.expr, value: Any, s: _Scope, constant: bool = False) -> None:
         """constant: what a turn of a loop stands for."""
@@ -457,10 +455,9 @@ class _Writer:
             for part, x in zip(target.elts, value, strict=True):
                 self._put(part, x, s, constant)
         elif isinstance(target, ast.Subscript):
-            base = self._value(target.value, s)
-            self._store(value, Variable(ITEMS[base.kind], self._at(base, target.slice, s)))
+            self._value(target.value, s)[self._value(target.slice, s)] = value
         elif isinstance(target, ast.Attribute):
-            self._store(value, self._attribute(self._value(target.value, s), target.attr))
+            setattr(self._value(target.value, s), target.attr, value)
         else:
             assert isinstance(target, ast.Name)
             if constant:
@@ -477,7 +474,8 @@ class _Writer:
         self._put(node.target, self._value(node.value, s), s)
 
     def _AugAssign(self, node: ast.AugAssign, s: _Scope) -> None:
-        self._put(node.target, self._operate(type(node.op), self._value(node.target, s), self._value(node.value, s)), s)
+        old = self._value(node.target, s)
+        self._put(node.target, OPERATORS[type(node.op)](old, self._value(node.value, s)), s)
 
     def _Expr(self, node: ast.Expr, s: _Scope) -> None:
         if isinstance(node.value, ast.Call):
@@ -486,13 +484,11 @@ class _Writer:
     def _Return(self, node: ast.Return, s: _Scope) -> None:
         value = node.value and self._value(node.value, s)
         if not s.end:
-            kind = self.returns
-            self.c.line("ret void" if kind == "None" else f"ret {TYPES[kind]} {self._operand(value, kind)}")
+            self.c.line("ret void" if self.returns == "void" else f"ret {self.returns} {literal(value, self.returns)}")
             return
         if value is not None:
-            value = value if isinstance(value, Operand) else self._constant(value)
-            s.result = s.result or Variable(value.kind, self.c.slot("result", TYPES.get(value.kind, "ptr")))
-            self._store(value, s.result)
+            s.result = s.result or self._variable("result", value)
+            s.result.place[0] = value
         self.c.go(s.end)
 
     def _If(self, node: ast.If, s: _Scope) -> None:
@@ -501,7 +497,7 @@ class _Writer:
             self._run(node.body if test else node.orelse, s)
             return
         yes, no, done = (self.c.name(x) for x in ("yes", "no", "done"))
-        self.c.fork(test.name, yes, no)
+        self.c.fork(test, yes, no)
         self.c.label(yes)
         self._run(node.body, s)
         self.c.go(done)
@@ -520,7 +516,7 @@ class _Writer:
         c.label(head)
         condition = test()
         if isinstance(condition, Operand):
-            c.fork(condition.name, turn, done)
+            c.fork(condition, turn, done)
             c.label(turn)
         before, s.again, s.done = (s.again, s.done), again, done
         self._run(body, s)
@@ -541,15 +537,18 @@ class _Writer:
             return
         given = self._values(node.iter.args, s)
         start, stop, step = (0, *given, 1) if len(given) == 1 else (*given, 1)[:3]
-        counter = Variable("Whole", self.c.slot("i", "i64"))
-        self._store(start, counter)
+        counter = self.c.slot("i", "i64")
+        counter[0] = start
 
         def more() -> Any:
-            i = self._load(counter)
+            i = counter[0]
             self._put(node.target, i, s, constant=True)
-            return self._operate(ast.Lt if step > 0 else ast.Gt, i, stop)
+            return i < stop if step > 0 else i > stop
 
-        self._turns(node.body, s, more, lambda: self._store(self._operate(ast.Add, self._load(counter), step), counter))
+        def advance() -> None:
+            counter[0] = counter[0] + step
+
+        self._turns(node.body, s, more, advance)
 
 
 @functools.cache

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from dalembert.algebra.roots import DIVERGING
 from dalembert.native.graph.graph import combine_pairs
-from dalembert.native.llvm.builder import Code, module
+from dalembert.native.llvm.builder import Code, Operand, intrinsic, module, where
 from dalembert.native.llvm.dense import EXACT, NOT_FINITE, SOLVED
-from dalembert.native.llvm.emit import Values
+from dalembert.native.llvm.emit import OPERATORS, Values
 from dalembert.native.stepper.arrays import HISTORY, LEAP, LONG_HISTORY, SINCE, history_length
 from dalembert.native.stepper.frame import Frame, tables
 from dalembert.native.stepper.linear_systems import Plan
@@ -21,6 +21,8 @@ from dalembert.outcome import Outcome
 # Of an unknown's size: an error that may be left. It is no rounding, which goes this way and that: it adds up, step by step.
 NEGLIGIBLE = 1e-20
 TINY = 1e-10  # an update whose square is negligible, whatever the tolerance
+
+Updates = Mapping[int, Operand]  # by unknown
 
 
 class StepCode:
@@ -42,7 +44,7 @@ class StepCode:
         f, c, out = self.frame, self.code, self.outputs
         c.label("step")
         k = f.count("k")
-        c.fork(c.let(f"icmp slt i64 {k}, {f.count('until')}"), "begin", "leave", True)
+        c.fork(k < f.count("until"), "begin", "leave", True)
         c.label("begin")
         f.stages.begin()
         self._keep_beginning()
@@ -62,35 +64,29 @@ class StepCode:
 
     def _keep_beginning(self) -> None:
         """The state where a step with stages begins."""
-        f, c = self.frame, self.code
+        f = self.frame
         if f.stages.number == 1:
             return
-        c.fork(c.let(f"icmp eq i64 {f.stages.now}, 0"), "keep", "kept")
-        c.label("keep")
-        for name in SINCE:
-            f.write(f"begin_{name}", f.read(name))
-        f.write("begin_w", f.latest())
-        c.label("kept")
+        with self.code.only_if(f.stages.now == 0):
+            for name in SINCE:
+                f.write(f"begin_{name}", f.read(name))
+            f.write("begin_w", f.latest())
 
-    def _bind_time(self, values: Values, k: str, stage: str) -> None:
+    def _bind_time(self, values: Values, k: Operand, stage: Operand) -> None:
         """t and h of the stage."""
         f, c, stages = self.frame, self.code, self.frame.stages
-        t = c.plus(f.t0, c.times(c.splat(stages.node(k)), f.h))
+        t = f.t0 + c.broadcast(stages.node(k)) * f.h
         if stages.number > 1:
-            begin, gamma = (c.splat(stages.part(name, stage)) for name in ("begins", "gammas"))
-            t = c.plus(t, c.times(begin, f.h))
-            f.emitter.bind(values, "h", [c.times(gamma, f.h)])
+            begin, gamma = (c.broadcast(stages.part(name, stage)) for name in ("begins", "gammas"))
+            t = t + begin * f.h
+            f.emitter.bind(values, "h", [gamma * f.h])
         f.emitter.bind(values, "t", [t])
 
-    def _sample_law(self, values: Values, k: str) -> None:
+    def _sample_law(self, values: Values, k: Operand) -> None:
         """A new force at every so many nodes, held from here on once a step with it has been made."""
-        f, c = self.frame, self.code
-        since = c.let(f"sub i64 {k}, {f.count('first')}")
-        turn = c.let(f"srem i64 {since}, {f.count('law_every')}")
-        c.fork(c.let(f"icmp eq i64 {turn}, 0"), "sample", "sampled")
-        c.label("sample")
-        f.write("sampled", self.emit(self.outputs.law, dict(values)))
-        c.label("sampled")
+        f = self.frame
+        with self.code.only_if((k - f.count("first")) % f.count("law_every") == 0):
+            f.write("sampled", self.emit(self.outputs.law, dict(values)))
 
     def _predict(self, values: Values) -> None:
         """z extrapolated through the last steps, by a polynomial of degree up to 3, or 7 where that is the better one; the
@@ -103,19 +99,19 @@ class StepCode:
             f.store(f.z, self.emit(self.outputs.guess, dict(values)))
             return
         known = f.count("known")
-        c.fork(c.let(f"icmp eq i64 {known}, 0"), "guess", "extrapolate", False)
+        c.fork(known == 0, "guess", "extrapolate", False)
         c.label("guess")
         f.store(f.z, self.emit(self.outputs.guess, dict(values)))
         c.go("iterate.start")
         c.label("extrapolate")
         if history_length(f.stages.number) == LONG_HISTORY:
-            c.fork(c.let(f"icmp eq i64 {known}, {LONG_HISTORY}"), "refine", "begin.extrapolate", True)
+            c.fork(known == LONG_HISTORY, "refine", "begin.extrapolate", True)
             c.label("refine")
             f.extrapolate_refined()
             c.go("iterate.start")
             c.label("begin.extrapolate")
         row = f.stages.row(known)
-        f.extrapolate([c.splat(c.load(c.at(row, j), "double")) for j in range(HISTORY)])
+        f.extrapolate([c.broadcast(row[j]) for j in range(HISTORY)])
         c.label("iterate.start")
 
     def _iterate(self, values: Values) -> None:
@@ -132,7 +128,7 @@ class StepCode:
             Pivoted(f, inner, values, z).write()
         c.label("accept")
 
-    def _direct(self, plan: Plan, inner: Values, values: Values, z: Sequence[str]) -> None:
+    def _direct(self, plan: Plan, inner: Values, values: Values, z: Sequence[Operand]) -> None:
         """By the written-out elimination. The affine unknowns stay as predicted until the others are solved."""
         f, c, out, iterated = self.frame, self.code, self.outputs, sorted(plan.nonlinear.columns)
         *update, check = self.emit([*out.update, *out.check], inner)
@@ -144,7 +140,7 @@ class StepCode:
             small, near = judgement(f, values, last.first, w)
             f.note_divergence(near)
             if out.ends_with_chord:
-                tiny, close = (test(f, values, last.first, w) for test in (is_tiny, is_close))
+                tiny, close = is_tiny(f, values, last.first, w), is_below(f, values, last.first, w, f.close)
                 f.finish(small, tiny, close, last)
             else:
                 f.require_convergence(small)
@@ -162,19 +158,17 @@ class StepCode:
         report(f, plan, dict(inner), known)
         c.go("accept")
 
-    def _check_update(self, plan: Plan, update: Sequence[str], check: str) -> None:
+    def _check_update(self, plan: Plan, update: Sequence[Operand], check: Operand) -> None:
         """Require that the pivots were good ones, and that the update is finite."""
-        c = self.code
-        check = c.plus(check, c.vanishing(update))
-        self.frame.require_solution(c.compare("ole", check, c.constant(plan.growth)))
+        self.frame.require_solution(check + self.code.vanishing(update) <= plan.growth)
 
-    def _solve_affine(self, plan: Plan, known: Values, w: Sequence[str]) -> None:
+    def _solve_affine(self, plan: Plan, known: Values, w: Sequence[Operand]) -> None:
         """The unknowns that follow linearly from the others, starting from the predicted ones."""
-        f, c, out, columns = self.frame, self.code, self.outputs, sorted(plan.affine.columns)
+        f, out, columns = self.frame, self.outputs, sorted(plan.affine.columns)
         f.emitter.bind(known, "z", w)
         *update, check = self.emit([*out.affine_update, *out.affine_check], known)
         self._check_update(plan, update, check)
-        solved = [c.minus(w[j], x) for j, x in zip(columns, update, strict=True)]
+        solved = [w[j] - x for j, x in zip(columns, update, strict=True)]
         f.store([f.w[j] for j in columns], solved)
         keep_compensation(f, w, dict(zip(columns, solved, strict=True)), dict(zip(columns, update, strict=True)))
 
@@ -183,12 +177,12 @@ class StepCode:
         f, c, out, found = self.frame, self.code, self.outputs, None
         f.emitter.bind(values, "w", f.load_all(f.w))
         for name, slots in (("w_compensation", f.compensation), ("increment", f.increments)):
-            values |= {f.step.graph.variable(name, j): c.load(slot) for j, slot in slots.items()}
+            values |= {f.step.graph.variable(name, j): slot[0] for j, slot in slots.items()}
         if out.overlap:
-            f.require(c.compare("uge", self.emit(out.overlap, values)[0], c.constant(0.0)), Outcome.CROSSED)
+            f.require(~(self.emit(out.overlap, values)[0] < 0.0), Outcome.CROSSED)
         if f.step.ends:
             found = watch_sign(f, values)
-            f.require(c.negate(found.crossed), Outcome.CROSSED)
+            f.require(~found.crossed, Outcome.CROSSED)
         parts = {
             "q": out.new_q,
             "q_compensation": out.new_q_compensation,
@@ -197,14 +191,14 @@ class StepCode:
         }
         new = {name: self.emit(outputs, values) for name, outputs in parts.items()}
         last = f.stages.last()
-        if last:
+        if last is not None:
             c.fork(last, "whole", "part")
             c.label("part")
             f.commit()
             self._advance(new, found, whole=False)
             c.go("step")
             c.label("whole")
-        f.require(c.compare("oeq", c.vanishing([*new["q"], *new["s"]]), c.constant(0.0)), Outcome.NOT_FINITE)
+        f.require(f.all_finite([*new["q"], *new["s"]]), Outcome.NOT_FINITE)
         if out.inside:
             f.require(self.emit(out.inside, values)[0], Outcome.LEFT_DOMAIN)
         if out.stop:
@@ -224,56 +218,52 @@ class StepCode:
         f = self.frame
         if found is None:
             found = watch_sign(f, values)
-            f.add("crossings", f.code.as_count(found.crossed))
+            f.add("crossings", found.crossed.convert("i64"))
             f.write_sign(found.sign)
         f.write("reduced", f.emitter.emit_doubles(self.outputs.new_reduced, values))
         count_turn(f, values)
         if self.outputs.astray:  # determinants of steps of different lengths are not to be compared
-            f.add("leaps", f.code.as_count(self.emit(self.outputs.astray, values)[0]))
+            f.add("leaps", self.emit(self.outputs.astray, values)[0].convert("i64"))
         elif f.step.ends:
             count_leap(f)
 
-    def _advance(self, new: dict[str, list[str]], found: Crossing | None, whole: bool) -> None:
+    def _advance(self, new: dict[str, list[Operand]], found: Crossing | None, whole: bool) -> None:
         """To the new state: after a whole step, or after one of its stages."""
-        f, c = self.frame, self.code
+        f = self.frame
         if found is not None:
             f.write_sign(found.sign)
         for name, given in new.items():
             f.write(name, given)
-        iterations = c.load(f.iterations, c.whole)
+        iterations = f.iterations[0]
         f.add("iterations", iterations)
-        f.set_count("max_iterations", c.whole_intrinsic("smax", f.count("max_iterations"), iterations))
-        f.write("residual", [c.maximum([c.load(f.size), *f.read("residual")])])
+        f.set_count("max_iterations", intrinsic("smax", f.count("max_iterations"), iterations))
+        f.write("residual", [self.code.maximum([f.size[0], *f.read("residual")])])
         if whole or not f.once:
             f.remember()
-        more = c.let(f"add i64 {f.count('known')}, 1")
-        f.set_count("known", c.call("i64", "llvm.smin.i64", ("i64", more), ("i64", str(history_length(f.stages.number)))))
-        f.add("k", "1")
+        f.set_count("known", intrinsic("smin", f.count("known") + 1, history_length(f.stages.number)))
+        f.add("k", 1)
         f.stages.advance(whole)
 
-    def _save(self, values: Values, q: Sequence[str]) -> None:
+    def _save(self, values: Values, q: Sequence[Operand]) -> None:
         """A row where one is due, or where the run stops."""
         f, c = self.frame, self.code
         k, target, stop = f.count("k"), f.count("target"), f.stop_flag()
-        due = c.let(f"icmp sge i64 {k}, {target}")
-        c.fork(c.let(f"or i1 {due}, {stop}") if stop else due, "save", "saved")
-        c.label("save")
-        self._write_row(values, q, k)
-        later = c.let(f"add i64 {target}, {f.count('every')}")
-        f.set_count("target", c.call("i64", "llvm.smin.i64", ("i64", later), ("i64", f.count("last"))))
-        c.label("saved")
-        if stop:
-            c.fork(stop, "leave", "step", False)
-        else:
+        due = k >= target
+        with c.only_if(due if stop is None else due | stop):
+            self._write_row(values, q, k)
+            f.set_count("target", intrinsic("smin", target + f.count("every"), f.count("last")))
+        if stop is None:
             c.go("step")
+        else:
+            c.fork(stop, "leave", "step", False)
 
-    def _write_row(self, values: Values, q: Sequence[str], k: str) -> None:
+    def _write_row(self, values: Values, q: Sequence[Operand], k: Operand) -> None:
         f, c, out = self.frame, self.code, self.outputs
         given = self.emit([*out.new_velocity, *out.multipliers, *out.force, *out.clock], values)
         given, clock = given[: len(given) - len(out.clock)], given[len(given) - len(out.clock) :]
-        held_force = f.read("held_force") if out.law else [c.constant(0.0)] * f.layout.n
-        f.write_row([*q, *given, *held_force, *clock, c.splat(c.let(f"sitofp i64 {k} to double"))])
-        f.add("rows", "1")
+        held_force = f.read("held_force") if out.law else [c.number(0.0)] * f.layout.n
+        f.write_row([*q, *given, *held_force, *clock, c.broadcast(k.convert("double"))])
+        f.add("rows", 1)
         f.set_count("saved", k)
 
     def _end(self, f: Frame) -> None:
@@ -281,79 +271,70 @@ class StepCode:
         c = self.code
         f.go_back()
         k = f.count("k")
-        unsaved = c.let(f"icmp sgt i64 {k}, {f.count('saved')}")
-        c.fork(c.let(f"and i1 {unsaved}, {f.has_outcome()}"), "last_row", "end", False)
-        c.label("last_row")
-        values = dict(f.run_values)
-        f.emitter.bind(values, "w", f.read("history")[: f.layout.z])
-        self._bind_time(values, c.let(f"sub i64 {k}, 1"), str(f.stages.number - 1))
-        for name in ("q", "s"):
-            f.emitter.bind(values, name, f.read(f"before_{name}"))
-        for name, length in (
-            ("s_compensation", f.layout.k),
-            ("w_compensation", f.layout.z),
-        ):  # not kept: the last digit of this row's v
-            f.emitter.bind(values, name, ["0.0"] * length)
-        for j, i in f.origin.items():
-            w, s = (values[f.step.graph.variable(*x)] for x in (("w", j), ("s", i)))
-            values[f.step.graph.variable("increment", j)] = c.minus(w, s)
-        if self.outputs.law:
-            f.emitter.bind(values, "held_force", f.read("held_force"))
-        self._write_row(values, f.read("q"), k)
-        c.label("end")
+        with c.only_if((k > f.count("saved")) & f.has_outcome(), likely=False):
+            values = dict(f.run_values)
+            f.emitter.bind(values, "w", f.read("history")[: f.layout.z])
+            self._bind_time(values, k - 1, c.number(f.stages.number - 1))
+            for name in ("q", "s"):
+                f.emitter.bind(values, name, f.read(f"before_{name}"))
+            for name, length in (
+                ("s_compensation", f.layout.k),
+                ("w_compensation", f.layout.z),
+            ):  # not kept: the last digit of this row's v
+                f.emitter.bind(values, name, [c.number(0.0)] * length)
+            for j, i in f.origin.items():
+                w, s = (values[f.step.graph.variable(*x)] for x in (("w", j), ("s", i)))
+                values[f.step.graph.variable("increment", j)] = w - s
+            if self.outputs.law:
+                f.emitter.bind(values, "held_force", f.read("held_force"))
+            self._write_row(values, f.read("q"), k)
 
 
-def judgement(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[str]) -> tuple[str, str]:
+def judgement(f: Frame, values: Values, update: Updates, w: Sequence[Operand]) -> tuple[Operand, Operand]:
     """Conditions that every tested |update_i| is ≤ tolerance · scale_i at the new w, and ≤ DIVERGING · scale_i."""
-    c, small, near = f.code, f.code.constant(True), f.code.constant(True)
+    small, near = f.code.number(True), f.code.number(True)
     for largest, scale in _updates(f, values, w, update):
-        small = c.both(small, c.compare("ole", largest, c.times(scale, f.tolerance)))
-        near = c.both(near, c.compare("ole", largest, c.times(scale, c.constant(DIVERGING))))
+        small, near = small & (largest <= scale * f.tolerance), near & (largest <= scale * DIVERGING)
     return small, near
 
 
-def is_tiny(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[str]) -> str:
+def is_tiny(f: Frame, values: Values, update: Updates, w: Sequence[Operand]) -> Operand:
     """Condition that every tested |update_i| ≤ TINY · scale_i and ≤ tolerance · scale_i: another gains nothing."""
-    c, tiny = f.code, f.code.constant(True)
-    limit = c.select(c.compare("olt", f.tolerance, c.constant(TINY)), f.tolerance, c.constant(TINY))
+    return is_below(f, values, update, w, where(f.tolerance < TINY, f.tolerance, TINY))
+
+
+def is_below(f: Frame, values: Values, update: Updates, w: Sequence[Operand], limit: Operand) -> Operand:
+    """Condition that every tested |update_i| ≤ limit · scale_i. Below f.close, the root of the tolerance, the next one will
+    be small, with this Jacobian too."""
+    below = f.code.number(True)
     for largest, scale in _updates(f, values, w, update):
-        tiny = c.both(tiny, c.compare("ole", largest, c.times(scale, limit)))
-    return tiny
+        below = below & (largest <= scale * limit)
+    return below
 
 
-def is_close(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[str]) -> str:
-    """Condition that every tested |update_i| ≤ √tolerance · scale_i: the next one will be small, with this Jacobian too."""
-    c, close = f.code, f.code.constant(True)
-    for largest, scale in _updates(f, values, w, update):
-        close = c.both(close, c.compare("ole", largest, c.times(scale, f.close)))
-    return close
-
-
-def is_finished(f: Frame, values: Values, w: Sequence[str], first: Mapping[int, str], second: Mapping[int, str]) -> str:
+def is_finished(f: Frame, values: Values, w: Sequence[Operand], first: Updates, second: Updates) -> Operand:
     """Condition that `second`, which follows on the update `first` with the same Jacobian, is finite and small, and that
     what it leaves is negligible: about |second|²/|first|, because updates with one Jacobian fall by the same factor. Where
     the first was small already the second only has to be."""
-    c = f.code
-    done = c.compare("oeq", c.vanishing(list(second.values())), c.constant(0.0))
+    done = f.all_finite(list(second.values()))
     for (before, _), (largest, scale) in zip(_updates(f, values, w, first), _updates(f, values, w, second), strict=True):
-        limit, small = c.times(c.times(before, scale), c.constant(NEGLIGIBLE)), c.times(scale, f.tolerance)
-        done = c.both(done, c.compare("ole", largest, small))
-        done = c.both(done, c.either(c.compare("ole", c.times(largest, largest), limit), c.compare("ole", before, small)))
+        limit, small = before * scale * NEGLIGIBLE, scale * f.tolerance
+        done = done & (largest <= small) & ((largest * largest <= limit) | (before <= small))
     return done
 
 
-def _updates(f: Frame, values: Values, w: Sequence[str], update: Mapping[int, str]) -> Iterator[tuple[str, str]]:
+def _updates(f: Frame, values: Values, w: Sequence[Operand], update: Updates) -> Iterator[tuple[Operand, Operand]]:
     """(the largest |update_i|, the scale at w) of the tested unknowns of every scale."""
-    c, inside, groups = f.code, dict(values), dict[int, list[str]]()
+    inside, groups = dict(values), dict[int, list[Operand]]()
     f.emitter.bind(inside, "w", w)
     for j, value in update.items():
         if f.step.graph.value(f.outputs.scale[j]) != float("inf"):
-            groups.setdefault(f.outputs.scale[j], []).append(c.absolute(value))
+            groups.setdefault(f.outputs.scale[j], []).append(abs(value))
     for node, sizes in groups.items():
-        yield c.maximum(sizes), f.emitter.emit([node], inside, fast=True)[0]
+        yield f.code.maximum(sizes), f.emitter.emit([node], inside, fast=True)[0]
 
 
-def next_update(f: Frame, plan: Plan, inner: Values, values: Values, w: Sequence[str]) -> tuple[dict[int, str], Values]:
+def next_update(f: Frame, plan: Plan, inner: Values, values: Values, w: Sequence[Operand]) -> tuple[Updates, Values]:
     """The update from w with the Jacobian at z, where `inner` is, by unknown; and the values with F at w, `again`."""
     there, again, rows = dict(values), dict(inner), sorted(plan.nonlinear.rows)
     f.emitter.bind(there, "z", w)
@@ -367,43 +348,42 @@ class Chord:
     """w - F′(z)⁻¹F(w) after w = z - F′(z)⁻¹F(z): with one Jacobian the error is the product of both updates, times a number
     that the quotient of both tells. inner: values at z; first: the update from there, by unknown."""
 
-    def __init__(self, f: Frame, plan: Plan, inner: Values, values: Values, *, z: Sequence[str], first: dict[int, str]):
+    def __init__(
+        self, f: Frame, plan: Plan, inner: Values, values: Values, *, z: Sequence[Operand], first: dict[int, Operand]
+    ):
         self.frame, self.plan, self.inner, self.values, self.z, self.first = f, plan, inner, values, z, first
-        self.w = [f.code.minus(x, first[j]) if j in first else x for j, x in enumerate(z)]
-        self.second, self.again = dict[int, str](), Values()
+        self.w = [x - first[j] if j in first else x for j, x in enumerate(z)]
+        self.second, self.again = dict[int, Operand](), Values()
 
     def keep(self) -> None:
         """The update that was small."""
         keep_compensation(self.frame, self.z, dict(enumerate(self.w)), self.first)
 
-    def report(self) -> str:
+    def report(self) -> Operand:
         """The size of the residual before it."""
         return self.frame.emitter.emit(self.frame.outputs.size, dict(self.inner), fast=True)[0]
 
-    def try_next(self) -> str:
+    def try_next(self) -> Operand:
         """Condition that the next update is small, too, and that all it changes may be taken."""
         self.second, self.again = next_update(self.frame, self.plan, self.inner, self.values, self.w)
         return is_finished(self.frame, self.values, self.w, self.first, self.second)
 
-    def take(self, where: str | None) -> None:
+    def take(self, lanes: Operand | None) -> None:
         """The next one instead, with the size of its residual."""
         f = self.frame
-        new = {j: f.code.minus(self.w[j], x) for j, x in self.second.items()}
+        new = {j: self.w[j] - x for j, x in self.second.items()}
         for j, value in new.items():
-            f.place(f.w[j], value, where)
-        keep_compensation(f, self.w, new, self.second, where)
-        f.place(f.size, f.emitter.emit(f.outputs.following_size, self.again, fast=True)[0], where)
+            f.place(f.w[j], value, lanes)
+        keep_compensation(f, self.w, new, self.second, lanes)
+        f.place(f.size, f.emitter.emit(f.outputs.following_size, self.again, fast=True)[0], lanes)
 
 
-def keep_compensation(
-    f: Frame, z: Sequence[str], w: Mapping[int, str], update: Mapping[int, str], where: str | None = None
-) -> None:
-    """Store what rounding has cut off w = z - update: exact, because the update is smaller than z. where: in which runs."""
-    c = f.code
+def keep_compensation(f: Frame, z: Sequence[Operand], w: Updates, update: Updates, lanes: Operand | None = None) -> None:
+    """Store what rounding has cut off w = z - update: exact, because the update is smaller than z. lanes: in which runs."""
     for j in sorted(f.compensation.keys() & update.keys()):
-        f.place(f.compensation[j], c.minus(c.minus(z[j], w[j]), update[j]), where)
+        f.place(f.compensation[j], (z[j] - w[j]) - update[j], lanes)
     for j in sorted(f.increments.keys() & update.keys()):
-        c.store(c.let(f"fneg {c.real} {update[j]}"), f.increments[j])
+        f.increments[j][0] = -update[j]
 
 
 def report(f: Frame, plan: Plan, inner: Values, known: Values) -> None:
@@ -412,51 +392,49 @@ def report(f: Frame, plan: Plan, inner: Values, known: Values) -> None:
     inner: values at the iterate; known: those at the solution of the nonlinear unknowns. Where one evaluation solves
     them, what is left is not evaluated: it counts as zero. Where the iteration ends with a chord its residual is known.
     """
-    c, out, emit = f.code, f.outputs, f.emitter.emit
+    out, emit = f.outputs, f.emitter.emit
     if not out.ends_with_chord:
-        c.store(c.constant(0.0) if plan.once else emit(out.size, inner, fast=True)[0], f.size)
+        f.size[0] = 0.0 if plan.once else emit(out.size, inner, fast=True)[0]
     if not out.factor:
         pivots = [*emit(out.pivots, inner), *emit(out.affine_pivots, known)]
-        c.store(determinant_sign(c, pivots, plan.parity), f.sign)
+        f.sign[0] = determinant_sign(f.code, pivots, plan.parity)
         if f.step.ends:
-            c.store(determinant(c, pivots), f.determinant)
+            f.determinant[0] = determinant(f.code, pivots)
 
 
 class Crossing(NamedTuple):
     """The sign of a factor, or of the determinant, the last one if it is none; whether it changed."""
 
-    sign: str
-    crossed: str
+    sign: Operand
+    crossed: Operand
 
 
-def determinant(c: Code, pivots: Sequence[str]) -> str:
+def determinant(c: Code, pivots: Sequence[Operand]) -> Operand:
     """Its size, from the pivots of an elimination."""
-    return c.absolute(combine_pairs(lambda a, b: c.let(f"fmul contract {c.real} {a}, {b}"), list(pivots), c.constant(1.0)))
+    with c.using("contract"):
+        return abs(combine_pairs(lambda a, b: a * b, list(pivots), c.number(1.0)))
 
 
-def determinant_sign(c: Code, pivots: Sequence[str], odd: int) -> str:
+def determinant_sign(c: Code, pivots: Sequence[Operand], odd: int) -> Operand:
     """1 or -1, from the signs of the pivots; odd: whether their order is an odd permutation."""
-    bits = c.constant(-1 if odd else 0, "i64")
+    bits = c.number(-1 if odd else 0)
     for pivot in pivots:
-        bits = c.let(f"xor {c.whole} {bits}, {c.let(f'bitcast {c.real} {pivot} to {c.whole}')}")
-    negative = c.let(f"icmp slt {c.whole} {bits}, zeroinitializer")
-    return c.select(negative, c.constant(-1.0), c.constant(1.0))
+        bits = bits ^ pivot.cast("bitcast", "i64")
+    return where(bits < 0, c.number(-1.0), 1.0)
 
 
-def is_leap(c: Code, before: str, after: str) -> str:
+def is_leap(before: Operand, after: Operand) -> Operand:
     """Condition that a determinant changed its size more than LEAP-fold; 0 stands for one that is not known."""
-    grew = c.compare("olt", before, after)
-    low, high = c.select(grew, before, after), c.select(grew, after, before)
-    known = c.compare("ogt", low, c.constant(0.0))
-    return c.both(known, c.compare("ogt", high, c.times(low, c.constant(LEAP))))
+    grew = before < after
+    low, high = where(grew, before, after), where(grew, after, before)
+    return (low > 0.0) & (high > low * LEAP)
 
 
 def watch_sign(f: Frame, values: Values) -> Crossing:
     """Crossing: a sign, and whether it changed since the last stage that went in the direction of this one: 0 is no sign."""
-    c, old, zero = f.code, f.read_sign(), f.code.constant(0.0)
-    new = f.emitter.sign(f.emitter.emit(f.outputs.factor, values)[0]) if f.outputs.factor else c.load(f.sign)
-    crossed = c.compare("olt", c.times(new, old), zero)
-    return Crossing(c.select(c.compare("oeq", new, zero), old, new), crossed)
+    old = f.read_sign()
+    new = OPERATORS["sign"](*f.emitter.emit(f.outputs.factor, values)) if f.outputs.factor else f.sign[0]
+    return Crossing(where(new == 0.0, old, new), new * old < 0.0)
 
 
 def count_turn(f: Frame, values: Values) -> None:
@@ -464,14 +442,13 @@ def count_turn(f: Frame, values: Values) -> None:
     if f.stages.number > 1:
         for name in ("q", "s"):
             f.emitter.bind(values, f"since_{name}", f.read(f"begin_{name}"))
-    turned = f.code.compare("olt", f.emitter.emit(f.outputs.turned, values)[0], f.code.constant(0.0))
-    f.add("turns", f.code.as_count(turned))
+    f.add("turns", (f.emitter.emit(f.outputs.turned, values)[0] < 0.0).convert("i64"))
 
 
 def count_leap(f: Frame) -> None:
     """Of whole steps only: determinants of stages of different lengths are not to be compared."""
-    (old,), new = f.read("determinant"), f.code.load(f.determinant)
-    f.add("leaps", f.code.as_count(is_leap(f.code, old, new)))
+    (old,), new = f.read("determinant"), f.determinant[0]
+    f.add("leaps", is_leap(old, new).convert("i64"))
     f.write("determinant", [new])
 
 
@@ -482,7 +459,7 @@ class Pivoted:
     alone.
     """
 
-    def __init__(self, frame: Frame, inner: Values, values: Values, z: Sequence[str]):
+    def __init__(self, frame: Frame, inner: Values, values: Values, z: Sequence[Operand]):
         self.frame, self.code = frame, frame.code
         self.inner, self.pivoted, self.values, self.z = inner, dict(inner), values, z
 
@@ -490,16 +467,16 @@ class Pivoted:
         f, c, report = self.frame, self.code, self.frame.part["report"]
         c.label("pivot")
         code = self._solution(f.emitter.emit(f.outputs.f, self.pivoted))
-        f.add("slow", "1")
+        f.add("slow", 1)
         for i, slot in enumerate((f.size, f.sign, f.determinant)):
-            c.store(c.load(c.at(report, i)), slot)
+            slot[0] = report[i]
         singular, not_finite = f.failure(Outcome.SINGULAR), f.failure(Outcome.NOT_FINITE)
         c.line(f"switch i64 {code}, label %{singular} [ i64 {SOLVED}, label %solved i64 {EXACT}, label %exact"
                f" i64 {NOT_FINITE}, label %{not_finite} ]")  # fmt: skip
         c.label("exact")
         f.store(f.w, self.z)
         for slot in f.compensation.values():
-            c.store("0.0", slot)
+            slot[0] = 0.0
         self._keep_increments(self.z)
         c.go("accept")
         c.label("solved")
@@ -510,7 +487,7 @@ class Pivoted:
         """w = z - update; it is accepted if the update is small, and the one that follows on it where F may jump."""
         f, c = self.frame, self.code
         update = f.read("right")
-        w = [c.minus(a, b) for a, b in zip(self.z, update, strict=True)]
+        w = [a - b for a, b in zip(self.z, update, strict=True)]
         f.store(f.w, w)
         keep_compensation(f, self.z, dict(enumerate(w)), dict(enumerate(update)))
         self._keep_increments(w)
@@ -528,31 +505,30 @@ class Pivoted:
             f.require_convergence(judgement(f, self.values, dict(enumerate(f.read("right"))), w)[0])
         c.go("accept")
 
-    def _solution(self, right: Sequence[str]) -> str:
+    def _solution(self, right: Sequence[Operand]) -> Operand:
         """The system with the Jacobian at z, solved with pivoting; returns the code of the outcome."""
         f, c, n = self.frame, self.code, self.frame.layout.z
         f.write("right", right)
         with c.loop(0, n * n) as i:
-            c.store("0.0", c.at(f.part["matrix"], i))
+            f.part["matrix"][i] = 0.0
         for i, node in enumerate(f.outputs.jacobian):
             if node != f.step.graph.zero:
-                c.store(f.emitter.emit([node], self.pivoted)[0], c.at(f.part["matrix"], i))
+                f.part["matrix"][i] = f.emitter.emit([node], self.pivoted)[0]
         arguments = ", ".join(f"ptr {f.part[name]}" for name in ("matrix", "right", "report"))
-        return c.let(f"call i64 %solver(i64 {n}, {arguments})")
+        return c.let(f"call i64 %solver(i64 {n}, {arguments})", "i64")
 
-    def _keep_increments(self, w: Sequence[str]) -> None:
+    def _keep_increments(self, w: Sequence[Operand]) -> None:
         """Of unknowns that start at s: the solver may have been called several times."""
         f, s = self.frame, self.frame.read("s") if self.frame.origin else []
         for j, k in f.origin.items():
-            self.code.store(self.code.minus(w[j], s[k]), f.increments[j])
+            f.increments[j][0] = w[j] - s[k]
 
     def _again(self) -> None:
         f, c = self.frame, self.code
         c.label("again")
         f.store(f.z, f.load_all(f.w))
-        more = c.let(f"icmp slt i64 {c.load(f.iterations, 'i64')}, {f.count('limit')}")
-        c.fork(more, "iterate", "not_converged", True)
+        c.fork(f.iterations[0] < f.count("limit"), "iterate", "not_converged", True)
         c.label("not_converged")
         if f.plan is not None:
-            c.store(f.emitter.emit(f.outputs.size, dict(self.inner), fast=True)[0], f.size)
+            f.size[0] = f.emitter.emit(f.outputs.size, dict(self.inner), fast=True)[0]
         c.go(f.failure(Outcome.NOT_CONVERGED))
