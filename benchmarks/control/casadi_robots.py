@@ -23,6 +23,10 @@ from benchmarks.control.robots import Robot
 OPTIONS = {"print_level": 0, "sb": "yes", "max_iter": 1000}
 
 
+PARTS = 4
+STILL = 1e-2  # of the size of a coordinate: a path that moves it less is compared with this
+
+
 class Found(NamedTuple):
     """What IPOPT ended with: its own status, cost, iterations, seconds of processor time, and the unknowns."""
 
@@ -72,11 +76,7 @@ class Twin:
         left, right = ca.gradient(action, x) + push, ca.gradient(action, y) + push
         edge = ca.Function("edge", [x, y, u, w], [left, right, slip, price])
         momentum = ca.Function("momentum", [x, v], [ca.gradient(robot.lagrangian(x, v, ca), v)])
-        if callable(robot.actuated):
-            columns = ca.vertcat(*(ca.horzcat(*row) for row in robot.actuated(x, ca)))
-        else:
-            columns = ca.SX.eye(n)[:, list(robot.actuated)]
-        acting, reactions = columns @ u, ca.SX.sym("nu", m)
+        acting, reactions = self._columns(x) @ u, ca.SX.sym("nu", m)
         if robot.constraints:
             acting += ca.jacobian(ca.vertcat(*robot.constraints(x, v, ca)), v).T @ reactions
         return edge, momentum, ca.Function("act", [x, u, reactions], [acting])
@@ -123,15 +123,52 @@ class Twin:
             stats["return_status"], float(found["f"]), int(stats["iter_count"]), seconds, np.array(found["x"])[:, 0]
         )
 
-    def motion(self, x: np.ndarray) -> dict[str, np.ndarray]:
-        """q (N+1, n), u (N+1, r) and v (N+1, n) of unknowns, as a solution has them."""
+    def distance(self, x: np.ndarray) -> float:
+        """How far the plant, integrated over single steps from the nodes of a solution, ends from the next ones, relative to
+        what every coordinate moves; controls are linear in a step."""
         (first, last), n, r, steps = self.robot.ends, len(self.robot.initial), self.robot.controls, self.steps
         inner, u, _ = np.split(x, np.cumsum([n * (steps - 1), r * (steps + 1)]))
-        q = np.vstack([first, inner.reshape(-1, n), last])
+        q, u = np.vstack([first, inner.reshape(-1, n), last]), u.reshape(-1, r)
         v = np.zeros_like(q)
         v[1:-1] = (q[2:] - q[:-2]) * steps / (2 * self.robot.T)
-        v[-1, self.free] = x[len(x) - len(self.free) :]
-        return {"q": q, "u": u.reshape(-1, r), "v": v}
+        ends = np.array(self._step().map(steps)(q[:-1].T, v[:-1].T, u[:-1].T, u[1:].T)).T
+        moves = np.maximum(np.ptp(q, axis=0), STILL * np.array(self.robot.sizes))
+        return float(np.max(np.abs(ends - q[1:]) / moves))
+
+    def _step(self) -> ca.Function:
+        """(q, v, u, u') → q after a step, by Runge and Kutta's method on its quarters."""
+        n, h = len(self.robot.initial), self.robot.T / self.steps / PARTS
+        q, v = ca.SX.sym("q", n), ca.SX.sym("v", n)
+        u, w = (ca.SX.sym(name, self.robot.controls) for name in "uw")
+        acceleration, x, y = self._acceleration(), q, v
+        for i in range(PARTS):
+            at = lambda x, y, c, i=i: (y, acceleration(x, y, u + (i + c) / PARTS * (w - u)))  # noqa: E731
+            k1 = at(x, y, 0.0)
+            k2 = at(x + h / 2 * k1[0], y + h / 2 * k1[1], 0.5)
+            k3 = at(x + h / 2 * k2[0], y + h / 2 * k2[1], 0.5)
+            k4 = at(x + h * k3[0], y + h * k3[1], 1.0)
+            x, y = (z + h / 6 * (a + 2 * b + 2 * c + d) for z, a, b, c, d in zip((x, y), k1, k2, k3, k4, strict=True))
+        return ca.Function("step", [q, v, u, w], [x])
+
+    def _acceleration(self) -> ca.Function:
+        """(q, v, u) → a, from the equations of motion and the derivatives of the constraints."""
+        robot, n = self.robot, len(self.robot.initial)
+        q, v, u = ca.SX.sym("q", n), ca.SX.sym("v", n), ca.SX.sym("u", robot.controls)
+        energy = robot.lagrangian(q, v, ca)
+        momentum = ca.gradient(energy, v)
+        force = ca.gradient(energy, q) - ca.jacobian(momentum, q) @ v + self._columns(q) @ u
+        if robot.forces:
+            force += ca.vertcat(*robot.forces(q, v, ca))
+        slips = ca.vertcat(*robot.constraints(q, v, ca)) if robot.constraints else ca.SX(0, 1)
+        rows = ca.jacobian(slips, v)
+        matrix = ca.blockcat([[ca.jacobian(momentum, v), -rows.T], [rows, ca.SX(rows.shape[0], rows.shape[0])]])
+        return ca.Function("a", [q, v, u], [ca.solve(matrix, ca.vertcat(force, -ca.jacobian(slips, q) @ v))[:n]])
+
+    def _columns(self, q: ca.SX) -> ca.SX:
+        """B(q)."""
+        if callable(self.robot.actuated):
+            return ca.vertcat(*(ca.horzcat(*row) for row in self.robot.actuated(q, ca)))
+        return ca.SX.eye(q.numel())[:, list(self.robot.actuated)]
 
     def evaluate(
         self, q: np.ndarray, u: np.ndarray, reactions: np.ndarray, v: np.ndarray

@@ -5,7 +5,7 @@
 
 A line for every pair: how it ended, the kind of the extremal, cost, iterations, and processor time in ms of the first call
 and of the same call again; the same of IPOPT, whose solver is built before and whose time is that of its search. "Rough":
-`solve` warns that the steps do not resolve the motion; the summary does not count such extremals as solutions.
+the steps do not resolve the motion, of which `solve` warns; the summary does not count such extremals as solutions.
 
 Guesses: "default" none (IPOPT: the cubic and zero controls), "line" a path at constant velocity, "inverse" a smooth path
 with its controls by inverse dynamics, "random0", … the cubic with waves, without controls.
@@ -31,11 +31,11 @@ import dalembert as da
 from dalembert.boundary.data.ends import TimeGrid
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solver import Asked, settings
-from dalembert.control.extremals import _warn_of_resolution as warn_of_resolution
 from dalembert.control.extremals import control_search
 
 SAME = 1e-4  # relative difference of costs that count as one
 WORSE = 1.05
+ROUGH = 0.25  # of the path, as in the warning of `solve`
 SOLVED = ("Solve_Succeeded", "Solved_To_Acceptable_Level")
 FAST = 2
 
@@ -111,29 +111,21 @@ def guesses_of(
                 yield f"random{number}", robot.random(number, steps), robot.random(number, steps), None
 
 
-def ours(problem: Any, asked: dict, steps: int, guess: Any) -> tuple[dict[str, Any], da.ControlSolution | None]:
-    """The entries of a pair, and the solution."""
+def ours(problem: Any, asked: dict, steps: int, guess: Any) -> dict[str, Any]:
+    """The entries of a pair."""
     found: dict[str, Any] = {}
     for name in ("first", "again"):
         begin = time.process_time()
         try:
-            with warnings.catch_warnings(action="ignore"):
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
                 solution = da.solve(problem, steps=steps, guess=guess, throw=False, **asked)
         except Exception as error:  # whatever goes wrong stands in the table
-            return {"outcome": f"{type(error).__name__}: {str(error).splitlines()[0]}"[:90]}, None
+            return {"outcome": f"{type(error).__name__}: {str(error).splitlines()[0]}"[:90]}
         found[name] = 1e3 * (time.process_time() - begin)
-    solved = solution.outcome is da.Outcome.SUCCESS
     found |= {"cost": float(solution.cost), "iterations": int(solution.statistics.iterations)}
-    found |= {"outcome": solution.outcome.name, "kind": solution.kind if solved else ""}
-    return found | {"rough": solved and is_rough(problem, solution)}, solution
-
-
-def is_rough(problem: da.OptimalControl, solution: da.ControlSolution) -> bool:
-    """Whether `solve` warns that the steps do not resolve the motion."""
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        warn_of_resolution(problem, solution, np.zeros(solution.q.shape[1]))
-    return bool(told)
+    found |= {"outcome": solution.outcome.name, "kind": solution.kind if solution.outcome is da.Outcome.SUCCESS else ""}
+    return found | {"rough": any("resolve the motion" in str(warning.message) for warning in told)}
 
 
 def race(name: str, steps: int, bounded: bool, names: Sequence[str], count: int, peer: bool) -> Iterator[Pair]:
@@ -145,14 +137,12 @@ def race(name: str, steps: int, bounded: bool, names: Sequence[str], count: int,
 
         twin = Twin(robot, steps, bounded)
     for guess, own, q, u in guesses_of(robot, steps, bounded, names, count):
-        entries, solution = ours(problem, asked, steps, own)
-        pair = Pair(name, steps, bounded, guess, **entries)
+        pair = Pair(name, steps, bounded, guess, **ours(problem, asked, steps, own))
         if twin is not None:
             found = twin.solve(q, u)
             pair.peer, pair.peer_cost, pair.peer_iterations = found.status, found.cost, found.iterations
             pair.peer_time = 1e3 * found.seconds
-            if solution is not None and pair.peer_solved:
-                pair.peer_rough = is_rough(problem, dataclasses.replace(solution, **twin.motion(found.x)))
+            pair.peer_rough = pair.peer_solved and twin.distance(found.x) > ROUGH
         yield pair
 
 
