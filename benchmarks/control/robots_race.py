@@ -10,6 +10,7 @@ the steps do not resolve the motion, of which `solve` warns; the summary does no
 Guesses: "default" none (IPOPT: the cubic and zero controls), "line" a path at constant velocity, "inverse" a smooth path
 with its controls by inverse dynamics, "random0", … the cubic with waves, without controls.
 
+--table FILE: the summary and a short table of a file that --json wrote; s: no minimum, r: rough.
 --check: cost and equations of both sides at random unknowns, where they have to agree to 1e-10.
 """
 
@@ -93,6 +94,13 @@ class Pair:
         bounds = "bounds" if self.bounded else "none"
         return f"| {self.robot} | {self.steps} | {bounds} | {self.guess} | {own} | {other if self.peer else '| | |'} |"
 
+    def cell(self) -> str:
+        """For `table`."""
+        marks = ("" if self.kind == "minimum" else " s") + (" r" if self.rough else "")
+        own = f"{self.cost:.5g}{marks}, {self.iterations}, {self.again:.0f}" if self.solved else self.outcome
+        other = f"{self.peer_cost:.5g}{' r' if self.peer_rough else ''}, {self.peer_iterations}, {self.peer_time:.0f}"
+        return f"{own} / {other if self.peer_solved else self.peer or ''}".replace("_", " ")
+
 
 def guesses_of(
     robot: Robot, steps: int, bounded: bool, names: Sequence[str], count: int
@@ -172,6 +180,17 @@ def summary(pairs: Sequence[Pair]) -> None:
         print(f"| {robot} | {len(own)} | {told} | {wrong} | {saddles} | {ratio} |", flush=True)
 
 
+def table(pairs: Sequence[Pair]) -> None:
+    """A row for every problem, a column for every guess: cost, iterations and ms of the repeated call, ours / IPOPT's."""
+    guesses = list(dict.fromkeys(p.guess for p in pairs))
+    print(f"| robot | N | bounds | {' | '.join(guesses)} |")
+    print("| --- " * (3 + len(guesses)) + "|")
+    cells = {(*p.problem, p.guess): p.cell() for p in pairs}
+    for robot, steps, bounded in dict.fromkeys(p.problem for p in pairs):
+        row = " | ".join(cells.get((robot, steps, bounded, guess), "") for guess in guesses)
+        print(f"| {robot} | {steps} | {'yes' if bounded else 'no'} | {row} |")
+
+
 def check(name: str, steps: int = 6) -> float:
     """The largest difference of cost and equations at random unknowns, relative to their size."""
     from benchmarks.control.casadi_robots import Twin
@@ -209,10 +228,17 @@ def main() -> None:
     parser.add_argument("--json")
     parser.add_argument("--no-ipopt", action="store_true")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--table", metavar="JSON", help="print the tables of a file that --json wrote")
     given = parser.parse_args()
     if given.check:
         for name in given.robots:
             print(f"{name}: {check(name):.1e}", flush=True)
+        return
+    if given.table:
+        with open(given.table) as file:
+            read = [Pair(**entry) for entry in json.load(file)]
+        summary(read)
+        table(read)
         return
     pairs: list[Pair] = []
     print("| robot | N | bounds | guess | outcome | cost | it. | first | again | IPOPT | cost | it. | ms |")
