@@ -20,7 +20,7 @@ from dalembert.step.options import RunOptions, lengths_of
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.varying import Varying, vary_steps
 from dalembert.step.run.assemble import warn_of_resolution
-from dalembert.step.run.driver import ReadyRun, Run, RunParameters, Vector, find_run, with_one_before
+from dalembert.step.run.driver import ReadyRun, Run, Vector, find_run, with_one_before
 from dalembert.step.run.state import Given, Prepared, SampledFeedback, initial_state
 from dalembert.step.run.steps import check_progress, report_progress, sink_of
 from dalembert.step.start.prepare import check_callbacks, initial_value, prepare_any
@@ -224,7 +224,7 @@ def repeat(run: ReadyRun, q, v, system: Any, given: Given, options: RunOptions) 
     if options.varying is not None:
         return None
     record = options.record(run.words, system.subject.under(options.scheme), q0=given.q0, v0=given.v0)
-    return run.path(q, v, run.parameters(options), options, lambda: record)
+    return run.path(q, v, options, lambda: record)
 
 
 def check_path(path: Path, calm: bool, throw: bool) -> Path:
@@ -311,7 +311,7 @@ class PreparedRun:
 
     def __init__(self, system: System, options: RunOptions):
         self._system, self._options = system, options
-        self._ready: tuple[ReadyRun, RunOptions, RunParameters] | None = None  # of the last call
+        self._ready: tuple[ReadyRun, RunOptions] | None = None  # of the last call
 
     @property
     def system(self) -> System:
@@ -346,19 +346,18 @@ class PreparedRun:
         ready = self._ready
         if ready is None or not (outside() and ready[0].lasts):
             return None
-        run, options, parameters = ready
+        run, options = ready
         if not (_is_vector(q0, run.n) and _is_vector(v0, run.n) and type(steps) is int and type(t0) is float):
             return None
         if steps != options.steps or t0 != options.t0:
             options = self._options.at(steps, t0)
-            parameters = run.parameters(options)
-            self._ready = run, options, parameters
+            self._ready = run, options
         q, v = q0.copy(), v0.copy()
 
-        def provenance_of() -> Provenance:
+        def record() -> Provenance:
             return options.record(run.words, self._system.subject.under(options.scheme), q0=q, v0=v)
 
-        return run.path(q, v, parameters, options, provenance_of)
+        return run.path(q, v, options, record)
 
     def _search(self, given: Given, steps: int, t0: Any) -> tuple[Path, bool]:
         """In the ordinary way, with every check; what it finds is kept."""
@@ -367,7 +366,7 @@ class PreparedRun:
         found = ready and repeat(*ready, self._system, given, options)
         if ready is None or found is None:
             return begin_run(self._system, given, options, ready).in_memory()
-        self._ready = ready[0], options, ready[0].parameters(options)
+        self._ready = ready[0], options
         return found
 
     def __repr__(self) -> str:

@@ -61,13 +61,13 @@ class _Program(NamedTuple):
 
 
 class SystemFunction:
-    """function(system, *arrays) → a tree of float64 arrays."""
+    """function(system, *arrays) → a tree of float64 arrays. system: a problem, or another tree of arrays and functions."""
 
     def __init__(self, function: Callable[..., Any]):
         self.function = function
         self._known: Remembered[_Program] = Remembered(REMEMBERED)
 
-    def bound(self, system: System, *arguments: Any) -> Callable[..., Any] | None:
+    def bound(self, system: Any, *arguments: Any) -> Callable[..., Any] | None:
         """Machine code for arrays of the shapes of `arguments`, in NumPy; None where it cannot be made, and under tracing.
 
         Derivatives of functions that are not finite may be finite here: 0·x is 0 whatever x is.

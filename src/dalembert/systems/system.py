@@ -328,8 +328,8 @@ class SystemParts(NamedTuple):
     key: Any
 
 
-def parts_of(system: Problem) -> SystemParts:
-    """The parts of a system, or of another problem."""
+def parts_of(system: Any) -> SystemParts:
+    """The parts of a problem, or of another tree of arrays and functions, such as a step."""
     (tree, leaves), walk = taken_apart(system), Walk()
     key = split(walk, system, [])
     return SystemParts(leaves, rebuilder(tree, leaves), key if walk.lasting else None)

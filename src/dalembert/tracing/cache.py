@@ -130,17 +130,26 @@ def _watch_function(f: Any) -> Watched | None:
 
 
 class Pool(Generic[T]):
-    """Objects that one thread at a time may use: one that is free, or a new one."""
+    """Objects that one thread at a time may use: one that is free, or a new one. keep: False makes a new one each time."""
 
-    def __init__(self, make: Callable[[], T]):
-        self._make, self._free = make, list[T]()
+    def __init__(self, make: Callable[[], T], keep: bool = True):
+        self._make, self._free, self._keep = make, list[T](), keep
+
+    def take(self) -> T:
+        """One of them, to be given back."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            return self._make()
+
+    def give(self, used: T) -> None:
+        """Takes it back, free again."""
+        if self._keep:
+            self._free.append(used)
 
     @contextlib.contextmanager
     def one(self) -> Iterator[T]:
         """One of them, for a with block."""
-        try:
-            found = self._free.pop()
-        except IndexError:
-            found = self._make()
+        found = self.take()
         yield found
-        self._free.append(found)
+        self.give(found)

@@ -13,23 +13,20 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra.jacobian import value_and_jacobian
-from dalembert.native import CompiledFunction, Unsupported, compile_function
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.varying import OWN, VaryingSteps
 from dalembert.step.run.branch import Call, solve_step
 from dalembert.step.run.loop import force_of_law, prediction, solve_stages
 from dalembert.step.run.state import RunState, StepOptions
-from dalembert.systems.compiled import LARGEST
-from dalembert.tracing import Remembered, Walk, rebuilder, seldom, split, taken_apart
+from dalembert.systems.compiled import LARGEST, SystemFunction
+from dalembert.tracing import seldom
 
-REMEMBERED = 32  # programs found again without a new trace
 EXACT = 1e-6  # |F|, rows scaled, below which there is a root
 STEPS = 500
 METHODS: dict[Literal["lm", "trf", "dogbox"], int] = {"lm": STEPS, "trf": 100, "dogbox": 100}  # evaluations at most
 FAR = 1e100  # stands for what is not finite
 
-_COMPILED: Remembered[CompiledFunction | None] = Remembered(REMEMBERED)
 Unknowns = Float[np.ndarray, "z"]
 Equations = Callable[[Unknowns], Sequence[np.ndarray]]  # z → F, F′
 _UNSOLVED = (Outcome.NOT_CONVERGED, Outcome.SINGULAR, Outcome.NOT_FINITE)
@@ -158,33 +155,16 @@ def _flatness(matrix: Float[np.ndarray, "z z"]) -> float:
 
 def _step_equations(program: StepProgram, call: Call, z: Unknowns) -> Equations:
     """F and F′ as a function of z."""
-    if z.size <= LARGEST:
-        (tree, leaves), walk = taken_apart(program), Walk()
-        key, others = (split(walk, program, []), z.shape, call.s.shape), [np.asarray(x, float) for x in (*call, *leaves)]
-        code = _COMPILED.get(key) if walk.lasting else None
-        if code is None:
-            code = _translate(rebuilder(tree, leaves), z, others)
-            if walk.lasting:
-                _COMPILED.put(key, code)
-        if code is not None:
-            return lambda x: code(x, *others)
-    again, _ = _by_jax.bound(program, call, z)
-    return lambda x: jax.tree.map(np.asarray, again(program, call, x))
+    given = [np.asarray(x, float) for x in call]
+    code = _BY_CODE.bound(program, z, *given) if z.size <= LARGEST else None
+    if code is not None:
+        return lambda x: code(x, *given)
+    again, _ = _by_jax.bound(program, z, *given)
+    return lambda x: jax.tree.map(np.asarray, again(program, x, *given))
 
 
-def _translate(rebuilt: Callable, z: Unknowns, others: list) -> CompiledFunction | None:
-    size = len(Call._fields)
-
-    def value_and_matrix(x, *given):
-        program, call = rebuilt(given[size:]), given[:size]
-        return value_and_jacobian(lambda y: program.residual(y, *call), x)
-
-    try:
-        return compile_function(value_and_matrix, z, *others)
-    except Unsupported:
-        return None
-
-
-@seldom
-def _by_jax(program: StepProgram, call: Call, z):
+def _equations_of_step(program: StepProgram, z, *call):
     return value_and_jacobian(lambda y: program.residual(y, *call), z)
+
+
+_BY_CODE, _by_jax = SystemFunction(_equations_of_step), seldom(_equations_of_step)

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +22,6 @@ from dalembert.discretize.scheme import check_maps
 from dalembert.interrupts import Interrupted, held_back, wanted
 from dalembert.native import COUNTED, Unsupported, counts, native_first
 from dalembert.numbers import as_numbers, as_state, holds_tracer, outside
-from dalembert.options import Starter
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance
 from dalembert.step.options import RunOptions, Words
@@ -50,8 +48,8 @@ from dalembert.step.run.steps import Opening, Rows, Sink, Steps, fingerprint, ru
 from dalembert.step.start.prepare import DEFAULT, Motion, begin_steps, check_branch, check_callbacks, program_for
 from dalembert.systems import System
 from dalembert.systems.proof import REMEMBERED, InitialMotion, InitialRoot, root_of
-from dalembert.systems.system import check_shapes
-from dalembert.tracing import Content, Jitted, Remembered, content, is_unchanged
+from dalembert.systems.system import check_shapes, parts_of
+from dalembert.tracing import Content, Jitted, Pool, Remembered, content, is_unchanged
 
 NEAR = 1e-12  # of the time: what is left is no step whose length the times resolve, and its square is below rounding
 FIELDS = ("q", "v", "multipliers", "force")  # of a row, that a step gives
@@ -305,36 +303,28 @@ class ReadyRun:
         self.code, (self._any_program, self.words), self._scheme = code, bound, scheme
         self._leaves, self._watched = reading.arrays, reading.watched
         self.n, self._lead = code.begin.q.shape[0], self._any_program.starting_nodes
-        self._lasting = all(isinstance(x, jax.Array) for x in self._leaves)  # NumPy's may change in place
-        self._free: list[RunArrays] = []
+        lasting = all(isinstance(x, jax.Array) for x in self._leaves)  # NumPy's may change in place
+        self._arrays = Pool(lambda: RunArrays(code, reading.arrays), keep=lasting)
+        self._last: tuple[RunOptions, RunParameters] | None = None  # of the last call
 
     @property
     def lasts(self) -> bool:
         """True if the functions still name the same; False where only a new look at them can tell."""
         return self._watched is not None and is_unchanged(self._watched)
 
-    def parameters(self, options: RunOptions) -> RunParameters:
-        """Those of every run with these options."""
-        grid, program = options.grid, self._any_program
-        count = counts(**parameters_of(program, options, self._lead, grid), known=1)
-        settings = float(grid.t0), float(grid.h), float(options.solver.tolerance)
-        return RunParameters(grid, settings, count, math.ceil(grid.steps / grid.every) + 1)
-
-    def path(
-        self, q: Vector, v: Vector, parameters: RunParameters, options: RunOptions, record: Callable[[], Provenance]
-    ) -> tuple[Path, bool] | None:
+    def path(self, q: Vector, v: Vector, options: RunOptions, record: Callable[[], Provenance]) -> tuple[Path, bool] | None:
         """The path, and whether there is nothing to say of it; None where the data are not proven to pass every check, or
         belong in units of their own. record: gives that of the call, when the path is looked at. It keeps q and v."""
-        arrays = self._arrays()
+        parameters = self._parameters(options)
+        arrays = self._arrays.take()
         try:
-            made = self._begin(q, v, parameters, options.start.starter, arrays.motion)
+            made = self._begin(q, v, options, arrays.motion)
             if made is None:
                 return None
-            table, steps = arrays.run(made, parameters), arrays.steps
-            code, (state, count) = self.code.native.code, steps.state.values()
+            table, code = arrays.run(made, parameters), self.code.native.code
+            state, count = arrays.steps.state.values()
         finally:
-            if self._lasting:
-                self._free.append(arrays)
+            self._arrays.give(arrays)
 
         def ended() -> Path:
             program = self._program if steps_code else self._any_program
@@ -352,34 +342,33 @@ class ReadyRun:
         """Program and data of the first step, from which `path` starts; None where `path` gives None. The last digits of
         (a, λ), from which the first iteration begins, are those of machine code: a run whose rows go elsewhere starts from
         the same, to have the same bits."""
-        arrays = self._arrays()
-        try:
-            made = self._begin(q, v, self.parameters(options), options.start.starter, arrays.motion)
-            return None if made is None else made._replace(program=self._program)
-        finally:
-            if self._lasting:
-                self._free.append(arrays)
+        with self._arrays.one() as arrays:
+            made = self._begin(q, v, options, arrays.motion)
+        return made and made._replace(program=self._program)
 
-    def _begin(
-        self, q: Vector, v: Vector, parameters: RunParameters, starter: Starter, motion: InitialMotion
-    ) -> Prepared | None:
-        t0, h, _ = parameters.settings
+    def _begin(self, q: Vector, v: Vector, options: RunOptions, motion: InitialMotion) -> Prepared | None:
+        t0, h = float(options.t0), float(options.h)
         if not motion.solve(q, v, t0) <= FAR:
             return None
         program = self._program if self._lead else self._any_program
-        return begin_steps(program, Recipe(self._scheme, starter, None), Motion(q, v, motion.a, motion.multipliers), t0, h)
+        recipe = Recipe(self._scheme, options.start.starter, None)
+        return begin_steps(program, recipe, Motion(q, v, motion.a, motion.multipliers), t0, h)
 
-    def _arrays(self) -> RunArrays:
-        try:
-            return self._free.pop()
-        except IndexError:
-            return RunArrays(self.code, self._leaves)
+    def _parameters(self, options: RunOptions) -> RunParameters:
+        """Those of every run with these options."""
+        if self._last is not None and self._last[0] is options:
+            return self._last[1]
+        grid, program = options.grid, self._any_program
+        count = counts(**parameters_of(program, options, self._lead, grid), known=1)
+        settings = float(grid.t0), float(grid.h), float(options.solver.tolerance)
+        found = RunParameters(grid, settings, count, math.ceil(grid.steps / grid.every) + 1)
+        self._last = options, found
+        return found
 
     @functools.cached_property
     def _program(self) -> StepProgram:
         """The program with these arrays."""
-        arrays, static = eqx.partition(self._any_program, eqx.is_array)
-        return eqx.combine(jax.tree.unflatten(jax.tree.structure(arrays), self._leaves), static)
+        return parts_of(self._any_program).rebuilt(self._leaves)
 
 
 _KNOWN: Remembered[tuple[RunCode | None]] = Remembered(REMEMBERED)

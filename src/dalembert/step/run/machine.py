@@ -39,8 +39,8 @@ from dalembert.step.run.branch import Avoid, Call, call_system, divided_by_facto
 from dalembert.step.run.loop import extrapolation, row_of, rows_of, stops, traced_run
 from dalembert.step.run.state import Grid, RunState, StepOptions, as_before
 from dalembert.step.run.steps import Rows, Steps
-from dalembert.systems.system import role_of
-from dalembert.tracing import Remembered, Walk, split
+from dalembert.systems.system import SystemParts, parts_of, role_of
+from dalembert.tracing import Remembered, Walk
 
 REMEMBERED = 128  # compiled programs found again without a new trace; machine code itself is kept by its content
 TABLE = 2**20  # numbers in the rows of a chunk, at most
@@ -302,30 +302,17 @@ def unpack_run(xp, code: CompiledStep, carry: RunState, state, count) -> RunStat
 def compile_program(program: StepProgram, step_options: StepOptions, carry: RunState, t0, h, own: bool = False) -> Native:
     """Machine code for the program's structure; other values of its arrays, h, N and states share it. own: pivots are chosen
     at this state, and not at another one that was compiled before."""
-    arrays, static = eqx.partition(program, eqx.is_array)
-    leaves, tree = jax.tree.flatten(arrays)
-    types = [x.dtype for x in leaves]  # machine code is given doubles
-
-    def with_arrays(new) -> StepProgram:
-        typed = [jnp.asarray(x, dtype) for x, dtype in zip(new, types, strict=True)]
-        return eqx.combine(jax.tree.unflatten(tree, typed), static)
-
+    parts, walk, feedback = parts_of(program), Walk(), step_options.feedback
+    rules = step_options.branch, step_options.stop, step_options.domain, feedback and feedback.rule, step_options.reduce
     reduced = jax.tree.structure(carry.reduced), tuple((np.shape(x), x.dtype) for x in jax.tree.leaves(carry.reduced))
-    walk = Walk()
-    rules = (
-        step_options.branch,
-        step_options.stop,
-        step_options.domain,
-        step_options.feedback and step_options.feedback.rule,
-        step_options.reduce,
-    )
-    key = split(walk, program, []), walk.of(rules), carry.q.shape, carry.s.shape, reduced
-    found = _COMPILED.get(key) if walk.lasting and not own else None
+    key = parts.key, walk.of(rules), carry.q.shape, carry.s.shape, reduced
+    lasting = parts.key is not None and walk.lasting and not own
+    found = _COMPILED.get(key) if lasting else None
     if found is None or not (found.settled or _is_tracer(carry.q)):
-        found = _compile(program, step_options, carry, leaves, with_arrays, _sample(carry, leaves, t0, h))
-        if walk.lasting and not own:
+        found = _compile(program, step_options, carry, parts, _sample(carry, parts.leaves, t0, h))
+        if lasting:
             _COMPILED.put(key, found)
-    return Native(found, leaves, with_arrays)
+    return Native(found, parts.leaves, parts.rebuilt)
 
 
 def _sample(carry: RunState, leaves, t0, h) -> Sample:
@@ -335,11 +322,11 @@ def _sample(carry: RunState, leaves, t0, h) -> Sample:
     return Sample(q, s, float(t[0]), float(h[0]), np.concatenate(p) if p else np.zeros(0))
 
 
-def _compile(program, step_options: StepOptions, carry: RunState, leaves, with_arrays, sample: Sample) -> CompiledStep:
+def _compile(program, step_options: StepOptions, carry: RunState, parts: SystemParts, sample: Sample) -> CompiledStep:
     for x in jax.tree.leaves(carry.reduced):
         check_type("reduce", x.dtype)
     try:
-        return compile_step(_step_functions(program, step_options, carry, leaves, with_arrays), sample)
+        return compile_step(_step_functions(program, step_options, carry, parts), sample)
     except Unsupported as reason:
         if reason.place is not None:
             reason.role = _role(program, step_options, reason.place.codes)
@@ -367,7 +354,9 @@ def _is_tracer(value) -> bool:
     return isinstance(value, Tracer)
 
 
-def _step_functions(program, step_options: StepOptions, carry: RunState, leaves, with_arrays) -> StepFunctions:
+def _step_functions(program, step_options: StepOptions, carry: RunState, parts: SystemParts) -> StepFunctions:
+    with_arrays = parts.rebuilt
+
     def method(name: str):
         return lambda *x: getattr(with_arrays(x[-1]), name)(*x[:-1])
 
@@ -381,7 +370,7 @@ def _step_functions(program, step_options: StepOptions, carry: RunState, leaves,
     watched = ends and eqx.filter_eval_shape(type(program).overlap, *point) is not None
     varies = isinstance(program, VaryingSteps)
     return StepFunctions(
-        n=carry.q.size, k=carry.s.size, shapes=tuple(x.shape for x in leaves),
+        n=carry.q.size, k=carry.s.size, shapes=tuple(x.shape for x in parts.leaves),
         residual=_changed_equations(step_options, with_arrays) or method("residual"),
         guess=method("guess"), scale=method("scale"), advance=method("advance"),
         outputs=lambda *x: tuple(method("outputs")(*x)), velocity=method("velocity"),
