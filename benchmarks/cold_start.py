@@ -30,8 +30,7 @@ def first(name: str) -> list[float]:
 
     entry, simulate = ENTRIES[name], da.simulate
     loaded = time.process_time()
-    from dalembert.native import Cache
-    from dalembert.native.trace.tracer import Tracer
+    from dalembert.native import Cache, Tracer
 
     spent, depth = {"trace": 0.0, "code": 0.0}, 0
 

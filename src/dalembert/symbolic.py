@@ -12,10 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.native import Unsupported
-from dalembert.native.graph.dependence import needed_nodes
-from dalembert.native.graph.graph import Graph
-from dalembert.native.trace.tracer import Tracer
+from dalembert.native import Graph, Tracer, Unsupported, needed_nodes
 from dalembert.numbers import check_x64, described, whole_number
 from dalembert.systems.constraints import Holonomic, Nonholonomic, SecondOrder
 from dalembert.systems.equations import all_reactions, force, value

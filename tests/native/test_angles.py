@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from dalembert.native.graph.dependence import evaluate
-from dalembert.native.graph.graph import Graph
-from dalembert.native.graph.simplify import with_angles
+from dalembert.native import Graph, evaluate, with_angles
 
 SINES, COSINES = ("sin", "sin"), ("cos", "cos")
 

@@ -23,10 +23,10 @@ from dalembert.native import (
     Unsupported,
     compile_function,
     compile_step,
+    object_file,
     xla,
 )
 from dalembert.native.llvm import cache as module
-from dalembert.native.llvm.compilation import object_file
 from dalembert.step.run import machine as native_run
 from dalembert.tracing import jitted
 

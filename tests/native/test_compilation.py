@@ -17,9 +17,8 @@ from tests.step.test_progress import terminal
 
 import dalembert as da
 from dalembert import terminal as lines
-from dalembert.native import CACHE
+from dalembert.native import CACHE, host
 from dalembert.native.llvm import compilation
-from dalembert.native.llvm.cache import host
 
 DOUBLED = """
 define double @twice(double %x) {

@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 
 from dalembert.algebra.jacobian import left_to_the_reader, value_and_jacobian
-from dalembert.native import CACHE, compile_function
-from dalembert.native.assembly.function import translate_function
-from dalembert.native.graph.dependence import evaluate
-from dalembert.native.graph.derivative import SLOPES, along
+from dalembert.native import CACHE, SLOPES, along, compile_function, evaluate, translate_function
 
 RULES = {
     "add": lambda z, p: z[0] + z[1], "sub": lambda z, p: p[0] - z[1], "mul": lambda z, p: z[0] * z[1],

@@ -9,11 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dalembert.native import CACHE
-from dalembert.native.graph.dependence import evaluate
-from dalembert.native.graph.elimination import choose_order, eliminate, parity
-from dalembert.native.graph.graph import Graph
-from dalembert.native.llvm.dense import EXACT, NOT_FINITE, SINGULAR, SOLVED, pivoted_solver
+from dalembert.native import (
+    CACHE,
+    EXACT,
+    NOT_FINITE,
+    SINGULAR,
+    SOLVED,
+    Graph,
+    choose_order,
+    eliminate,
+    evaluate,
+    parity,
+    pivoted_solver,
+)
 
 GROWTH = 1e8
 

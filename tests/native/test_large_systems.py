@@ -8,12 +8,7 @@ import pytest
 
 import dalembert as da
 from dalembert.gallery import chain
-from dalembert.native import Unsupported
-from dalembert.native.assembly.function import GraphFunction
-from dalembert.native.graph.dependence import evaluate
-from dalembert.native.graph.graph import Graph
-from dalembert.native.trace.linear_algebra import LARGEST_DENSE, solve_large
-from dalembert.native.trace.tracer import Tracer
+from dalembert.native import LARGEST_DENSE, Graph, GraphFunction, Tracer, Unsupported, evaluate, solve_large
 
 N = 14
 

@@ -13,9 +13,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.native import Unsupported, compile_function
-from dalembert.native.graph.graph import Graph
-from dalembert.native.trace.tracer import Tracer
+from dalembert.native import Graph, Tracer, Unsupported, compile_function
 from dalembert.systems.shapes import index_outside
 from dalembert.tracing.evaluation.program import program
 

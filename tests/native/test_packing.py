@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dalembert.native.llvm.packing import Packing
+from dalembert.native import Packing
 
 PACKING = Packing.of({"q": 2, "history": (2, 3), "h": ()})
 

@@ -9,10 +9,7 @@ import pytest
 from jax import lax
 
 from dalembert.algebra import Newton, agree, may_jump, newton
-from dalembert.native import StepFunctions
-from dalembert.native.stepper.linear_systems import choose_plan
-from dalembert.native.stepper.step import translate
-from dalembert.native.trace.partition import split
+from dalembert.native import StepFunctions, choose_plan, split_unknowns, translate
 from dalembert.outcome import Outcome
 
 from .test_run import run, scalar_step
@@ -85,13 +82,13 @@ def test_unknowns_that_meet_a_jump_are_not_solved_once():
         (lambda z: lax.stop_gradient(z[2]), (1,)),
     ):
         made = translate(step_of(lambda z, q, last=last: smooth(z).at[2].add(0.1 * last(z))))
-        assert split(made.graph, made.equations)[1].columns == tail
+        assert split_unknowns(made.graph, made.equations)[1].columns == tail
 
 
 def test_an_equation_that_reads_an_unknown_without_derivative_belongs_to_the_head():
     """F₀ holds z₁ in a sign: z₁ cannot be solved after z₀, though its column of the Jacobian is zero there."""
     made = translate(step_of(lambda z, q: jnp.array([z[0] ** 3 - 1 + 0.1 * jnp.sign(z[1]), z[1] - z[0]]), 2))
-    assert split(made.graph, made.equations)[1].columns == ()
+    assert split_unknowns(made.graph, made.equations)[1].columns == ()
 
 
 def test_what_may_jump_is_judged_and_what_bends_is_not():

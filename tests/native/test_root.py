@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dalembert.native import ROOT_FOUND, compile_root
-from dalembert.native.llvm.dense import NOT_CONVERGED, NOT_FINITE, SINGULAR
+from dalembert.native import NOT_CONVERGED, NOT_FINITE, ROOT_FOUND, SINGULAR, compile_root
 
 UNITS = np.array([4.0, 0.25])
 

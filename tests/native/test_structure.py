@@ -4,7 +4,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, maximum_bipartite_matching
 
-from dalembert.native.trace.partition import cycles, matching
+from dalembert.native import cycles, matching
 
 
 def test_matchings_and_cycles_of_random_structures():

@@ -10,7 +10,7 @@ import pytest
 import dalembert as da
 from dalembert.discretize.scheme import composition
 from dalembert.gallery import ENTRIES
-from dalembert.native.stepper.arrays import HISTORY
+from dalembert.native import HISTORY
 from dalembert.step.run.loop import extrapolation
 
 BALL = ENTRIES["spherical_pendulum"]

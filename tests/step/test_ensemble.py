@@ -11,8 +11,7 @@ import pytest
 
 import dalembert as da
 from dalembert.gallery import ENTRIES
-from dalembert.native import CACHE
-from dalembert.native.trace import place
+from dalembert.native import CACHE, TOLD
 from dalembert.native.xla import _HANDLES
 from dalembert.outcome import Outcome
 
@@ -237,7 +236,7 @@ def test_a_traced_value_in_a_closure_is_left_to_jax():
         system = da.System(lambda q, v: 0.5 * v @ v - 0.5 * k * q @ q)
         return da.simulate(system, jnp.ones(1), jnp.zeros(1), h=0.1, steps=10).q[-1, 0]
 
-    place.TOLD.clear()
+    TOLD.clear()
     with pytest.warns(UserWarning, match="closes over a value that is being traced; make it a parameter"):
         slope = jax.grad(length)(1.3)
     np.testing.assert_allclose(slope, (length(1.3 + 1e-5) - length(1.3 - 1e-5)) / 2e-5, rtol=1e-6)

@@ -17,7 +17,7 @@ from dalembert.boundary import result as boundary_result
 from dalembert.boundary.newton import BoundaryNewton
 from dalembert.gallery import ENTRIES
 from dalembert.guidance import loop
-from dalembert.native.threads import on_threads
+from dalembert.native import on_threads
 
 PENDULUM = ENTRIES["pendulum"].system
 ANGLES = np.linspace(0.5, 1.5, 20)[:, None]

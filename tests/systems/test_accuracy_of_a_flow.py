@@ -8,8 +8,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import dalembert as da
-from dalembert.native import Accuracy, FlowFunctions, ImplicitPart, compile_flow
-from dalembert.native.graph.elimination import choose_order, definite_parts
+from dalembert.native import Accuracy, FlowFunctions, ImplicitPart, choose_order, compile_flow, definite_parts
 
 KEPLER = da.System(lambda q, v: 0.5 * v @ v + 1.0 / jnp.sqrt(q @ q))
 

@@ -11,8 +11,7 @@ from scipy.integrate import DOP853, solve_ivp
 
 import dalembert as da
 from dalembert.gallery import ENTRIES, inertia_wheel_pendulum
-from dalembert.native import Accuracy, FlowFunctions, ImplicitPart, compile_flow
-from dalembert.native.flow.loop_code import DENSE, ERROR_3, ERROR_5, NODES, STAGES
+from dalembert.native import DENSE, ERROR_3, ERROR_5, NODES, STAGES, Accuracy, FlowFunctions, ImplicitPart, compile_flow
 from dalembert.native.trace import place
 from dalembert.systems.compiled import reduced_flow
 

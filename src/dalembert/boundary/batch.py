@@ -13,7 +13,7 @@ from dalembert.boundary.data.ends import Nodes, TimeGrid
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solver import Asked, S, Solvable, check_seek, extremal, extremals_of, settings
-from dalembert.native.threads import as_threads, on_threads
+from dalembert.native import as_threads, on_threads
 from dalembert.numbers import as_flag, as_numbers, described
 from dalembert.options import Solver, accept_single_options
 from dalembert.solution import CriticalPoint

@@ -54,7 +54,7 @@ from dalembert.boundary.newton import Settings, Termination
 from dalembert.boundary.result import Judged, judge_end, solutions_of
 from dalembert.discretize.window_maps import Interpolated, Points, WindowMap, as_windows, check_stretchable, windows
 from dalembert.interrupts import keep
-from dalembert.native.threads import on_threads
+from dalembert.native import on_threads
 from dalembert.numbers import as_numbers
 from dalembert.solution import CriticalPoint, Solution
 from dalembert.systems import InconsistentDataError, check_x64

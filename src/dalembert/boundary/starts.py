@@ -26,7 +26,7 @@ from dalembert.boundary.solver import (
     settings,
     smooth_start,
 )
-from dalembert.native.threads import as_threads
+from dalembert.native import as_threads
 from dalembert.numbers import as_numbers, as_positive, whole_number
 from dalembert.options import Solver, accept_single_options
 from dalembert.outcome import Outcome

@@ -58,7 +58,7 @@ from dalembert.discretize import Scheme
 from dalembert.discretize.scheme import check_maps
 from dalembert.interrupts import keep
 from dalembert.messages import warn
-from dalembert.native.threads import on_threads
+from dalembert.native import on_threads
 from dalembert.numbers import as_numbers
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution

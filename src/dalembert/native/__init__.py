@@ -1,7 +1,7 @@
 """From JAX functions to machine code: jaxpr → scalar graph → LLVM. Knows no mechanics."""
 
 from dalembert.native.assembly.frontal import BoundFactorization, FrontalFactorization, Summand, symbolic_plan
-from dalembert.native.assembly.function import CompiledFunction, compile_function
+from dalembert.native.assembly.function import CompiledFunction, GraphFunction, compile_function, translate_function
 from dalembert.native.assembly.windows import (
     Accumulation,
     Chosen,
@@ -22,68 +22,43 @@ from dalembert.native.flow.flow import (
     Solved,
     Travelled,
     compile_flow,
+    graph_flow,
     outputs_along,
     travel,
 )
+from dalembert.native.flow.loop_code import DENSE, ERROR_3, ERROR_5, NODES, STAGES
 from dalembert.native.flow.projection import compile_projection
-from dalembert.native.graph.graph import Unsupported
-from dalembert.native.llvm.cache import CACHE, Cache
+from dalembert.native.graph.dependence import Dependence, evaluate, needed_nodes
+from dalembert.native.graph.derivative import SLOPES, along, jacobian
+from dalembert.native.graph.elimination import choose_order, definite_parts, eliminate, parity
+from dalembert.native.graph.graph import Graph, Unsupported, operands
+from dalembert.native.graph.simplify import gather_factors, replace_nodes, with_angles
+from dalembert.native.llvm.cache import CACHE, Cache, host
+from dalembert.native.llvm.compilation import object_file
 from dalembert.native.llvm.dense import CONVERGED as ROOT_FOUND
+from dalembert.native.llvm.dense import EXACT, NOT_CONVERGED, NOT_FINITE, SINGULAR, SOLVED, pivoted_solver
+from dalembert.native.llvm.packing import Packing
 from dalembert.native.root import CompiledRoot, compile_root
-from dalembert.native.stepper.arrays import COUNTED, COUNTS, counts
+from dalembert.native.stepper.arrays import (
+    COUNTED,
+    COUNTS,
+    HISTORY,
+    LEAP,
+    LONG_HISTORY,
+    REFINEMENT,
+    SINCE,
+    SMOOTH,
+    counts,
+    history_length,
+)
 from dalembert.native.stepper.compiled import CompiledStep, compile_step
-from dalembert.native.stepper.step import Sample, StepFunctions
-from dalembert.native.threads import processors
+from dalembert.native.stepper.linear_systems import choose_plan
+from dalembert.native.stepper.step import Sample, StepFunctions, translate
+from dalembert.native.threads import FIRST_STEPS, as_threads, next_chunk, on_threads, processors, run_watched
 from dalembert.native.trace.elementwise import check_type
-from dalembert.native.trace.place import native_first
-from dalembert.native.trace.tracer import supported
+from dalembert.native.trace.linear_algebra import LARGEST_DENSE, solve_large
+from dalembert.native.trace.partition import cycles, matching, split_unknowns
+from dalembert.native.trace.place import TOLD, native_first, refusing
+from dalembert.native.trace.proof import ANALYTIC, CONTINUOUS
+from dalembert.native.trace.tracer import Tracer, supported
 from dalembert.native.xla import register, run_by_xla, travel_by_xla
-
-__all__ = [
-    "CACHE",
-    "COUNTED",
-    "COUNTS",
-    "ROOT_FOUND",
-    "Accumulation",
-    "Accuracy",
-    "BoundFactorization",
-    "Cache",
-    "Chosen",
-    "CompiledFlow",
-    "CompiledFunction",
-    "CompiledRoot",
-    "CompiledStep",
-    "FlowArrays",
-    "FlowFunctions",
-    "FlowRuns",
-    "FrontalFactorization",
-    "ImplicitPart",
-    "Integration",
-    "OnceTraced",
-    "Places",
-    "Sample",
-    "Solved",
-    "StepFunctions",
-    "Summand",
-    "Travelled",
-    "Unsupported",
-    "Windowed",
-    "check_type",
-    "compile_accumulation",
-    "compile_flow",
-    "compile_function",
-    "compile_projection",
-    "compile_root",
-    "compile_step",
-    "counts",
-    "native_first",
-    "outputs_along",
-    "processors",
-    "register",
-    "run_by_xla",
-    "supported",
-    "symbolic_plan",
-    "travel",
-    "travel_by_xla",
-    "vanishing",
-]

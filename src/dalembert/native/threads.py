@@ -21,7 +21,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
-FIRST = 256  # steps of the first chunk, and of most runs
+FIRST_STEPS = 256  # steps of the first chunk, and of most runs
 SECONDS = 0.1  # that a chunk is to take
 GROWTH = 8
 

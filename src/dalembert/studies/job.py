@@ -30,7 +30,7 @@ from dalembert.drawing import Depicted
 from dalembert.interrupts import Interrupted
 from dalembert.lazy import as_left, fields_as_left
 from dalembert.messages import warn
-from dalembert.native.threads import as_threads, on_threads
+from dalembert.native import as_threads, on_threads
 from dalembert.numbers import described
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Study

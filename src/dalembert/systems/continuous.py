@@ -13,8 +13,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra.ode import integrate
 from dalembert.lazy import Lazy, as_left
-from dalembert.native import Accuracy, Solved, native_first, outputs_along, travel
-from dalembert.native.threads import as_threads
+from dalembert.native import Accuracy, Solved, as_threads, native_first, outputs_along, travel
 from dalembert.numbers import (
     as_choice,
     as_flag,

@@ -14,9 +14,8 @@ from dalembert.boundary.kkt.linear import REFUSALS, LinearSolver
 from dalembert.boundary.kkt.system import Evaluation, KKTSystem
 from dalembert.boundary.newton import Settings, Termination
 from dalembert.interrupts import wanted
-from dalembert.native import CACHE
+from dalembert.native import CACHE, run_watched
 from dalembert.native.assembly.interior_code import CONVERGED, LIMIT, REFUSED, SCALARS, TERM, WORDS, interior_text
-from dalembert.native.threads import run_watched
 
 WORK = 10**8  # blocks times the third power of their size, in a call of machine code: about a tenth of a second
 MOST, STOP = WORDS.offset("most"), WORDS.offset("stop")

@@ -24,7 +24,7 @@ from dalembert.native.llvm.cache import CACHE, Cache, Loaded
 from dalembert.native.llvm.dense import iteration, pivoted_solver
 from dalembert.native.llvm.packing import Held, bits
 from dalembert.native.root import REPORT
-from dalembert.native.threads import FIRST, next_chunk, share
+from dalembert.native.threads import FIRST_STEPS, next_chunk, share
 from dalembert.native.trace.place import refusing
 from dalembert.native.trace.proof import Equations
 
@@ -136,7 +136,7 @@ class Integration(NamedTuple):
 
     def go_on(self, run: Callable[..., int], clipped: bool) -> int:
         """Chunk by chunk to the end: between two of them Ctrl-C is answered, in any thread."""
-        chunk, limit = FIRST, COUNTED.offset("most")
+        chunk, limit = FIRST_STEPS, COUNTED.offset("most")
         self.counts[COUNTED.offset("clipped")] = int(clipped)
         addresses = [x.__array_interface__["data"][0] for x in self[:5]]
         while True:

@@ -12,7 +12,7 @@ from dalembert.native.graph.elimination import GROWTH, PivotOrder, choose_order,
 from dalembert.native.graph.graph import Graph, combine_pairs
 from dalembert.native.graph.simplify import gather_factors, replace_nodes, share_reciprocals
 from dalembert.native.stepper.step import StepNodes, Translated
-from dalembert.native.trace.partition import Part, split
+from dalembert.native.trace.partition import Part, split_unknowns
 
 FOLLOWING = ("new_velocity", "turned", "overlap", "inside", "stop", "new_reduced", "clock")  # what depends on the new s
 CHORD = 1.75  # times the operations of a chord that an update has at least, where chords are tried
@@ -53,7 +53,7 @@ def choose_plan(step: Translated, samples: np.ndarray) -> Plan | None:
     """The plan for a step whose Jacobian has the values `samples` (s, n, n); None where no pivots are good at them."""
     entries = step.matrix
     levels = np.array([step.level(int(i)) for i in entries.ravel()]).reshape(entries.shape)
-    parts = split(step.graph, step.equations)
+    parts = split_unknowns(step.graph, step.equations)
     orders = [_order_of(part, entries != step.graph.zero, levels, samples) for part in parts]
     if orders[0] is None or orders[1] is None:
         return None

@@ -18,7 +18,7 @@ class Part:
     columns: tuple[int, ...]
 
 
-def split(g: Graph, equations: Equations) -> tuple[Part, Part]:
+def split_unknowns(g: Graph, equations: Equations) -> tuple[Part, Part]:
     """(nonlinear, affine): the equations of the nonlinear unknowns hold none of the affine ones, and those of the affine
     unknowns are proven to be affine in them.
 

@@ -21,8 +21,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from dalembert.algebra import Solve
-from dalembert.native.stepper.arrays import HISTORY, LEAP, LONG_HISTORY, REFINEMENT, SMOOTH
-from dalembert.native.threads import next_chunk
+from dalembert.native import HISTORY, LEAP, LONG_HISTORY, REFINEMENT, SMOOTH, next_chunk
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.varying import VaryingSteps, clock_of, has_ended, time_of

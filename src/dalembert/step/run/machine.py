@@ -19,19 +19,21 @@ from jax.core import Tracer
 from dalembert.native import (
     COUNTED,
     COUNTS,
+    FIRST_STEPS,
+    SINCE,
     CompiledStep,
+    Packing,
     Sample,
     StepFunctions,
     Unsupported,
     check_type,
     compile_step,
     counts,
+    history_length,
+    next_chunk,
     register,
     run_by_xla,
 )
-from dalembert.native.llvm.packing import Packing
-from dalembert.native.stepper.arrays import SINCE, history_length
-from dalembert.native.threads import FIRST, next_chunk
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.varying import VaryingSteps
@@ -243,8 +245,9 @@ def parameters_of(program: StepProgram, options: Any, k: int, grid: Grid) -> dic
     options: of a step, or of the run."""
     (_, _, steps, every), stages, feedback = grid, len(program.weights), options.feedback
     nodes = {
-        "k": k, "saved": k, "target": min((k // every + 1) * every, steps), "until": min(steps, k + FIRST), "last": steps,
-        "every": every, "first": program.starting_nodes, "law_every": 1 if feedback is None else feedback.every,
+        "k": k, "saved": k, "target": min((k // every + 1) * every, steps), "until": min(steps, k + FIRST_STEPS),
+        "last": steps, "every": every, "first": program.starting_nodes,
+        "law_every": 1 if feedback is None else feedback.every,
     }  # fmt: skip
     return {**{name: stages * number for name, number in nodes.items()}, "limit": options.max_iterations}
 

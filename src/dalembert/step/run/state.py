@@ -13,7 +13,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from dalembert.algebra import Newton
-from dalembert.native.stepper.arrays import history_length
+from dalembert.native import history_length
 from dalembert.numbers import as_flag, as_function, is_traced, whole_number
 from dalembert.options import Start
 from dalembert.step.programs.base import StepProgram

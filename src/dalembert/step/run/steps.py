@@ -14,8 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dalembert.native.llvm.cache import host
-from dalembert.native.threads import FIRST
+from dalembert.native import FIRST_STEPS, host
 from dalembert.numbers import described
 from dalembert.path import Path, Provenance
 from dalembert.step.run.state import Grid, RunState, Watch
@@ -34,7 +33,7 @@ class Steps(abc.ABC):
     carry: RunState
 
     def __init__(self, grid: Grid):
-        self.grid, self.pace = grid, FIRST
+        self.grid, self.pace = grid, FIRST_STEPS
 
     @property
     @abc.abstractmethod
