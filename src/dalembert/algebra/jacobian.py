@@ -15,8 +15,6 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Float
 
-from dalembert.numbers import is_traced
-
 jacobian_p = Primitive("jacobian")
 jacobian_p.multiple_results = True
 
@@ -42,7 +40,7 @@ def left_to_the_reader() -> Iterator[None]:
 
 def value_and_jacobian(function: Callable[[Array], Any], z: Float[Array, "z"]) -> tuple[Any, Any]:
     """F(z) and F′(z), (…, z), with one tracing of F: forward mode along the unit vectors. F: an array or a tree of them."""
-    if not (_LEFT.now and is_traced(z)):
+    if not _LEFT.now:
         return _along_unit_vectors(function, z)
     trees = []
 

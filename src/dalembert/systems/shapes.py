@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from dalembert.tracing import OnShapes
-from dalembert.tracing.evaluation.rules import RULES, Slices, gather_slices, scatter_slices
+from dalembert.tracing import RULES, OnShapes, Slices, gather_slices, scatter_slices
 
 LARGEST = 4096  # numbers in an array of indices that is worked out
 

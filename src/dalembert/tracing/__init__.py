@@ -3,6 +3,7 @@
 from dalembert.interrupts import hear_in_collections
 from dalembert.tracing.arguments import UNREAD, Content, content, rebuilder, split, taken_apart
 from dalembert.tracing.cache import Pool, Remembered, is_unchanged, remember
+from dalembert.tracing.evaluation.rules import RULES, Slices, gather_slices, scatter_slices
 from dalembert.tracing.fingerprint import Walk
 from dalembert.tracing.jitted import Jitted, OnShapes, reading, seldom, traced_once
 from dalembert.tracing.sources import source
@@ -10,18 +11,22 @@ from dalembert.tracing.sources import source
 hear_in_collections()
 
 __all__ = [
+    "RULES",
     "UNREAD",
     "Content",
     "Jitted",
     "OnShapes",
     "Pool",
     "Remembered",
+    "Slices",
     "Walk",
     "content",
+    "gather_slices",
     "is_unchanged",
     "reading",
     "rebuilder",
     "remember",
+    "scatter_slices",
     "seldom",
     "source",
     "split",
