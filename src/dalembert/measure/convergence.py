@@ -32,7 +32,7 @@ from dalembert.path import Path
 from dalembert.step import simulate
 from dalembert.step.simulation import check_interrupted
 from dalembert.systems import System, reference
-from dalembert.systems.continuous import integrate_motion, multipliers_along
+from dalembert.systems.continuous import integrate_motion, motion_along
 from dalembert.systems.system import check_system
 
 SAFETY = 1e3  # rounding errors of all steps added up, times this, are the floor: a fit above it sees truncation only
@@ -228,7 +228,7 @@ def _true_motion(system: System, q0, v0, times: np.ndarray, exact: Exact | None,
     doubt: dict[str, float] = dict.fromkeys(("q", "v", "multipliers"), 0.0)
     if exact is not None:
         q, v = _evaluate_exact(exact, times, np.asarray(q0, dtype=float), np.asarray(v0, dtype=float))
-        return TrueMotion(times, {"q": q, "v": v, "multipliers": multipliers_along(system, q, v, times)}, doubt)
+        return TrueMotion(times, {"q": q, "v": v, "multipliers": motion_along(system, q, v, times)[1]}, doubt)
     known = jnp.asarray(times)
     fine = reference(system, q0, v0, known, tolerance=tolerance)
     values = {name: np.asarray(getattr(fine, name)) for name in doubt}

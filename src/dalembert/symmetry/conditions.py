@@ -242,11 +242,6 @@ def _facts(problem: Any, jets, times) -> Facts:
     return jax.vmap(facts_of)(jets, times)
 
 
-def facts_at(problem: Any, jets: np.ndarray, times: np.ndarray) -> Facts:
-    """At samples (K, slots, n)."""
-    return Facts(*map(np.asarray, _facts(problem, jets, times)))
-
-
 class Directions(NamedTuple):
     """p vector fields at K samples: ξ lifted to each slot (K, slots, n, p), and its slope Dξ (K, n, n, p)."""
 
@@ -362,15 +357,10 @@ def relative(balance: LeftSides) -> float:
 
 
 @seldom
-def _evaluate_restrictions(problem: Any, jets, times):
+def _restrictions(problem: Any, jets, times):
+    """Values of the restrictions, which vanish on the samples, (K, r), and their derivatives, (K, r, slots, n)."""
     of = jets_of(problem).restrictions
     return jax.vmap(of)(jets, times), jax.vmap(jax.jacfwd(of))(jets, times)
-
-
-def restrictions_at(problem: Any, jets, times) -> tuple[np.ndarray, np.ndarray]:
-    """Values of the restrictions, which vanish on the samples, (K, r), and their derivatives, (K, r, slots, n)."""
-    found, slopes = _evaluate_restrictions(problem, jets, times)
-    return np.asarray(found), np.asarray(slopes)
 
 
 ITERATIONS = 12  # of Gauss and Newton: a start further away is left out
@@ -415,13 +405,9 @@ class Samples(NamedTuple):
         return self.scales[0]
 
 
-def inertia_at(problem: Any, jet: np.ndarray, t: float) -> np.ndarray:
-    """|∂²L/∂x_j²| of the highest derivative that L reads, (n,)."""
-    return np.asarray(_inertia(problem, jet, t))
-
-
 @seldom
-def _inertia(problem, jet, t):
+def inertia_at(problem: Any, jet, t):
+    """|∂²L/∂x_j²| of the highest derivative that L reads, (n,)."""
     jets = jets_of(problem)
     of = lambda x: jets.action(jet.at[jets.fastest].set(x), t)  # noqa: E731
     return abs(jax.hessian(of)(jet[jets.fastest]).diagonal())
@@ -453,7 +439,7 @@ def sample(problem: Any, place: Neighbourhood, count: int) -> Samples:
 def _scales(problem, start: np.ndarray, t0: float, size) -> np.ndarray:
     """The sizes of the neighbourhood, (slots, n)."""
     q0, v0 = start[0], np.abs(start[1])
-    inertia = inertia_at(problem, start, t0)
+    inertia = np.asarray(inertia_at(problem, start, t0))
     place = with_inertia(np.abs(q0) if np.any(q0) else np.abs(v0), inertia, 1.0) if size is None else size
     place = np.where(place > 0.0, place, 1.0)
     speed = with_inertia(np.abs(v0), inertia, SLOW) if np.any(v0) else place
@@ -469,7 +455,7 @@ def _draw_samples(problem, start: np.ndarray, t0: float, scales: np.ndarray, cou
     time = float(np.min(scales[0] / scales[1])) if problem.time_dependent else 0.0
     times = t0 + time * random.uniform(-1.0, 1.0, count)
     jets, near = _onto(problem, start + jets, times, scales)
-    facts = facts_at(problem, jets, times)
+    facts = Facts(*map(np.asarray, _facts(problem, jets, times)))
     finite = near & np.all([np.isfinite(x).reshape(count, -1).all(axis=1) for x in facts], axis=0)
     return jets[finite], times[finite], Facts(*(x[finite] for x in facts))
 
@@ -478,7 +464,7 @@ def _onto(problem, jets: np.ndarray, times: np.ndarray, scales: np.ndarray) -> t
     """Gauss-Newton with steps of least norm in units of `scales`; which of the jets arrived."""
     count, near = len(jets), np.ones(len(jets), dtype=bool)
     for last in range(ITERATIONS + 1):
-        values, slopes = restrictions_at(problem, jets, times)
+        values, slopes = map(np.asarray, _restrictions(problem, jets, times))
         if not values.shape[1]:
             break
         scaled = (slopes * scales).reshape(count, values.shape[1], -1)

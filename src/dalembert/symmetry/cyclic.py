@@ -372,7 +372,7 @@ def routh(
 def _by_generators(system: System, place: Neighbourhood, generators: Any) -> TurnedReduction:
     """In coordinates (r, g), which the group shifts."""
     q, v, now, size = place
-    chart = chart_of(generators, q, inertia_at(system, jets_of(system).first(q, v), now))
+    chart = chart_of(generators, q, np.asarray(inertia_at(system, jets_of(system).first(q, v), now)))
     names = system.coordinates or tuple(f"q{i}" for i in range(len(q)))
     shape = tuple(names[i] for i in chart.shape)
     turns = tuple(_free(f"g{i + 1}" if len(chart.group) > 1 else "g", shape) for i in range(len(chart.group)))

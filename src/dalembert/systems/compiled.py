@@ -127,8 +127,8 @@ class SystemFlow:
     """The compiled equation of a system, and the arrays that this system gives it. Safe under threads: every run has arrays
     of its own, which the next one uses again."""
 
-    def __init__(self, code: CompiledFlow, leaves: list):
-        self.code, self.leaves = code, [np.array(x, float) for x in leaves]  # NumPy's may change in place
+    def __init__(self, code: CompiledFlow, parts: SystemParts):
+        self.code, self.leaves = code, [np.array(x, float) for x in parts.leaves]  # NumPy's may change in place
         self._pools = {clock: Pool(lambda clock=clock: code.over(self.leaves, clock)) for clock in (1.0, -1.0)}
 
     def _arrays(self, times: np.ndarray) -> contextlib.AbstractContextManager[FlowArrays]:
@@ -169,24 +169,15 @@ class SystemFlow:
         return self.code.along(np.asarray(rows), np.asarray(times), self.code.over(self.leaves, start=start))
 
 
-def flow_of(
-    system: Problem, what: tuple[Hashable, ...], size: int, functions: Callable[[Rebuilt], FlowFunctions],
-    projection: Callable[[Rebuilt], Callable] | None = None,
-) -> SystemFlow:  # fmt: skip
-    """Machine code that serves all systems of this structure; Unsupported where it cannot be made.
-
-    what: which equation of the system it is. size: components of y. functions: from arrays → the system. projection: what
-    keeps y on constraints, if it is to be kept there.
-    """
-    code, parts = compiled_flow(system, what, size, functions, projection)
-    return SystemFlow(code, parts.leaves)
-
-
 def compiled_flow(
     system: Problem, what: tuple[Hashable, ...], size: int, functions: Callable[[Rebuilt], FlowFunctions],
     projection: Callable[[Rebuilt], Callable] | None = None,
 ) -> tuple[CompiledFlow, SystemParts]:  # fmt: skip
-    """The code of `flow_of` and the parts of a system, whose arrays may be traced: pivots are then chosen at ones."""
+    """Machine code for all systems of this structure, and the parts of this one; Unsupported where it cannot be made.
+
+    what: which equation of the system it is. size: components of y. functions: from arrays → the system. projection: what
+    keeps y on constraints, if it is to be kept there. The system's arrays may be traced: pivots are then chosen at ones.
+    """
     parts = parts_of(system)
     traced = any(isinstance(x, Tracer) for x in parts.leaves)
     key = None if parts.key is None else (parts.key, what)
@@ -215,8 +206,7 @@ def _name_role(reason: Unsupported, system: Problem) -> None:
 def reduced_flow(system: System, n: int, m: int, projected: bool = False) -> SystemFlow:
     """y = (q, v), z = (a, λ) of n coordinates and m equations of constraints; its outputs are (λ, drift). projected: whether
     φ is kept at 0, and not at its first value but for the errors of steps."""
-    code, parts = reduced_code(system, n, m, projected)
-    return SystemFlow(code, parts.leaves)
+    return SystemFlow(*reduced_code(system, n, m, projected))
 
 
 def reduced_code(system: System, n: int, m: int, projected: bool) -> tuple[CompiledFlow, SystemParts]:
@@ -265,7 +255,7 @@ def derivatives_flow(problem: VariationalProblem, n: int, r: int, m: int, mh: in
         part = ImplicitPart(equations, np.zeros(n + m + mh), units, EXACT.tolerance, EXACT.max_iterations)
         return FlowFunctions(field, outputs, part)
 
-    return flow_of(problem, ("derivatives", n, r, m, mh), 2 * k * n + r * m, functions)
+    return SystemFlow(*compiled_flow(problem, ("derivatives", n, r, m, mh), 2 * k * n + r * m, functions))
 
 
 def drift(system: System, q, v, t):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -72,6 +72,10 @@ class Restriction(NamedTuple):
     by_v: Float[Array, "m n"]
     by_t: Float[Array, "m"]
 
+    def rounding(self, q: Any, v: Any, t: Any) -> Any:
+        """The change of r by the last digits of q, v and t, by NumPy or JAX."""
+        return ROUNDING * (abs(self.by_q) @ abs(q) + abs(self.by_v) @ abs(v) + abs(self.by_t * t))
+
 
 class Violation(NamedTuple):
     """name: of the restriction; residual: (m,)."""
@@ -121,7 +125,7 @@ def violation_of(
     q, v, t = np.asarray(q, float), np.asarray(v, float), float(t)
     at = lambda q, v: as_numpy(_restrictions(system, q, v, t))  # noqa: E731
     here: dict[str, Restriction] = at(q, v) if found is None else found
-    inexact = {name: ~(np.abs(r.value) <= _rounding(r, q, v, t)) for name, r in here.items()}
+    inexact = {name: ~(np.abs(r.value) <= r.rounding(q, v, t)) for name, r in here.items()}
     if not any(np.any(off) for off in inexact.values()):  # nearly always: nothing else is looked at
         return None
     a, inertia = as_numpy(_motion(system, q, v, t))
@@ -154,11 +158,6 @@ def _violation(
 
 def _reads_velocity(name: str) -> bool:
     return name.endswith("v0)")
-
-
-def _rounding(r: Restriction, q: np.ndarray, v: np.ndarray, t: float) -> np.ndarray:
-    """The change of r by the last digits of q, v and t."""
-    return ROUNDING * (np.abs(r.by_q) @ np.abs(q) + np.abs(r.by_v) @ np.abs(v) + np.abs(r.by_t * t))
 
 
 def _state_sizes(q, v, a, inertia, time: float | None) -> tuple[np.ndarray, np.ndarray]:

@@ -360,11 +360,6 @@ def _side_by_side(system, states, parameters, axes, times, tolerance, *, max_ste
     return eqx.filter_vmap(integrate_run, in_axes=(0, axes))(states, parameters)
 
 
-def multipliers_along(system: System, q: np.ndarray, v: np.ndarray, t: np.ndarray) -> np.ndarray:
-    """λ (K, m) of `acceleration` at states (K, n) and times (K,)."""
-    return motion_along(system, q, v, t)[1]
-
-
 def motion_along(system: System, q: np.ndarray, v: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(a, λ), (K, n) and (K, m), of `acceleration` at states (K, n) and times (K,); NaN where there is none."""
     if jax.default_backend() == "cpu" and in_machine_code(system, jnp.asarray(q[0]), jnp.asarray(v[0]), t):

@@ -17,9 +17,9 @@ from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native import ROOT_FOUND, CompiledRoot, Unsupported, compile_root
 from dalembert.numbers import as_array, as_numbers, as_state, described, holds_tracer, outside
 from dalembert.systems.compiled import LARGEST
-from dalembert.systems.consistency import Restriction, restrictions
+from dalembert.systems.consistency import restrictions
 from dalembert.systems.equations import EXACT, first_guess, force, kkt_residual, value
-from dalembert.systems.sizes import ROUNDING, units_of
+from dalembert.systems.sizes import units_of
 from dalembert.systems.system import Rebuilt, System, as_parameter, check_shapes
 from dalembert.tracing import Content, Pool, Remembered, content, rebuilder, taken_apart
 
@@ -57,11 +57,12 @@ def evaluate_start(system: System, q, v, t, z, rest) -> InitialValues:
 
 
 class InitialRoot(NamedTuple):
-    """The compiled equations of one system. start: z where the iteration begins, then room for what is given. leaves:
-    how many arrays the system has."""
+    """The compiled equations of one system. start: z where the iteration begins, then room for what is given. n: number of
+    coordinates. leaves: how many arrays the system has."""
 
     code: CompiledRoot
     start: Float[np.ndarray, "given"]
+    n: int
     leaves: int
 
     def over(self, leaves: Sequence[Any]) -> InitialMotion:
@@ -76,15 +77,11 @@ class InitialMotion:
     """
 
     def __init__(self, root: InitialRoot, leaves: Sequence[Any]):
-        k, given = root.code.k, root.start.copy()
-        captured = len(root.code.function.captured)
-        parts = [np.ravel(np.asarray(x, float)) for x in leaves]
-        length = len(given) - captured - sum(map(len, parts)) - k - 1
-        n = length // 3
-        self._given = given[k + length + 1 : len(given) - captured]
-        self._given[:] = np.concatenate([np.zeros(0), *parts])
-        self._guess, self._z, self._moving = root.start[:k], given[:k], given[k : k + 2 * n + 1]
-        self._q, self._v = self._moving[:n], self._moving[n : 2 * n]
+        k, n, given = root.code.k, root.n, root.start.copy()
+        numbers = np.concatenate([np.zeros(0), *(np.ravel(np.asarray(x, float)) for x in leaves)])
+        parts = np.split(given, np.cumsum([k, n, n, 1, n, len(numbers)]))
+        self._z, self._q, self._v, self._t, _, self._given, _ = parts
+        self._guess, self._given[:] = root.start[:k], numbers
         self.a, self.multipliers = self._z[:n], self._z[n:]
         self._call, self._result, self._report = root.code.over(given, EXACT.tolerance, EXACT.max_iterations)
         self._matrix = self._result[k : k + k * k].reshape(k, k)
@@ -98,7 +95,7 @@ class InitialMotion:
         """Newton's iteration from near 0: how far the units of the unknowns are apart, their largest ratio; infinity where
         it is not solved, or not proven that no check finds anything."""
         self._z[:] = self._guess
-        self._q[:], self._v[:], self._moving[-1] = q, v, t
+        self._q[:], self._v[:], self._t[0] = q, v, t
         proven = self._call() == ROOT_FOUND and self._result[-2] != 0.0 and self._is_regular()
         return float(self._result[-1]) if proven else math.inf
 
@@ -143,7 +140,7 @@ def initial_root(rebuilt: Rebuilt, leaves: Sequence[Any], n: int, m: int) -> Ini
     except Unsupported:
         return None
     length = 3 * n + 1 + sum(x.size for x in leaves)
-    return InitialRoot(code, np.concatenate([first_guess(n, m), np.zeros(length), code.function.captured]), len(leaves))
+    return InitialRoot(code, np.concatenate([first_guess(n, m), np.zeros(length), code.function.captured]), n, len(leaves))
 
 
 def _finite(trees: Any) -> Bool[Array, ""]:
@@ -155,14 +152,9 @@ def _is_regular(values: InitialValues, own: Float[Array, "n"], q, v, t) -> Bool[
     displacements are far from dependent: for less the checks look on their own."""
     n = own.shape[0]
     rows = -values.matrix[:n, n:].T * own
-    exact = [_exact(r, q, v, t) for r in values.restrictions.values()]
+    exact = [jnp.all(jnp.abs(r.value) <= r.rounding(q, v, t)) for r in values.restrictions.values()]
     independent = [_independent(x) for x in (rows, *(basis.T for basis in values.virtual.values())) if x.shape[0]]
     return _finite(values) & jnp.all(jnp.stack([jnp.asarray(True), *exact, *independent]))
-
-
-def _exact(r: Restriction, q, v, t) -> Bool[Array, ""]:
-    limit = ROUNDING * (jnp.abs(r.by_q) @ jnp.abs(q) + jnp.abs(r.by_v) @ jnp.abs(v) + jnp.abs(r.by_t * t))
-    return jnp.all(jnp.abs(r.value) <= limit)
 
 
 def _independent(rows: Float[Array, "m n"]) -> Bool[Array, ""]:

@@ -21,14 +21,6 @@ from dalembert.systems.system import System, check_shapes, check_system, equatio
 from dalembert.tracing import seldom
 
 
-class AllRows(NamedTuple):
-    """The system with all rows, the names of those left out, and (n,) sizes of accelerations in which ranks are told."""
-
-    system: System
-    left_out: tuple[str, ...]
-    units: Float[np.ndarray, "n"]
-
-
 def unit_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rows (…, m, n) at unit length, and their lengths, 1 for rows of zeros."""
     lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
@@ -65,10 +57,10 @@ def shortest(rows: np.ndarray, multipliers: np.ndarray, rank: int) -> np.ndarray
     return np.einsum("bir,bkr,bk->bi", span, span, multipliers)
 
 
-def check_nodes(every: AllRows, t: np.ndarray, q: np.ndarray, v: np.ndarray) -> None:
+def check_nodes(found: Independent, t: np.ndarray, q: np.ndarray, v: np.ndarray) -> None:
     """All constraints of order 0 and 1 at all nodes, and their rank there."""
-    at = as_numpy(_restrictions(every.system, t, q, v))
-    inertia = every.units**-2.0
+    at = as_numpy(_restrictions(found.whole, t, q, v))
+    inertia = found.units**-2.0
     sizes = with_inertia(np.max(np.abs(q - q[0]), axis=0), inertia), with_inertia(np.max(np.abs(v), axis=0), inertia)
     for name, r in at.items():
         limit = (
@@ -79,15 +71,15 @@ def check_nodes(every: AllRows, t: np.ndarray, q: np.ndarray, v: np.ndarray) -> 
         bad = ~(np.abs(r.value) <= limit)
         if np.any(bad):
             k = int(np.argmax(np.any(bad, axis=1)))
-            _refuse(every, name, np.flatnonzero(bad[k]), r.value[k], f"t = {t[k]:g}, step {k}")
-    _check_rank(every, at, t)
+            _refuse(found, name, np.flatnonzero(bad[k]), r.value[k], f"t = {t[k]:g}, step {k}")
+    _check_rank(found, at, t)
 
 
-def _refuse(every: AllRows, name: str, rows: np.ndarray, residual: np.ndarray, when: str) -> None:
+def _refuse(found: Independent, name: str, rows: np.ndarray, residual: np.ndarray, when: str) -> None:
     """InconsistentDataError where the rows do not follow from the others, ValueError where one of them was kept itself."""
     what, own = name.rsplit(" at ", 1)[0], name.removeprefix("d/dt of ").rsplit(" at ", 1)[0]
     labels = [own + (f" row {j}" if len(residual) > 1 else "") for j in rows]
-    if not set(labels) <= set(every.left_out):
+    if not set(labels) <= set(found.left_out):
         raise ValueError(
             f"path: {what} is {residual} and not 0 at {when}, where the kept rows should hold: give a path of .system, "
             "under a scheme whose states satisfy the constraints (the default ones do)"
@@ -98,12 +90,12 @@ def _refuse(every: AllRows, name: str, rows: np.ndarray, residual: np.ndarray, w
     )
 
 
-def _check_rank(every: AllRows, at: dict[str, Restriction], t: np.ndarray) -> None:
+def _check_rank(found: Independent, at: dict[str, Restriction], t: np.ndarray) -> None:
     rows = [r.by_v for name, r in at.items() if not name.endswith(" at q0")]  # φ_q of dφ/dt, φ_v
-    if not rows or not every.left_out:
+    if not rows or not found.left_out:
         return
-    stacked = np.concatenate(rows, axis=1) * every.units
-    rank = stacked.shape[1] - len(every.left_out)
+    stacked = np.concatenate(rows, axis=1) * found.units
+    rank = stacked.shape[1] - len(found.left_out)
     values = np.linalg.svd(unit_rows(stacked)[0], compute_uv=False)
     if values.shape[1] > rank and np.any(beyond := values[:, rank] > CONSISTENT):
         k = int(np.argmax(beyond))
@@ -168,7 +160,7 @@ class Independent(NamedTuple):
         """
         _check_path(self, path)
         t, q, v = (np.asarray(x) for x in (path.t, path.q, path.v))
-        check_nodes(AllRows(self.whole, self.left_out, self.units), t, q, v)
+        check_nodes(self, t, q, v)
         known, times = np.asarray(path.multipliers), np.asarray(path.t_multipliers)
         between = [((times - t[:-1]) / np.diff(t))[:, None] * (x[1:] - x[:-1]) + x[:-1] for x in (q, v)]
         multipliers = np.zeros((len(known), len(self.kept) + len(self.left_out)))
@@ -176,11 +168,8 @@ class Independent(NamedTuple):
         low = _low_rows(self.whole, q[0], v[0], t[0])
         if len(known) and self.left_out:
             rows = np.asarray(reactions_along(self.whole, times, *between)) * self.units
-            multipliers[:, low] = shortest(rows, multipliers[:, low], self._rank(low))
+            multipliers[:, low] = shortest(rows, multipliers[:, low], len(low) - len(self.left_out))
         return dataclasses.replace(path, multipliers=multipliers)
-
-    def _rank(self, low: np.ndarray) -> int:
-        return len(low) - len(self.left_out)
 
 
 def independent(system: System, q0, v0, t0: float = 0.0) -> Independent:

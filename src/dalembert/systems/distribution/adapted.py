@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra.ode import integrate
-from dalembert.native import Accuracy, FlowFunctions, ImplicitPart, Travelled, native_first
+from dalembert.native import Accuracy, FlowFunctions, ImplicitPart, native_first
 from dalembert.numbers import as_state, is_traced, outside
 from dalembert.systems.checks import check_initial_data
-from dalembert.systems.compiled import LARGEST, SystemFlow, drift, flow_of, restriction, restricts
+from dalembert.systems.compiled import LARGEST, SystemFlow, compiled_flow, drift, restriction, restricts
 from dalembert.systems.continuous import chosen_backend, in_machine_code, time_scale
 from dalembert.systems.distribution.charts import CLOSE, Connection, name_of, velocity_chart
 from dalembert.systems.distribution.reduction import check_first_order, explicit_terms, reduction, velocity_constraints
@@ -34,9 +34,6 @@ def adapted_flow(chart: Connection) -> SystemFlow:
     def functions(rebuilt: Rebuilt) -> FlowFunctions:
         index, worn = np.array(order), 0.5 * chart.guaranteed
 
-        def chart_at(given) -> Connection:
-            return Connection(rebuilt(given), jnp.asarray(index), jnp.zeros(m), True)  # for its quality, which needs no root
-
         def velocity(z, y):
             return jnp.concatenate([y[n:], z])[np.argsort(index)]
 
@@ -52,7 +49,8 @@ def adapted_flow(chart: Connection) -> SystemFlow:
             return jnp.concatenate([q, v, explicit_terms(system, q, v, t).multipliers, drift(system, q, v, t)[None]])
 
         def watch(z, y, t, *given):
-            return chart_at(given).quality(y[:n], velocity(z, y), t) - worn
+            chart = Connection(rebuilt(given), jnp.asarray(index), jnp.zeros(m), True)  # its quality needs no root
+            return chart.quality(y[:n], velocity(z, y), t) - worn
 
         if m:
             part = ImplicitPart(equations, np.zeros(m), lambda x: jnp.ones(m), CLOSE.tolerance, CLOSE.max_iterations)
@@ -69,61 +67,35 @@ def adapted_flow(chart: Connection) -> SystemFlow:
         return restrictions_at
 
     kept = projection if restricts(chart.system, (0,)) else None
-    return flow_of(chart.system, ("adapted", order, m), 2 * n - m, functions, kept)
-
-
-def travelled(chart: Connection, xi, times, tolerance: float) -> Travelled:
-    """From ξ at times[0], in one chart; steps end at the times."""
-    accuracy = Accuracy(float(tolerance), MOST, clipped=True)
-    return adapted_flow(chart).run(xi, times, accuracy, np.asarray(chart.near))
+    return SystemFlow(*compiled_flow(chart.system, ("adapted", order, m), 2 * n - m, functions, kept))
 
 
 class ExactFlow(NamedTuple):
-    """F from any time; times may decrease. order: of the coordinates in the chart, the independent ones first."""
+    """F from any time; times may decrease. code: None where JAX runs what machine code cannot."""
 
-    code: SystemFlow
-    near: np.ndarray
-    order: np.ndarray
-    free: int
+    chart: Connection
     tolerance: float
-
-    @classmethod
-    def of(cls, chart: Connection, tolerance: float) -> ExactFlow:
-        """Unsupported where a function of the system cannot be translated."""
-        parts = np.asarray(chart.near), np.asarray(chart.order), chart.n - chart.m
-        return cls(adapted_flow(chart), *parts, tolerance)
+    code: SystemFlow | None
 
     def coordinates(self, q, v) -> np.ndarray:
         """ξ = (q, v^a)."""
-        return np.concatenate([np.asarray(q), np.asarray(v)[self.order[: self.free]]])
+        free = np.asarray(self.chart.order)[: self.chart.n - self.chart.m]
+        return np.concatenate([np.asarray(q), np.asarray(v)[free]])
 
     def run(self, xi: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """ξ and (q, v, λ, |φ|) at the times, the first of which is that of xi; NaN where they are not reached."""
-        found = self.code.run(xi, times, Accuracy(self.tolerance, MOST, clipped=True), self.near)
+        """ξ and (q, v, λ, …) at the times, the first of which is that of xi; NaN where they are not reached."""
+        if self.code is None:
+            found = _rows_by_jax(self.chart, jnp.asarray(xi), jnp.asarray(times), jnp.asarray(self.tolerance))
+            return np.asarray(found[0]), np.asarray(found[1])
+        found = self.code.run(xi, times, Accuracy(self.tolerance, MOST, clipped=True), np.asarray(self.chart.near))
         late = np.arange(len(times)) >= found.saved
         return np.where(late[:, None], np.nan, found.rows), found.outputs
 
     def slopes(self, xi: np.ndarray, times: np.ndarray) -> np.ndarray:
         """f(ξ) at states and times."""
-        return self.code.along(xi, times, self.near)[0]
-
-
-class JaxExactFlow(NamedTuple):
-    """The same by JAX, for what machine code cannot run."""
-
-    chart: Connection
-    tolerance: float
-
-    def coordinates(self, q, v) -> np.ndarray:
-        return np.asarray(self.chart.coordinates(q, v))
-
-    def run(self, xi: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """ξ and (q, v, λ) at the times."""
-        rows, outputs = _rows_by_jax(self.chart, jnp.asarray(xi), jnp.asarray(times), jnp.asarray(self.tolerance))
-        return np.asarray(rows), np.asarray(outputs)
-
-    def slopes(self, xi: np.ndarray, times: np.ndarray) -> np.ndarray:
-        return np.asarray(_slopes_by_jax(self.chart, jnp.asarray(xi), jnp.asarray(times)))
+        if self.code is None:
+            return np.asarray(_slopes_by_jax(self.chart, jnp.asarray(xi), jnp.asarray(times)))
+        return self.code.along(xi, times, np.asarray(self.chart.near))[0]
 
 
 @Jitted
@@ -143,10 +115,10 @@ def _slopes_by_jax(chart: Connection, xi, times):
 
 def with_exact_flow(function: Callable[..., Any], chart: Connection, tolerance: float, *given: Any) -> Any:
     """function(flow, *given) with the exact flow by machine code, or by JAX where that cannot be."""
-    by_jax = lambda: function(JaxExactFlow(chart, tolerance), *given)  # noqa: E731
+    by_jax = lambda: function(ExactFlow(chart, tolerance, None), *given)  # noqa: E731
     if not (outside() and jax.default_backend() == "cpu" and chart.n + chart.m <= LARGEST):
         return by_jax()
-    return native_first(lambda: function(ExactFlow.of(chart, tolerance), *given), by_jax)
+    return native_first(lambda: function(ExactFlow(chart, tolerance, adapted_flow(chart)), *given), by_jax)
 
 
 MOST_CHANGES = 1000
@@ -303,7 +275,8 @@ class _Segment(NamedTuple):
 def _native_segment(chart: Connection, start: float, xi, times: np.ndarray, tolerance: float) -> _Segment:
     """A segment in machine code; Unsupported where a function cannot be translated."""
     first, ahead = start == times[0], times > start  # where a later segment begins the one before has ended
-    found = travelled(chart, xi, np.concatenate([[start], times[ahead]]), tolerance)
+    accuracy = Accuracy(tolerance, MOST, clipped=True)
+    found = adapted_flow(chart).run(xi, np.concatenate([[start], times[ahead]]), accuracy, np.asarray(chart.near))
     saved = (ahead | (first & (times == start))) & (np.cumsum(ahead) < found.saved)
     end = jnp.asarray(found.end[: chart.n]), jnp.asarray(found.end[chart.n : 2 * chart.n])
     rows = found.outputs[0 if first else 1 : found.saved]
@@ -323,38 +296,20 @@ def _diffrax_segment(chart: Connection, start: float, xi, times: np.ndarray, tol
 
 @Jitted
 def _by_diffrax(chart: Connection, start, xi, inside, tolerance):
-    import diffrax  # as in algebra.ode, which knows neither events nor times that end a step
-
     worn = 0.5 * chart.guaranteed
-    solution = diffrax.diffeqsolve(
-        diffrax.ODETerm(lambda s, y, c: c.field(y, s)),
-        diffrax.Dopri8(),
-        start,
-        inside[-1],
-        None,
-        xi,
-        args=chart,
-        saveat=diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=inside), diffrax.SubSaveAt(t1=True)]),
-        stepsize_controller=diffrax.ClipStepSizeController(
-            diffrax.PIDController(rtol=tolerance, atol=tolerance), step_ts=inside
-        ),
-        event=diffrax.Event(lambda s, y, c, **_: c.quality(*c.point(y, s), s) < worn),
-        max_steps=10_000_000,
-        throw=False,
-    )
-    assert solution.ys is not None
-    assert solution.ts is not None
-    states, end, t = solution.ys[0], solution.ys[1][-1], solution.ts[1][-1]
-    reached = jnp.isfinite(states)
+    found = integrate(
+        lambda s, y, c: c.field(y, s), chart, (start, inside[-1]), xi, tolerance, at=inside, max_steps=MOST, clipped=True,
+        until=lambda s, y, c: c.quality(*c.point(y, s), s) < worn,
+    )  # fmt: skip
+    reached = jnp.isfinite(found.y)
 
     def output_row(x, s):
         q, v = chart.point(x, s)
         terms = explicit_terms(chart.system, q, v, s)
         return jnp.concatenate([q, v, terms.multipliers, drift(chart.system, q, v, s)[None]])
 
-    rows = jnp.where(reached[:, :1], jax.vmap(output_row)(jnp.where(reached, states, xi), inside), jnp.inf)
-    successful, event = (getattr(diffrax.RESULTS, name) for name in ("successful", "event_occurred"))
-    return rows, t, chart.point(end, t), solution.result == successful, solution.result == event, solution.stats["num_steps"]
+    rows = jnp.where(reached[:, :1], jax.vmap(output_row)(jnp.where(reached, found.y, xi), inside), jnp.inf)
+    return rows, found.t, chart.point(found.end, found.t), found.reached, found.stopped, found.steps
 
 
 def flow(chart: Connection, xi, t, duration, tolerance):

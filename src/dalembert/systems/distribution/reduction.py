@@ -67,13 +67,9 @@ class Reduction(eqx.Module):
         return unit_coupling(self.mass, self.rows, self.reactions)
 
 
+@seldom
 def unit_coupling(mass: Float[Array, "n n"], rows: Matrix, reactions: Matrix) -> Float[Array, "m m"]:
     """rows m⁻¹Rᵀ with rows, and vectors m⁻¹Rᵀ, of unit length; zero where one has no length."""
-    return _unit_coupling(mass, rows, reactions)
-
-
-@seldom
-def _unit_coupling(mass, rows, reactions) -> Float[Array, "m m"]:
     forces = jnp.linalg.solve(mass, reactions.T)
     lengths = jnp.linalg.norm(rows, axis=1)[:, None] * jnp.linalg.norm(forces, axis=0)[None, :]
     return jnp.where(lengths > 0, (rows @ forces) / jnp.where(lengths > 0, lengths, 1.0), 0.0)

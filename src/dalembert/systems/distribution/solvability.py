@@ -407,6 +407,8 @@ def _judge(systems: _Systems, found: Any, x: np.ndarray, root: bool) -> Solvabil
     lower = found.omega.shape[1]
     affine = lower > 0 and here.rank == m and bool(found.affinity <= AFFINE) and bool(finite[0])
     frobenius = judge(found.omega[finite], found.slopes[finite]) if affine else None
+    nothing = frobenius is not None and frobenius.reached == len(x)  # where D + [D, D] is everything no function is kept
+    leaves = None if nothing else leaf_forms(systems.lower, x, 1 + np.abs(x))
     return Solvability(
         coordinates=len(x) - 1,
         wanted=m,
@@ -425,14 +427,8 @@ def _judge(systems: _Systems, found: Any, x: np.ndarray, root: bool) -> Solvabil
         chetaev=all(c.chetaev for c in systems.moving.constraints),
         holonomic=all(c.order == 0 for c in systems.lower.constraints),
         frobenius=frobenius,
-        first_integrals=0 if frobenius and frobenius.reached == len(x) else _first_integrals(systems.lower, x),
+        first_integrals=0 if leaves is None else leaves(x[None]).shape[1],
     )
-
-
-def _first_integrals(system: System, x: np.ndarray) -> int:
-    """The number of independent functions of x = (q, t) that constraints keep. Where D + [D, D] is everything it is zero."""
-    forms = leaf_forms(system, x, 1 + np.abs(x))
-    return 0 if forms is None else forms(x[None]).shape[1]
 
 
 def _kernel(matrix: np.ndarray, rank: int) -> np.ndarray:

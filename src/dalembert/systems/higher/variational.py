@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import factorial
 from typing import Any, ClassVar, TypeVar
 
@@ -137,24 +137,27 @@ def density(problem: VariationalProblem, jet: Sequence[Float[Array, "n"]], t) ->
     return problem.call(problem.lagrangian, *jet, t=t)
 
 
+def _stacked(problem: VariationalProblem, equations: Iterable[tuple[int, Callable]], jet, t) -> Float[Array, "m"]:
+    """φ of these equations, each with how many derivatives it reads."""
+    values = [jnp.atleast_1d(problem.call(f, *jet[: order + 1], t=t)) for order, f in equations]
+    return jnp.concatenate(values) if values else jnp.zeros(0)
+
+
 def differential_constraints(problem: VariationalProblem, jet: Sequence[Float[Array, "n"]], t) -> Float[Array, "m"]:
     """φ(q, q̇, …, q⁽ᵏ⁾, t), those that are not holonomic, stacked."""
-    values = [jnp.atleast_1d(problem.call(f, *jet[: order + 1], t=t)) for order, f in problem.differential]
-    return jnp.concatenate(values) if values else jnp.zeros(0)
+    return _stacked(problem, problem.differential, jet, t)
 
 
 def constraints_of_order(
     problem: VariationalProblem, order: int, jet: Sequence[Float[Array, "n"]], t
 ) -> Float[Array, "m_order"]:
     """Those of `differential_constraints` that read q and `order` derivatives, stacked."""
-    values = [jnp.atleast_1d(problem.call(f, *jet[: order + 1], t=t)) for own, f in problem.differential if own == order]
-    return jnp.concatenate(values) if values else jnp.zeros(0)
+    return _stacked(problem, [pair for pair in problem.differential if pair[0] == order], jet, t)
 
 
 def holonomic_constraints(problem: VariationalProblem, q: Float[Array, "n"], t) -> Float[Array, "m"]:
     """φ(q, t), the holonomic ones, stacked."""
-    values = [jnp.atleast_1d(problem.call(f, q, t=t)) for f in problem.holonomic]
-    return jnp.concatenate(values) if values else jnp.zeros(0)
+    return _stacked(problem, [(0, f) for f in problem.holonomic], (q,), t)
 
 
 def constraint_numbers(problem: VariationalProblem, n: int) -> tuple[int, int]:
