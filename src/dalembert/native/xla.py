@@ -32,7 +32,7 @@ from dalembert.native.llvm.packing import Packing
 from dalembert.native.llvm.subset import (
     Address,
     Global,
-    Struct,
+    Record,
     Whole,
     atomic,
     fetch_add,
@@ -46,16 +46,13 @@ from dalembert.native.stepper.compiled import TABLE, CompiledStep, ensemble_text
 from dalembert.native.threads import processors
 
 # The structures of xla/ffi/api/c_api.h, in words of 8 bytes; the types of an extension and of an error are halves of one.
-FRAME = Struct(
-    Packing.words("size", "extension", "api", "context", "stage", "args_size", "args_extension", "args_count", "args_types",
-                  "arguments", "rets_size", "rets_extension", "rets_count", "rets_types", "results"),
-    {"Addresses": ("arguments", "results"), "Address": ("extension", "api")},
-)  # fmt: skip
-BUFFER = Struct(Packing.words("size", "extension", "type", "data", "rank", "dims"), {"Wholes": ("data", "dims")})
-EXTENSION = Struct(Packing.words("size", "type", "next", "metadata"), {"Wholes": ("metadata",)})
-API = Struct(Packing.words("size", "extension", "version", "version_2", "version_3", "internal", "create_error"),
-             {"Address": ("create_error",)})  # fmt: skip
-ERROR = Struct(Packing.words("size", "extension", "message", "code"), {"Address": ("message",)})
+FRAME = Packing.words("size", "extension", "api", "context", "stage", "args_size", "args_extension", "args_count",
+                      "args_types", "arguments", "rets_size", "rets_extension", "rets_count", "rets_types", "results",
+                      Addresses=("arguments", "results"), Address=("extension", "api"))  # fmt: skip
+BUFFER = Packing.words("size", "extension", "type", "data", "rank", "dims", Wholes=("data", "dims"))
+EXTENSION = Packing.words("size", "type", "next", "metadata", Wholes=["metadata"])
+API = Packing.words("size", "extension", "version", "version_2", "version_3", "internal", Address=["create_error"])
+ERROR = Packing.words("size", "extension", "message", "code", Address=["message"])
 VERSION = 3  # word of the metadata that holds the version, its halves
 INTERNAL = 13  # code of an internal error
 HALF = 2**32
@@ -64,8 +61,7 @@ MAJOR = 0  # of the interface these offsets belong to
 SLOTS = 65536  # codes that XLA may know at the same time
 SLOT = Packing.words("key", "table", "users")  # users: calls that are running
 # What a slot's table tells: what @ensemble is told, the address of @ensemble, the length of the inputs, how many threads.
-CALL = Packing.words(*TABLE.fields, "ensemble", "inputs", "threads")
-CALLED = Struct(CALL, {"Address": ("ensemble",)})
+CALL = Packing.words(*TABLE.fields, "inputs", "threads", Address=["ensemble"])
 KEY, TABLE_, USERS = (SLOT.offset(name) for name in ("key", "table", "users"))
 GONE = b"dalembert: the machine code of this program is no longer loaded"
 KNOWN = Global("slots", f"global [{SLOT.size * SLOTS} x i64] zeroinitializer", "i64")
@@ -98,14 +94,14 @@ def handler(frame: Address) -> Address:
 
     Arrays may have leading axes, the same for all: so many runs. A table is packed as CALL. An unknown key: an error of XLA.
     """
-    call = FRAME.at(frame)
+    call = Record(FRAME, frame)
     if call.extension is not None:
-        extension = EXTENSION.at(call.extension)
+        extension = Record(EXTENSION, call.extension)
         if extension.type & (HALF - 1) == 1:
             extension.metadata[VERSION] = version
             return None
-    carry, count, inputs, key = [BUFFER.at(call.arguments[i]) for i in (0, 1, 2, 3)]
-    results = [BUFFER.at(call.results[i]) for i in (0, 1, 2)]
+    carry, count, inputs, key = [Record(BUFFER, call.arguments[i]) for i in (0, 1, 2, 3)]
+    results = [Record(BUFFER, call.results[i]) for i in (0, 1, 2)]
     for i in range(atomic(USED)):
         slot = KNOWN[SLOT.size * i :]
         if (
@@ -115,13 +111,13 @@ def handler(frame: Address) -> Address:
             table = atomic(slot[TABLE_:])
             found = table != 0 and atomic(slot[KEY:]) == key.data[0]
             if found:
-                run_code(CALLED.at(pointer(table)), carry, count, inputs, results)
+                run_code(Record(CALL, pointer(table)), carry, count, inputs, results)
             fetch_add(slot[USERS:], -1)
             if found:
                 return None
-    error = ERROR.at(local(ERROR.packing.size, "Whole"))
-    error.size, error.extension, error.message, error.code = 8 * ERROR.packing.size, 0, MESSAGE, INTERNAL
-    return pointer(API.at(call.api).create_error(error))
+    error = Record(ERROR, local(ERROR.size, "Whole"))
+    error.size, error.extension, error.message, error.code = 8 * ERROR.size, 0, MESSAGE, INTERNAL
+    return pointer(Record(API, call.api).create_error(error))
 
 
 def run_code(table: Any, carry: Any, count: Any, inputs: Any, results: Any) -> None:

@@ -185,12 +185,12 @@ NEW = dict.fromkeys(
 
 def _pack(sums: Any) -> list[np.ndarray]:
     """Addresses of the gradients of the terms and of their second derivatives times a vector, with their data."""
-    names = TERM.fields
-    every = zip(sums.terms, sums.first, sums.times, strict=True)
+    names = [f"{part}{data}" for part in ("gradient", "product") for data in ("", "_rows", "_shared")]
     return [
-        TERM.pack(**dict(zip(names, (*f.addresses, *p.addresses, t.number, 8 * t.start * sums.size), strict=True)))
-        for t, f, p in every
-    ]
+        TERM.pack(number=t.number, offset=8 * t.start * sums.size,
+                  **dict(zip(names, (*f.addresses, *p.addresses), strict=True)))
+        for t, f, p in zip(sums.terms, sums.first, sums.times, strict=True)
+    ]  # fmt: skip
 
 
 _RUNS: dict[tuple[int, int, int], tuple[Callable, object]] = {}

@@ -15,39 +15,27 @@ from typing import Any
 
 from dalembert.native.llvm.dense import copy
 from dalembert.native.llvm.packing import Packing
-from dalembert.native.llvm.subset import Real, Reals, Struct, Truth, Whole, atomic, local, machine, program
+from dalembert.native.llvm.subset import Real, Reals, Record, Truth, Whole, atomic, local, machine, program
 
 WORDS = Packing.words(
-    "blocks", "size", "tail", "constraints", "z", "g", "new_z", "new_g", "x", "y", "w", "right", "other",
-    "constraints_sum", "stored", "free", "fixed_blocks", "unit", "added", "diagonal", "pivots", "nudge", "shifted", "dual",
-    "held", "rows", "unknowns", "primal", "fixed_places", "fixed_count", "monitored", "monitored_count", "spans",
-    "positions", "sizes", "violations", "per_action", "flat_units", "bound_count", "places", "limits",
-    "scales", "reaches", "presses", "pushes", "stiffness", "multipliers", "slacks", "new_slacks", "dual_step",
-    "filter", "room", "first", "forward", "backward", "negative", "most", "stop",
+    "blocks", "size", "tail", "fixed_count", "monitored_count", "most", "bound_count", "room", "constraints", "stop",
+    Wholes=("fixed_places", "monitored", "places"), Address=("first", "forward", "backward", "negative"),
+    Reals=("z", "g", "new_z", "new_g", "x", "y", "w", "right", "other", "constraints_sum", "stored", "free", "fixed_blocks",
+           "unit", "added", "diagonal", "pivots", "nudge", "shifted", "dual", "held", "rows", "unknowns", "primal", "spans",
+           "positions", "sizes", "violations", "per_action", "flat_units", "limits", "scales", "reaches", "presses",
+           "pushes", "stiffness", "multipliers", "slacks", "new_slacks", "dual_step", "filter"),
 )  # fmt: skip
-TERM = Packing.words(
-    "gradient", "gradient_rows", "gradient_shared", "product", "product_rows", "product_shared", "number", "offset"
-)
+TERM = Packing.words("number", "offset", Address=("gradient", "product"),
+                     Reals=("gradient_rows", "gradient_shared", "product_rows", "product_shared"))  # fmt: skip
 SCALARS = Packing.scalars(
     "tolerance", "least", "largest_update", "count", "curvature", "small", "largest", "corrections", "barrier", "last_shift",
-    "shift", "update", "whole", "jammed", "raises", "shortened", "iterations",
-    "factorizations", "trusted", "sound", "nudged", "corners",
-    "objective", "violation", "norm", "theta", "logarithms", "new_objective", "new_violation", "new_norm", "new_theta",
-    "new_logarithms", "new_finite", "allowed",
+    "shift", "update", "whole", "jammed", "raises", "shortened", "iterations", "factorizations", "trusted", "sound",
+    "nudged", "corners", "objective", "violation", "norm", "theta", "logarithms", "new_objective", "new_violation",
+    "new_norm", "new_theta", "new_logarithms", "new_finite", "allowed",
 )  # fmt: skip
-KINDS = {
-    "Whole": ("blocks", "size", "tail", "fixed_count", "monitored_count", "most", "bound_count", "room", "constraints",
-              "number", "offset"),
-    "Wholes": ("fixed_places", "monitored", "places"),
-    "Address": ("first", "forward", "backward", "negative", "gradient", "product"),
-}  # fmt: skip
-JOB, ONE_TERM = Struct(WORDS, KINDS, "Reals", constant=True), Struct(TERM, KINDS, "Reals")
-DATUM = Struct(Packing.words("array"), default="Reals")
-VALUES = Struct(SCALARS)
-TRIAL = Struct(
-    Packing.scalars("shift", "trusted", "sound", "factorizations", "jammed", "whole", "length", "first", "own", "along",
-                    "update", "fraction")
-)  # fmt: skip
+DATUM = Packing.words(Reals=["array"])
+TRIAL = Packing.scalars("shift", "trusted", "sound", "factorizations", "jammed", "whole", "length", "first", "own", "along",
+                        "update", "fraction")  # fmt: skip
 REFUSED, CONVERGED, LIMIT = 0, 1, 2
 TAKEN, HALVED = 1, 2  # beside REFUSED: what corrections come to
 REFINEMENTS = 6  # of a solution
@@ -66,10 +54,10 @@ def interior_text(terms: int, data: int, coordinates: int, rules: Any) -> str:
     return program([point, solution, interior], rules=rules, **counts)
 
 
-@machine(job=JOB, values=VALUES)
+@machine(job=WORDS, values=SCALARS, constant=["job"])
 def interior(job: Any, values: Any) -> Whole:
     """Steps until the equations are solved, CONVERGED; until there are as many as allowed, LIMIT; or REFUSED."""
-    trial, reach = TRIAL.at(local(TRIAL.packing.size)), local(len(EACH) + 1)
+    trial, reach = Record(TRIAL, local(TRIAL.size)), local(len(EACH) + 1)
     measure(job, reach)
     while True:
         if values.iterations >= float(job.most):
@@ -201,7 +189,7 @@ def write_equations(job: Any, values: Any) -> None:
 def factorize(job: Any, values: Any, trial: Any, reach: Reals) -> Truth:
     """x = K⁻¹ right, δ raised until K has as many negative eigenvalues as constraints; False where it has fewer, or where
     solutions are not accurate, with a nudge neither."""
-    n, data = job.blocks * job.size, [DATUM.at(job[WORDS.size + len(TERMS) * TERM.size + k :]).array for k in DATA]
+    n, data = job.blocks * job.size, [Record(DATUM, job[WORDS.size + len(TERMS) * TERM.size + k :]).array for k in DATA]
     trial.shift, trial.factorizations, trial.sound = 0.0, 0.0, values.sound
     while True:
         if is_stopped(job):
@@ -393,7 +381,7 @@ def arrive(job: Any, values: Any, trial: Any) -> None:
     values.shortened = rules.shortens(1.0 - trial.first, values.shortened)
 
 
-@machine(job=JOB, values=VALUES)
+@machine(job=WORDS, values=SCALARS, constant=["job"])
 def point(job: Any, values: Any) -> None:
     """Objective, gradient, slacks, violation and Σ log s of the new path, and whether the filter allows them."""
     objective = new_gradient(job)
@@ -435,7 +423,7 @@ def new_gradient(job: Any) -> Real:
 
 def terms(job: Any) -> Sequence[Any]:
     """What the terms of the sum are told."""
-    return [ONE_TERM.at(job[WORDS.size + t * TERM.size :]) for t in TERMS]
+    return [Record(TERM, job[WORDS.size + t * TERM.size :]) for t in TERMS]
 
 
 @machine(flags="reassoc contract")
@@ -450,7 +438,7 @@ def violations(job: Any) -> tuple[Real, Real, Real]:
     return violation, theta, square
 
 
-@machine(job=JOB, values=VALUES)
+@machine(job=WORDS, values=SCALARS, constant=["job"])
 def solution(job: Any, values: Any, x: Reals, right: Reals) -> Whole:
     """1, and K⁻¹ right from a first solution x by iterative refinement; 0 where that does not converge."""
     n = job.blocks * job.size

@@ -7,26 +7,19 @@ from typing import Any
 
 from dalembert.native.llvm.dense import CONVERGED, copy
 from dalembert.native.llvm.packing import Packing
-from dalembert.native.llvm.subset import Real, Reals, Struct, Whole, machine, program
+from dalembert.native.llvm.subset import Real, Reals, Whole, machine, program
 
-# What the code of a field is told: sizes, functions and arrays, by address; the first three have the bits of doubles.
-FIELD = Packing.words("tolerance", "clock", "factor", "unknowns", "size", "width", "most", "signs", "flat", "sides", "root",
-                      "equations", "pivoted", "start", "equations_given", "result", "work", "function", "function_given",
-                      "written", "written_given", "written_result", "sides_given")  # fmt: skip
-
-# What the code of a projection is told.
-PROJECTION = Packing.words("clock", "size", "function", "given", "result")
+# Run parameters of a field: sizes, functions and arrays.
+FIELD = Packing.words(
+    "unknowns", "size", "width", "most", "signs", "flat", "sides", Real=("tolerance", "clock", "factor"),
+    Address=("root", "equations", "pivoted", "function", "written"),
+    Reals=("start", "equations_given", "result", "work", "function_given", "written_given", "written_result", "sides_given"),
+)  # fmt: skip
+# And of a projection.
+PROJECTION = Packing.words("size", Real=["clock"], Address=["function"], Reals=["given", "result"])
 ROUNDING = 8.0 * 2.0**-53  # of the terms of a residual
 NEAR = 1e-9  # of those with |y| + 1: what no update reduces, and is less, is rounding of a function with larger terms inside
 UPDATES = 10
-
-
-KINDS = {
-    "Real": ("tolerance", "clock", "factor"),
-    "Whole": ("unknowns", "size", "width", "most", "signs", "flat", "sides"),
-    "Address": ("root", "equations", "pivoted", "function", "written"),
-}
-TOLD, PROJECTED = (Struct(x, KINDS, "Reals", constant=True) for x in (FIELD, PROJECTION))
 
 
 def field_text() -> str:
@@ -34,7 +27,7 @@ def field_text() -> str:
     return program([field, along, project])
 
 
-@machine(told=TOLD)
+@machine(told=FIELD, constant=["told"])
 def field(told: Any, s: Real, y: Reals, out: Reals) -> Whole:
     """out ← factor g(z, y, t), where F(z, y, t) = 0 and t = clock s: with a clock of -1, and a factor of -1, it is the field
     backwards in time.
@@ -80,7 +73,7 @@ def _solve(told: Any, y: Reals, t: Real) -> Whole:
     return code
 
 
-@machine(told=TOLD)
+@machine(told=FIELD, constant=["told"])
 def along(told: Any, times: Reals, rows: Reals, out: Reals, *, count: Whole, size: Whole, width: Whole) -> None:
     """g at every row, NaN where there is no z; size: of a row, width: of a result."""
     for i in range(count):
@@ -89,7 +82,7 @@ def along(told: Any, times: Reals, rows: Reals, out: Reals, *, count: Whole, siz
                 out[i * width + l] = math.nan
 
 
-@machine(told=PROJECTED)
+@machine(told=PROJECTION, constant=["told"])
 def project(told: Any, s: Real, y: Reals) -> Whole:
     """y ← y - correction(y) until it is on the constraints at t = clock s.
 

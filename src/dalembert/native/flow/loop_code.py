@@ -28,10 +28,10 @@ from dalembert.native.flow.borders import (
     longest_step,
     may_pass,
 )
-from dalembert.native.flow.field_code import TOLD
+from dalembert.native.flow.field_code import FIELD
 from dalembert.native.llvm.dense import copy
 from dalembert.native.llvm.packing import Packing
-from dalembert.native.llvm.subset import Address, Real, Reals, Struct, Truth, Whole, machine, program
+from dalembert.native.llvm.subset import Address, Real, Reals, Truth, Whole, machine, program
 
 Row = dict[int, float]  # the entries that are not zero, by the stage they belong to
 
@@ -146,7 +146,7 @@ class FlowStep(NamedTuple):
     borders: Borders
 
 
-@machine(told=TOLD, numbers=Struct(NUMBERS), counts=Struct(COUNTED))
+@machine(told=FIELD, numbers=NUMBERS, counts=COUNTED, constant=["told"])
 def integrate(
     field: Address, told: Any, *, watch: Address, watched: Address, project: Address, projected: Address,
     numbers: Any, counts: Any, times: Reals, y: Reals, rows: Reals, work: Reals,

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,12 +27,13 @@ class Field(NamedTuple):
 class Packing:
     """x = (x_a, x_b, …), one array made of named ones, one after the other.
 
-    shapes: (name, shape) in the order of the array; kind: float64 or int64. All arrays may have leading axes, the same for
-    all names: so many packed arrays.
+    shapes: (name, shape) in the order of the array; kind: float64 or int64; kinds: what integers stand for in machine code,
+    as the types of `subset`. All arrays may have leading axes, the same for all names: so many packed arrays.
     """
 
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
     kind: type = np.float64
+    kinds: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, shapes: Mapping[str, int | tuple[int, ...]], kind: type = np.float64) -> Packing:
@@ -40,9 +41,12 @@ class Packing:
         return cls(tuple((name, (s,) if isinstance(s, int) else tuple(s)) for name, s in shapes.items()), kind)
 
     @classmethod
-    def words(cls, *names: str) -> Packing:
-        """One integer for every name: a count or an address."""
-        return cls(tuple((name, ()) for name in names), np.int64)
+    def words(cls, *names: str, **kinds: Sequence[str]) -> Packing:
+        """One integer for every name, and then for those that are named by kind alone: a count, or by kind the bits of a
+        Real, an Address, or that of Reals or Wholes."""
+        known = {name: kind for kind, own in kinds.items() for name in own}
+        every = (*names, *(name for name in known if name not in names))
+        return cls(tuple((name, ()) for name in every), np.int64, tuple((x, known.get(x, "Whole")) for x in every))
 
     @classmethod
     def scalars(cls, *names: str) -> Packing:
@@ -73,6 +77,11 @@ class Packing:
     def _parts(self) -> list[tuple[str, int | slice, tuple[int, ...]]]:
         """(name, where it stands, shape)."""
         return [(x, slice(f.offset, f.offset + f.length) if f.shape else f.offset, f.shape) for x, f in self.fields.items()]
+
+    @functools.cached_property
+    def kind_of(self) -> dict[str, str]:
+        """What the number of a name is."""
+        return dict(self.kinds) or dict.fromkeys(self.fields, "Real")
 
     def offset(self, name: str) -> int:
         return self.fields[name].offset

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import contextlib
 import dataclasses
 import functools
 import inspect
@@ -135,69 +134,49 @@ class Variable(NamedTuple):
         return found
 
 
-@dataclasses.dataclass(frozen=True)
-class Struct:
-    """Packed numbers as attributes. kinds: names of those that are not of the kind `default`, or of the packing's own;
-    constant: read once, at first."""
+class Record:
+    """Packed numbers that begin at an address, as attributes; those of a constant one are read once, at first."""
 
     packing: Packing
-    kinds: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
-    default: str = ""
-    constant: bool = False
-
-    @property
-    def item(self) -> str:
-        """The kind of the packed numbers."""
-        return "Real" if self.packing.kind is np.float64 else "Whole"
-
-    def kind(self, name: str) -> str:
-        """The kind of an attribute."""
-        return next((kind for kind, names in self.kinds.items() if name in names), self.default or self.item)
-
-    def at(self, array: Any) -> Any:
-        """The struct that begins where an array does."""
-        return Record(self, array)
-
-
-class Record:
-    """A struct that begins at an address."""
-
-    struct: Struct
     address: Operand
-    known: dict[str, Operand]
+    known: dict[str, Operand] | None
 
-    def __init__(self, struct: Struct, address: Operand) -> None:
-        vars(self).update(struct=struct, address=address, known={})
+    def __init__(self, packing: Packing, address: Operand, constant: bool = False) -> None:
+        vars(self).update(packing=packing, address=address, known={} if constant else None)
 
     def __getitem__(self, index: Any) -> Operand:
         """Of the packed numbers."""
-        return self.address.at(0, TYPES[self.struct.item][0])[index]
+        return self.address.at(0, "double" if self.packing.kind is np.float64 else "i64")[index]
 
-    def __getattr__(self, name: str) -> Operand:
-        if name in self.known:
-            return self.known[name]
-        code, (kind, item) = self.address.code, TYPES[self.struct.kind(name)]
-        with code.at_start() if self.struct.constant else contextlib.nullcontext():
-            found = code.load(self._place(name), kind)
-        found.item = item
-        if self.struct.constant:
-            self.known[name] = found
-        return found
+    def __getattr__(self, name: str) -> Any:
+        if self.known is None:
+            return self._read(name)
+        if name not in self.known:
+            with self.address.code.at_start():
+                self.known[name] = self._read(name)
+        return self.known[name]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self.address.code.store(value, self._place(name), TYPES[self.struct.kind(name)][0])
+        self.address.code.store(value, self._place(name), TYPES[self.packing.kind_of[name]][0])
+
+    def _read(self, name: str) -> Operand:
+        kind, item = TYPES[self.packing.kind_of[name]]
+        found = self.address.code.load(self._place(name), kind)
+        found.item = item
+        return found
 
     def _place(self, name: str) -> Operand:
-        return self.address.at(self.struct.packing.offset(name), "double")
+        return self.address.at(self.packing.offset(name), "double")
 
 
 @dataclasses.dataclass(frozen=True)
 class MachineFunction:
-    """A function with what its code needs to know: the structs among its arguments, the flags of its arithmetic, and whether
-    its arrays are apart from each other."""
+    """A function with what its code needs to know: which arguments are packed numbers, and constant ones; the flags of its
+    arithmetic; whether its arrays are apart from each other."""
 
     function: Any
-    structs: Mapping[str, Struct]
+    records: Mapping[str, Packing]
+    constant: Sequence[str]
     flags: str
     apart: bool
 
@@ -206,9 +185,9 @@ class MachineFunction:
         return self.function.__name__
 
 
-def machine(flags: str = "", apart: bool = False, **structs: Struct) -> Callable[[Any], Any]:
+def machine(flags: str = "", apart: bool = False, constant: Sequence[str] = (), **records: Packing) -> Callable[[Any], Any]:
     """Decorator of a function of the subset."""
-    return lambda function: MachineFunction(function, structs, flags, apart)
+    return lambda function: MachineFunction(function, records, constant, flags, apart)
 
 
 def program(functions: Sequence[MachineFunction], **constants: Any) -> str:
@@ -259,12 +238,12 @@ class _Writer:
     def text(self) -> str:
         names, heads, target = dict[str, Any](), [], self.target
         for a in [*self.node.args.args, *self.node.args.kwonlyargs]:
-            struct = target.structs.get(a.arg)
-            kind, item = TYPES["Address" if struct else ast.unparse(a.annotation)]
+            packing = target.records.get(a.arg)
+            kind, item = TYPES["Address" if packing else ast.unparse(a.annotation)]
             heads.append(f"{kind}{' noalias' if target.apart and item else ''} %{a.arg}")
             names[a.arg] = self.c.argument(a.arg, kind, item)
-            if struct:
-                names[a.arg] = struct.at(names[a.arg])
+            if packing:
+                names[a.arg] = Record(packing, names[a.arg], a.arg in target.constant)
         self._run(self.node.body, self._scope(self.node, names, self._outer(target.function)))
         if not self.c.has_ended:
             self.c.line("ret void" if self.returns == "void" else "unreachable")

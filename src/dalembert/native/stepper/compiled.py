@@ -19,7 +19,7 @@ from dalembert.native.llvm.subset import (
     Address,
     Outside,
     Reals,
-    Struct,
+    Record,
     Truth,
     Whole,
     Wholes,
@@ -50,14 +50,11 @@ WORTH_THREADS = 4096  # steps of all runs together under which no thread is star
 MOST_THREADS = 256
 # What @ensemble is told of the code it runs: addresses of @run, @lanes (0: none) and @pivoted; lengths; lanes; the address
 # of a number that is set to end it between two chunks.
-TABLE = Packing.words("run", "lanes", "solver", "carry", "scratch", "width", "stop")
+TABLE = Packing.words("carry", "scratch", "width", Address=("run", "lanes", "solver"), Wholes=["stop"])
 # What its threads are told: the arguments of @ensemble, and the next run that none has taken.
-ARRAYS = ("carry", "count", "inputs", "rows")
 NUMBERS = ("number", "inputs_stride", "rows_stride")
-JOB = Packing.words("table", *ARRAYS, *NUMBERS, "next")
-TOLD = Struct(TABLE, {"Address": ("run", "lanes", "solver"), "Wholes": ("stop",)})
-JOBS = Struct(JOB, {"Address": ("table",), "Reals": ("carry", "inputs", "rows"), "Wholes": ("count",)})
-NODES, NEXT = Struct(COUNTED), JOB.offset("next")
+JOB = Packing.words(*NUMBERS, "next", Address=["table"], Reals=("carry", "inputs", "rows"), Wholes=["count"])
+NEXT = JOB.offset("next")
 begin_thread: Any = Outside("pthread_create", "i32")
 await_thread: Any = Outside("pthread_join", "i32")
 
@@ -242,11 +239,11 @@ def ensemble(
     A stride of 0 shares the inputs. Groups of lanes are advanced chunk by chunk, and after each chunk one by one the runs
     that left their lanes.
     """
-    job, width = JOBS.at(local(JOB.size, "Whole")), TOLD.at(table).width
+    job, width = Record(JOB, local(JOB.size, "Whole")), Record(TABLE, table).width
     job.table, job.carry, job.count, job.inputs, job.rows = table, carry, count, inputs, rows
     job.number, job.inputs_stride, job.rows_stride, job.next = number, inputs_stride, rows_stride, 0
     useful = min(min((number + (width - 1)) // width, threads), MOST_THREADS)
-    others = useful - 1 if NODES.at(count).last * number > WORTH_THREADS else 0
+    others = useful - 1 if Record(COUNTED, count).last * number > WORTH_THREADS else 0
     handles, started = local(MOST_THREADS, "Whole"), 0
     for _ in range(others):
         if begin_thread(handles[started:], None, work, job) == 0:
@@ -256,17 +253,17 @@ def ensemble(
         await_thread(handles[i], None)
 
 
-@machine(job=JOBS)
+@machine(job=JOB)
 def work(job: Any) -> Address:
     """Take groups until none is left."""
-    code = TOLD.at(job.table)
+    code = Record(TABLE, job.table)
     scratch = local(code.scratch)
     while True:
         first = fetch_add(job[NEXT:], code.width)
         if first >= job.number:
             return None
         size = min(code.width, job.number - first)
-        run = NODES.at(job.count[first * COUNTED.size :])
+        run = Record(COUNTED, job.count[first * COUNTED.size :])
         last, k, chunk, going = run.last, run.k, FIRST_CHUNK, True
         while going and k < last:
             if atomic(code.stop) != 0:
@@ -290,7 +287,7 @@ def advance_one_by_one(job: Any, code: Any, scratch: Reals, first: Whole, size: 
     going = False
     for i in range(first, first + size):
         arrays = arrays_of(job, code, i)
-        run = NODES.at(arrays[1])
+        run = Record(COUNTED, arrays[1])
         run.until = until
         if run.k < until and run.code == 0:
             code.run(*arrays, scratch, code.solver)
