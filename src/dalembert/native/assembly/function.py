@@ -6,15 +6,14 @@ import ctypes
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from dalembert.native.graph.dependence import Dependence
 from dalembert.native.graph.graph import Graph
-from dalembert.native.graph.simplify import gather_factors, share_reciprocals
+from dalembert.native.graph.simplify import simplify_for
 from dalembert.native.llvm.builder import Code, module
 from dalembert.native.llvm.cache import CACHE, Cache, Loaded
 from dalembert.native.llvm.emit import Emitter, Values
@@ -71,20 +70,19 @@ class GraphFunction:
 
     def compile(self, cache: Cache = CACHE) -> CompiledFunction:
         """The machine code."""
-        g, depend = self.graph, Dependence(self.graph)
-        level = lambda i: int(depend.on(i, *(f"x{k}" for k in range(len(self.sizes)))))  # noqa: E731
-        outputs = [g.number(i) for o in self.results for i in o.ravel().tolist()]
-        outputs = share_reciprocals(g, gather_factors(g, outputs, level), level)
+        g, names = self.graph, [f"x{k}" for k in range(len(self.sizes))]
+        outputs = simplify_for(g, [g.number(i) for o in self.results for i in o.ravel().tolist()], names)
         loaded = cache.load(_function_text(g, list(self.sizes), len(self.tracer.captured), outputs), plain=True)
         captured = np.asarray(self.tracer.captured, float)
         return CompiledFunction(tuple(o.shape for o in self.results), captured, loaded)
 
 
-def translate_function(function: Callable, *examples: Any) -> GraphFunction:
-    """The graph of function for arguments of the shapes of `examples`."""
+def translate_function(function: Callable, *examples: Any, names: Sequence[str] = ()) -> GraphFunction:
+    """The graph of function for arguments of the shapes of `examples`; names: of its inputs, if they are others."""
     g = Graph()
     shapes = [jax.ShapeDtypeStruct(np.shape(x), np.float64) for x in examples]
-    inputs = [g.vector(f"x{i}", int(np.prod(s.shape, initial=1))).reshape(s.shape) for i, s in enumerate(shapes)]
+    named = zip(names or [f"x{i}" for i in range(len(shapes))], shapes, strict=True)
+    inputs = [g.vector(name, math.prod(s.shape)).reshape(s.shape) for name, s in named]
     tracer = Tracer(g)
     results = tracer.trace(function, *inputs, shapes=shapes)
     return GraphFunction(g, tracer, tuple(x.size for x in inputs), tuple(results))

@@ -6,22 +6,19 @@ import ctypes
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
-import jax
 import numpy as np
 
-from dalembert.native.graph.dependence import Dependence
+from dalembert.native.assembly.function import GraphFunction, translate_function
 from dalembert.native.graph.derivative import along
 from dalembert.native.graph.graph import Graph, Unsupported
-from dalembert.native.graph.simplify import gather_factors, share_reciprocals
+from dalembert.native.graph.simplify import simplify_for
 from dalembert.native.llvm.builder import Code, Operand, module
 from dalembert.native.llvm.cache import CACHE, Cache, Loaded
 from dalembert.native.llvm.emit import Emitter, Values
 from dalembert.native.trace.elementwise import Nodes, elementwise
 from dalembert.native.trace.place import refusing
-from dalembert.native.trace.tracer import Tracer
 
 
 @dataclass(frozen=True)
@@ -63,18 +60,8 @@ class OnceTraced:
         self.windowed = Windowed(function, read, row, shared)
 
     @functools.cached_property
-    def trace(self) -> _Traced:
+    def trace(self) -> GraphFunction:
         return _trace(self.windowed)
-
-
-class _Traced(NamedTuple):
-    """outputs: the arrays of nodes that a function returns; captured: the numbers that it closes over; declared: whether
-    somebody says what a derivative in it is."""
-
-    graph: Graph
-    outputs: list[Nodes]
-    captured: list[float]
-    declared: bool
 
 
 class Formed:
@@ -103,12 +90,12 @@ class Chosen:
     once: OnceTraced
     choose: Callable[..., Sequence[Nodes]]
 
-    def trace(self, windowed: Windowed) -> _Traced:
+    def trace(self, windowed: Windowed) -> GraphFunction:
         known = self.once.trace
         g = known.graph.copy()
         read = [g.vector(f"read{k}", len(p.offsets)) for k, p in enumerate(windowed.read)]
-        chosen = list(self.choose(Formed(g, known.declared), read, *known.outputs))
-        return known._replace(graph=g, outputs=chosen)
+        chosen = self.choose(Formed(g, bool(known.tracer.declared)), read, *known.results)
+        return replace(known, graph=g, results=tuple(chosen))
 
 
 class Accumulation:
@@ -125,9 +112,8 @@ class Accumulation:
 @refusing
 def vanishing(windowed: Windowed) -> list[np.ndarray]:
     """For every output, which of its entries are identically zero, as the graph of the function shows it."""
-    g, results, *_ = _trace(windowed)
-    zero = g.constant(0.0)
-    return [o == zero for o in results]
+    traced = _trace(windowed)
+    return [o == traced.graph.zero for o in traced.results]
 
 
 @refusing
@@ -161,12 +147,9 @@ class TracedWindow:
 
     @classmethod
     def of(cls, windowed: Windowed) -> TracedWindow:
-        g, results, captured, _ = _trace(windowed)
-        depend = Dependence(g)
-        level = lambda i: int(depend.on(i, *windowed.names))  # noqa: E731
-        outputs = [i for o in results for i in o.ravel().tolist()]
-        simple = share_reciprocals(g, gather_factors(g, outputs, level), level)
-        return cls(windowed, g, simple, np.asarray(captured, float))
+        made = _trace(windowed)
+        outputs = simplify_for(made.graph, [i for o in made.results for i in o.ravel().tolist()], windowed.names)
+        return cls(windowed, made.graph, outputs, np.asarray(made.tracer.captured, float))
 
     def _bound(self, base: Operand, names: Sequence[tuple[str, int]]) -> Values:
         """Inputs of these names and lengths that stand one after the other."""
@@ -191,15 +174,10 @@ class TracedWindow:
         return Emitter(self.graph, rows.code).emit(self.outputs, values | self._bound(own, lengths))
 
 
-def _trace(windowed: Windowed) -> _Traced:
+def _trace(windowed: Windowed) -> GraphFunction:
     if isinstance(windowed.function, Chosen):
         return windowed.function.trace(windowed)
-    g = Graph()
-    shapes = [jax.ShapeDtypeStruct(s, np.float64) for s in windowed.shapes]
-    inputs = [g.vector(name, math.prod(s.shape)).reshape(s.shape) for name, s in zip(windowed.names, shapes, strict=True)]
-    tracer = Tracer(g)
-    outputs = tracer.trace(windowed.function, *inputs, shapes=shapes)
-    return _Traced(g, outputs, tracer.captured, bool(tracer.declared))
+    return translate_function(windowed.function, *map(np.empty, windowed.shapes), names=windowed.names)
 
 
 def _window_text(traced: TracedWindow, write: Sequence[Places]) -> str:

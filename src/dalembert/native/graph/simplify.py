@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from dalembert.native.graph.dependence import needed_nodes
+from dalembert.native.graph.dependence import Dependence, needed_nodes
 from dalembert.native.graph.graph import Graph, Node
 
 Level = Callable[[int], int]
@@ -158,6 +158,13 @@ def share_reciprocals(g: Graph, outputs: Sequence[int], level: Level) -> list[in
         else:
             new[i] = rebuild(g, node, new.__getitem__)
     return [new[o] for o in outputs]
+
+
+def simplify_for(g: Graph, outputs: Sequence[int], names: Sequence[str]) -> list[int]:
+    """The outputs with factors gathered and reciprocals shared; what depends on the named inputs changes most often."""
+    depend = Dependence(g)
+    level = lambda i: int(depend.on(i, *names))  # noqa: E731
+    return share_reciprocals(g, gather_factors(g, outputs, level), level)
 
 
 def with_angles(g: Graph, outputs: Sequence[int]) -> list[int]:

@@ -48,34 +48,30 @@ def lu(g: Graph, matrix: Nodes) -> tuple[Nodes, list[int], Nodes]:
     n = matrix.shape[0]
     if matrix.shape != (n, n) or n > LARGEST:
         raise Unsupported("lu", f"of a matrix of shape {matrix.shape}")
-    work, order, swaps = matrix.copy(), constants(g, np.arange(n)), []
+    work, order = matrix.copy(), constants(g, np.arange(n))
+    return work, _eliminate(g, work, order), order
+
+
+def _eliminate(g: Graph, work: Nodes, *others: Nodes) -> list[int]:
+    """Write L and U into an array with as many rows, or more columns; the row swaps, which are those of `others`, too."""
+    swaps, n = [], len(work)
     for k in range(n):
-        swaps.append(_bring_largest(g, k, work, order))
+        swaps.append(_bring_largest(g, k, work, *others))
         inverse = g.apply("div", g.one, int(work[k, k]))
         for i in range(k + 1, n):
             if work[i, k] == g.zero:
                 continue
-            factor = g.apply("mul", int(work[i, k]), inverse)
-            work[i, k] = factor
+            work[i, k] = factor = g.apply("mul", int(work[i, k]), inverse)
             product = elementwise(g, "mul", np.asarray(factor), work[k, k + 1 :])
             work[i, k + 1 :] = elementwise(g, "sub", work[i, k + 1 :], product)
-    return work, swaps, order
+    return swaps
 
 
 def solve(g: Graph, matrix: Nodes, right: Nodes) -> Nodes:
     """x with A x = b, b (n,), by elimination with pivots chosen at run time."""
-    n = matrix.shape[0]
-    work, b = matrix.copy(), right.copy()
-    for k in range(n):
-        _bring_largest(g, k, work, b)
-        inverse = g.apply("div", g.one, int(work[k, k]))
-        for i in range(k + 1, n):
-            if work[i, k] == g.zero:
-                continue
-            factor = np.asarray(g.apply("mul", int(work[i, k]), inverse))
-            work[i, k + 1 :] = elementwise(g, "sub", work[i, k + 1 :], elementwise(g, "mul", factor, work[k, k + 1 :]))
-            b[i] = g.apply("sub", int(b[i]), g.apply("mul", int(factor), int(b[k])))
-    return _back_substitute(g, work, b)
+    work = np.column_stack([matrix, right])
+    _eliminate(g, work)
+    return _back_substitute(g, work[:, :-1], work[:, -1])
 
 
 def _back_substitute(g: Graph, upper: Nodes, b: Nodes) -> Nodes:
