@@ -1,12 +1,11 @@
 """Control laws of servo- and Lyapunov constraints, and Lyapunov functions for them. Begin with `control_law`.
 
-`servo` has that law, and `law` what all laws have in common. `mechanical` checks a Lyapunov function of a plant; `design`
-constructs one at the equilibrium, and `shaping` continues it.
+`law` has that law, and what all laws have in common. `design` constructs a Lyapunov function at the equilibrium; `shaping`
+continues it, and checks one of any plant.
 """
 
 from dalembert.laws.design import Region, energy_shaping
-from dalembert.laws.law import Law, Value
-from dalembert.laws.servo import ControlLaw, control_law
+from dalembert.laws.law import ControlLaw, Law, Value, control_law
 from dalembert.laws.shaping import EnergyShaping, Matching, Shaped, matching
 
 __all__ = [

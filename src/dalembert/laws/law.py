@@ -1,21 +1,32 @@
-"""Law: a control as a function of the state, the plant it acts on, and how both are put together."""
+"""Law: a control as a function of the state, the plant it acts on, and how both are put together; control_law: the
+multipliers of servo- and Lyapunov constraints as such a function.
+
+φ + S λ = 0 of the constraints that actuators realise, φ of the motion without them, S of what their forces change; and
+λ = -S⁻¹φ, continued through states where S is singular and φ vanishes with it.
+"""
 
 from __future__ import annotations
 
 import abc
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self, final
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from dalembert.numbers import as_number, as_numbers, as_vector, is_traced
+from dalembert.algebra import agree
+from dalembert.algebra.jacobian import value_and_jacobian
+from dalembert.algebra.roots import depends
+from dalembert.numbers import EPSILON, as_number, as_numbers, as_vector, is_traced
 from dalembert.step import SampledFeedback
-from dalembert.systems.equations import force
+from dalembert.systems.constraints import Constraint
+from dalembert.systems.equations import acceleration, acceleration_equation, euler_lagrange, force, reactions
 from dalembert.systems.pickling import reduced
-from dalembert.systems.system import System
-from dalembert.tracing import seldom
+from dalembert.systems.system import System, check_shapes, check_system
+from dalembert.tracing import seldom, traced_once
 
 
 class Value(NamedTuple):
@@ -217,3 +228,264 @@ def _time_and_parameters(plant: System, trailing: tuple) -> tuple[Any, Any]:
     """t and p of a user's function's trailing arguments."""
     t = trailing[0] if plant.time_dependent else 0.0
     return t, None if plant.parameters is None else trailing[-1]
+
+
+def is_realised(constraint: Constraint) -> bool:
+    """True if an actuator realises it: one on accelerations, or another with forces of the user's own."""
+    return constraint.order == 2 or not constraint.chetaev
+
+
+def split(system: System) -> tuple[list[Constraint], list[Constraint]]:
+    """Those that actuators realise, and those of the plant."""
+    realised = [c for c in system.constraints if is_realised(c)]
+    return realised, [c for c in system.constraints if not is_realised(c)]
+
+
+class Affine(NamedTuple):
+    """φ (m,) and S (m, m) of φ + S λ = 0, with the sizes of the terms they are sums of; a = drift + responses λ."""
+
+    phi: Float[Array, "m"]
+    S: Float[Array, "m m"]
+    size_phi: Float[Array, "m"]
+    size_S: Float[Array, "m m"]
+    drift: Float[Array, "n"]
+    responses: Float[Array, "n m"]
+
+
+def affine(system: System, q: Float[Array, "n"], v: Float[Array, "n"], t) -> Affine:
+    """The index-reduced constraints along the motion under forces Rᵀλ: C_a(drift + responses λ) + C_0, at a = 0."""
+    n, rest = q.shape[0], jnp.zeros_like(v)
+    own, others = split(system)
+    free = lambda a: jnp.concatenate(  # noqa: E731
+        [euler_lagrange(system, q, v, a, t), *(acceleration_equation(system, c, q, v, a, t) for c in others)]
+    )
+    wanted = lambda a: jnp.concatenate([acceleration_equation(system, c, q, v, a, t) for c in own])  # noqa: E731
+    rows = jnp.concatenate([reactions(system, c, q, v, rest, t) for c in own])
+    bound = jnp.concatenate([jnp.zeros((0, n)), *(reactions(system, c, q, v, rest, t) for c in others)])
+    k, m = bound.shape[0], rows.shape[0]
+    still, inertia = value_and_jacobian(free, rest)
+    matrix = jnp.concatenate([inertia, jnp.concatenate([-bound.T, jnp.zeros((k, k))])], axis=1)
+    sides = jnp.concatenate([-still[:, None], jnp.concatenate([rows.T, jnp.zeros((k, m))])], axis=1)
+    motion = jnp.linalg.solve(matrix, sides)[:n]
+    drift, responses = motion[:, 0], motion[:, 1:]
+    known, by_a = value_and_jacobian(wanted, rest)
+    size = jnp.abs(known) + jnp.abs(by_a) @ jnp.abs(drift)
+    return Affine(known + by_a @ drift, by_a @ responses, size, jnp.abs(by_a) @ jnp.abs(responses), drift, responses)
+
+
+def is_affine(system: System, q: Float[Array, "n"], v: Float[Array, "n"], t) -> bool:
+    """True if no constraint bends in the accelerations and no reaction reads them, from their operations."""
+    own, others = split(system)
+
+    def acceleration_slopes(a):
+        by_a = [jax.jacfwd(lambda x, c=c: acceleration_equation(system, c, q, v, x, t))(a).ravel() for c in own]
+        return jnp.concatenate(by_a + [reactions(system, c, q, v, a, t).ravel() for c in (*own, *others)])
+
+    return not depends(acceleration_slopes, jnp.zeros_like(v))
+
+
+TRUSTED = 1e-12  # relative error of the acceleration up to which the quotient of two small numbers is used as it is
+VANISHES = 1e-9  # numerator at the zero of the determinant, relative to its terms
+USABLE = 1e-3  # the same, beyond which a quotient that has no limit is no number
+# Newton's method to that zero, two turns, for its distance is below 1e-4 of typical sizes, the root of TRUSTED/EPSILON; then
+# Gauss's two nodes between, enough for that distance; then the zero itself.
+PLACES, SHARES = (1.0, 1.0, 0.5 - 12**-0.5, 0.5 + 12**-0.5, 1.0), (0.0, 0.0, 0.5, 0.5, 0.0)
+
+
+class Continued(NamedTuple):
+    """λ; extended: S is singular there up to rounding, and λ the limit; defined: not so, or there is a limit."""
+
+    u: Float[Array, "m"]
+    extended: Bool[Array, ""]
+    defined: Bool[Array, ""]
+
+
+def continue_quotient(function: Callable[[Array], Affine], x: Float[Array, "2n"]) -> Continued:
+    """λ_i = N_i/d by Cramer's rule, d = det S; near d = 0 it is ⟨N_i′⟩/⟨d′⟩, with mean values along x + s ∂d/∂x over
+    [s*, 0], where d(s*) = 0: no cancellation. x = (q, v). Where N(s*) ≠ 0 the law has a pole.
+    """
+    function = traced_once(function)
+    w, here = jax.grad(lambda y: (_cramer(found := function(y))[0], found), has_aux=True)(x)
+    quotient, wrong = _quotient(here, EPSILON * jnp.abs(w) @ jnp.abs(x))
+    trusted = wrong <= TRUSTED
+    steep = jnp.max(jnp.abs(w)) > 0.0
+    w = jnp.where(steep, w, 1.0)  # the other side of a choice must not be NaN: derivatives would be
+
+    def terms(s):
+        d, over = _cramer(function(x + s * w))
+        return jnp.concatenate([d[None], over])
+
+    def near(_):
+        def look(s, at):
+            place, share = at
+            (value, slope), towards = jax.jvp(terms, (s * place,), (jnp.asarray(1.0),)), share == 0.0
+            step = value[0] / jnp.where(slope[0] == 0.0, 1.0, slope[0])
+            return s - jnp.where(towards & (place == 1.0), step, 0.0), (value, slope * share)
+
+        # One loop over all places, so that the constraints are compiled once.
+        _, (values, slopes) = jax.lax.scan(look, jnp.asarray(0.0), (jnp.asarray(PLACES), jnp.asarray(SHARES)))
+        means, left = jnp.sum(slopes, axis=0), values[-1]
+        zero = jnp.all(jnp.abs(left[1:]) <= VANISHES * _numerator_bound(here)) & steep & (means[0] != 0.0)
+        limit = means[1:] / jnp.where(means[0] == 0.0, 1.0, means[0])
+        known = wrong <= USABLE
+        otherwise = jnp.where(known, quotient, jnp.inf)
+        return Continued(jnp.where(agree(zero), limit, otherwise), zero, zero | known)
+
+    def far(_):
+        return Continued(quotient, jnp.asarray(False), jnp.asarray(True))
+
+    return jax.lax.cond(agree(trusted), far, near, None)
+
+
+def _cramer(a: Affine) -> tuple[Float[Array, ""], Float[Array, "m"]]:
+    """det S, and det S with -φ in the place of each column."""
+    m = a.phi.shape[0]
+    if m == 1:
+        return a.S[0, 0], -a.phi
+    replaced = [a.S.at[:, i].set(-a.phi) for i in range(m)]
+    return _det(a.S), jnp.stack([_det(x) for x in replaced])
+
+
+def _det(a: Float[Array, "m m"]) -> Float[Array, ""]:
+    """By the first row: its derivative exists where the matrix is singular, which that by LU does not."""
+    if a.shape[0] == 1:
+        return a[0, 0]
+    rest = [_det(jnp.asarray(a[1:][:, np.delete(np.arange(a.shape[0]), i)])) for i in range(a.shape[0])]
+    signs = (-1.0) ** np.arange(a.shape[0])
+    return jnp.sum(signs * a[0] * jnp.stack(rest))
+
+
+def _numerator_bound(a: Affine) -> Float[Array, ""]:
+    """A bound of the terms of the numerators."""
+    if a.phi.shape[0] == 1:
+        return a.size_phi[0]
+    lengths = jnp.sum(a.size_S, axis=1)
+    others = [jnp.prod(jnp.asarray(jnp.delete(lengths, i))) for i in range(lengths.shape[0])]
+    return a.size_phi @ jnp.stack(others)
+
+
+def _quotient(a: Affine, blur: Float[Array, ""]) -> tuple[Float[Array, "m"], Float[Array, ""]]:
+    """-S⁻¹φ and how far rounding in φ and S changes the acceleration, relatively; infinite at det S = 0.
+
+    blur: of the determinant, by rounding of the state.
+    """
+    d = _cramer(a)[0]
+    regular = d != 0.0
+    S = jnp.where(regular, a.S, jnp.eye(a.phi.shape[0]))  # the other side of a choice must not be NaN
+    inverse = 1.0 / S if a.phi.shape[0] == 1 else jnp.linalg.inv(S)
+    u = -inverse @ a.phi
+    wrong = jnp.linalg.norm(jnp.abs(a.responses @ inverse) @ (EPSILON * (a.size_phi + a.size_S @ jnp.abs(u))))
+    size = jnp.linalg.norm(a.drift) + jnp.linalg.norm(a.responses @ u)
+    ratio = jnp.where(wrong == 0.0, 0.0, wrong / jnp.where(size > 0.0, size, EPSILON * wrong))
+    ratio = jnp.maximum(ratio, jnp.where(jnp.any(a.phi != 0.0), blur / jnp.abs(jnp.where(regular, d, 1.0)), 0.0))
+    finite = regular & jnp.isfinite(ratio)
+    return u, jax.lax.stop_gradient(jnp.where(finite, ratio, jnp.inf))
+
+
+@final
+class ControlLaw(Law):
+    """u = λ(q, v), with which the servo- and Lyapunov constraints hold: what `control_law` returns.
+
+    Attributes:
+        system: the System with the constraints that the law enforces.
+        lower: lower bounds of u; None if there are none.
+        upper: upper bounds of u; None if there are none.
+
+    Example:
+        >>> controlled(jnp.array([0.5]), jnp.array([0.0])).round(6).tolist()  # sin q - q
+        [-0.020574]
+    """
+
+    system: System
+    lower: Any
+    upper: Any
+
+    @property
+    def plant(self) -> System:
+        """The system without the constraints that the law enforces; other constraints, and forces, are kept."""
+        s = self.system
+        return System(
+            s.lagrangian, split(s)[1], forces=s.forces, coordinates=s.coordinates, parameters=s.parameters,
+            time_dependent=s.time_dependent,
+        )  # fmt: skip
+
+    def with_parameters(self, p: Any) -> ControlLaw:
+        """The same law of a system with other parameters, of the same structure."""
+        return eqx.tree_at(lambda law: law.system.parameters, self, p)
+
+    def bare(self) -> ControlLaw:
+        return self
+
+    def check(self, q, v, t) -> None:
+        check_shapes(self.system, q, v, t)
+
+    def unbounded(self, q: Float[Array, "n"], v: Float[Array, "n"], t) -> tuple[Value, Float[Array, "r n"]]:
+        n, system = q.shape[0], self.system
+        if is_affine(system, q, v, t):
+            found = continue_quotient(lambda x: affine(system, x[:n], x[n:], t), jnp.concatenate([q, v]))
+            rows, u, extended, defined = self._own_rows(q, v, jnp.zeros_like(v), t), found.u, found.extended, found.defined
+        else:
+            a, every, report = acceleration(system, q, v, t)
+            failed = report.singular | report.not_finite | report.not_converged
+            u = jnp.where(failed, jnp.inf, every[jnp.asarray(_multiplier_places(system, q, v, t))])
+            rows, extended, defined = self._own_rows(q, v, a, t), jnp.asarray(False), ~failed
+        return Value(u, force_of(rows, u), extended, defined), rows
+
+    def rows(self, q: Float[Array, "n"], v: Float[Array, "n"], t) -> Float[Array, "r n"]:
+        affine = is_affine(self.system, q, v, t)  # then no row reads the acceleration
+        return self._own_rows(q, v, jnp.zeros_like(v), t) if affine else self.unbounded(q, v, t)[1]
+
+    def _own_rows(self, q: Float[Array, "n"], v: Float[Array, "n"], a: Float[Array, "n"], t) -> Float[Array, "r n"]:
+        return jnp.concatenate([reactions(self.system, c, q, v, a, t) for c in split(self.system)[0]])
+
+
+def _multiplier_places(system: System, q, v, t) -> list[int]:
+    """The places of the multipliers of the law among those of all constraints."""
+    realised, at, found = split(system)[0], 0, []
+    for c, m in zip(system.constraints, check_shapes(system, q, v, t), strict=True):
+        found += range(at, at + m) if any(c is x for x in realised) else []
+        at += m
+    return found
+
+
+def control_law(system: System) -> ControlLaw:
+    """u(q, v) = λ with d/dt L_v - L_q = f + Rᵀλ and the servo- and Lyapunov constraints: the control law that enforces
+    them.
+
+    The law enforces these constraints: Lyapunov, SecondOrder, and Nonholonomic and Holonomic ones with reactions= or
+    virtual=. The last two are enforced through their time derivatives, from initial data that satisfy them. All other
+    constraints belong to the plant.
+
+    If the constraints are affine in the accelerations, φ + S(q, v)λ = 0 is solved. Where det S = 0 and λ = -S⁻¹φ has a
+    limit, the law returns the limit: a quotient of two functions that vanish together, computed from mean values of
+    their derivatives, without cancellation. For poles see `ControlLaw.at`. Constraints that are not affine are solved
+    by Newton's method, as in `acceleration`, without such limits.
+
+    Args:
+        system: a System with at least one such constraint.
+
+    Returns:
+        A ControlLaw: a function of (q, v[, t][, p]), usable under jit, vmap and grad, with its plant.
+
+    Raises:
+        TypeError: system is not a System.
+        ValueError: the system has no constraint that a control can enforce.
+
+    Source: Borda, Fernández, Grillo, Section 4.2: the constraint force is the control law.
+
+    Example:
+        >>> servo = da.SecondOrder(lambda q, v, a: a + 2.0 * v + q)  # the multiplier is the torque
+        >>> law = da.control_law(da.System(lambda q, v: 0.5 * v @ v + jnp.cos(q[0]), servo))
+        >>> law([0.5], [0.0]).round(6).tolist()  # sin q - q
+        [-0.020574]
+        >>> da.simulate(law.plant, [0.5], [0.0], h=0.1, steps=10, feedback=law.sampled()).outcome.name
+        'SUCCESS'
+    """
+    check_system(system)
+    if not split(system)[0]:
+        kinds = ", ".join(type(c).__name__ for c in system.constraints) or "none"
+        raise ValueError(
+            f"system: its constraints are {kinds}; a control law enforces Lyapunov, SecondOrder, or Nonholonomic and "
+            "Holonomic with reactions= or virtual="
+        )
+    return ControlLaw(system=system, lower=None, upper=None)

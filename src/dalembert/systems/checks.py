@@ -12,12 +12,19 @@ from jaxtyping import Array
 
 from dalembert.algebra import newton, numerical_rank
 from dalembert.algebra.jacobian import value_and_jacobian
-from dalembert.numbers import as_number, as_state, check_x64, is_traced
-from dalembert.systems.consistency import InconsistentDataError, RankDeficientError, as_numpy, check_parameters, violation_of
+from dalembert.numbers import check_x64, is_traced
+from dalembert.systems.consistency import (
+    InconsistentDataError,
+    InitialData,
+    RankDeficientError,
+    as_numpy,
+    check_parameters,
+    violation_of,
+)
 from dalembert.systems.equations import EXACT, first_guess, kkt_residual, motion_at
 from dalembert.systems.proof import InitialValues, Runs, RunStart, evaluate_start, proven_start
 from dalembert.systems.sizes import units_of
-from dalembert.systems.system import System, check_shapes, check_system, equation_names, label
+from dalembert.systems.system import System, check_system, equation_names, label
 from dalembert.tracing import seldom, traced_once
 
 
@@ -125,26 +132,15 @@ def solve_start(system: System, q0, v0, t0: float | Array, time: float | Array |
     return RunStart(q, v, found.z[: found.n], found.z[found.n :], found.units, sizes)
 
 
-class InitialData(NamedTuple):
-    """Initial data as arrays, and how many equations each constraint has."""
-
-    q: Array
-    v: Array
-    t: Array
-    sizes: list[int]
-
-
 def examine_start(system: System, q0, v0, t0, time) -> tuple[InitialData, InitialTerms | None]:
     """The data, consistent with the constraints, and what is known of the system there, whatever its ranks: nothing, under
     tracing."""
-    check_x64()
-    q, v = as_state(q0, v0, system.coordinates)
-    t = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
-    given = InitialData(q, v, t, check_shapes(system, q, v, t))
+    given = InitialData.of(system, q0, v0, t0)
+    q, v, t, sizes = given
     if is_traced(q, v, t, system.parameters):
         return given, None
     check_parameters(system)
-    found = initial_terms(system, q, v, t, given.sizes)
+    found = initial_terms(system, q, v, t, sizes)
     if found is None:  # a function of the system closes over a traced value
         return given, None
     _check_values(system, found, q, v)

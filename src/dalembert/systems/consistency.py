@@ -9,6 +9,7 @@ not known, it is |q_j|. That of a velocity is s_j/τ, or |v_j| where τ is not k
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from dalembert.algebra import numerical_rank
 from dalembert.algebra.dense import least_norm
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.numbers import as_number, as_state, check_x64, is_traced
-from dalembert.systems.equations import first_derivative, motion_at, value
+from dalembert.systems.equations import first_derivative, motion_at, value, velocity_constraints
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, with_inertia
 from dalembert.systems.system import System, check_shapes, check_system, label
 from dalembert.tracing import seldom
@@ -62,6 +63,24 @@ class RankDeficientError(ValueError):
         ...     "degenerate" in str(error)
         True
     """
+
+
+class InitialData(NamedTuple):
+    """Initial data as arrays, and how many equations each constraint has."""
+
+    q: Array
+    v: Array
+    t: Array
+    sizes: list[int]
+
+    @classmethod
+    def of(cls, system: System, q0: Any, v0: Any, t0: Any) -> InitialData:
+        """Data that a user gave; errors in their shapes, and in those of what the system's functions return."""
+        check_x64()
+        check_system(system)
+        q, v = as_state(q0, v0, system.coordinates)
+        t = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
+        return cls(q, v, t, check_shapes(system, q, v, t))
 
 
 class Restriction(NamedTuple):
@@ -226,27 +245,15 @@ def project(system: System, q0, v0, t0: float = 0.0) -> Projection:
         >>> bool(abs(start.q @ start.q - 1.0) < 1e-12), bool(abs(start.q @ start.v) < 1e-12)
         (True, True)
     """
-    check_x64()
-    check_system(system)
-    q, v = as_state(q0, v0, system.coordinates)
-    if is_traced(system, q, v, t0):
+    q, v, t, _ = InitialData.of(system, q0, v0, t0)
+    if is_traced(system, q, v, t):
         raise TypeError("project: works on numbers and not under jit, vmap or grad; project first, then trace the run")
-    t = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
-    check_shapes(system, q, v, t)
     check_parameters(system)
-    holonomic = [c for c in system.constraints if c.order == 0]
-    nonholonomic = [c for c in system.constraints if c.order == 1]
-
-    def positions(x):
-        return jnp.concatenate([value(system, c, x, v, v, t) for c in holonomic])
-
+    lower = dataclasses.replace(system, constraints=tuple(c for c in system.constraints if c.order < 2))
+    holonomic = [c for c in lower.constraints if c.order == 0]
+    positions = lambda x: jnp.concatenate([value(system, c, x, v, v, t) for c in holonomic])  # noqa: E731
     new_q = _nearest(positions, q, "q0") if holonomic else q
-
-    def velocities(w):
-        rows = [first_derivative(system, c, new_q, w, t) for c in holonomic]
-        return jnp.concatenate(rows + [value(system, c, new_q, w, w, t) for c in nonholonomic])
-
-    new_v = _nearest(velocities, v, "v0") if holonomic or nonholonomic else v
+    new_v = _nearest(lambda w: velocity_constraints(lower, new_q, w, t), v, "v0") if lower.constraints else v
     return Projection(new_q, new_v, float(jnp.linalg.norm(new_q - q)), float(jnp.linalg.norm(new_v - jnp.asarray(v))))
 
 

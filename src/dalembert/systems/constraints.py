@@ -91,11 +91,11 @@ class Constraint(eqx.Module):
 
     def check(self, system: Any, name: str, point: tuple[Vector, Vector, Vector], t) -> int:
         """The number m of equations; TypeError or ValueError where they, or the forces, cannot be used."""
-        words = "q, v, a, t"
+        n, words = len(point[0]), "q, v, a, t"
         shape = output_shape(lambda: self.residual(system, *point, t), f"{name} residual", words)
-        m = _number_of_equations(shape, f"{name} residual", len(point[0]))
+        m = _number_of_equations(shape, f"{name} residual", n)
         found = output_shape(lambda: self.force_rows(system, *point, t), f"{name} force_rows", words)
-        _check_rows(found, [(m, len(point[0]))], f"{name} force_rows", m)
+        _check_vectors(found, [(m, n)], f"{name} force_rows", f"{m} rows of n = {n}")
         return m
 
 
@@ -108,10 +108,9 @@ def _number_of_equations(shape: tuple[int, ...], name: str, n: int) -> int:
     return m
 
 
-def _check_rows(shape: tuple[int, ...], wanted: list[tuple[int, ...]], name: str, m: int) -> None:
+def _check_vectors(shape: tuple[int, ...], wanted: list[tuple[int, ...]], name: str, what: str) -> None:
     if shape not in wanted:
-        n = wanted[0][1]
-        raise ValueError(f"{name}: returns shape {shape}; {m} rows of n = {n}, shape {wanted[0]}, are needed")
+        raise ValueError(f"{name}: returns shape {shape}; {what}, shape {wanted[0]}, are needed")
 
 
 class Kinematic(Constraint):
@@ -178,15 +177,12 @@ class Kinematic(Constraint):
         given, virtual = self.reactions, self.virtual
         if given is not None:
             shape = output_shape(lambda: self._call(system, given, point, t), f"{name} reactions", words)
-            _check_rows(shape, [(m, n), (n,)][: 2 if m == 1 else 1], f"{name} reactions", m)
+            wanted = [(m, n), (n,)][: 2 if m == 1 else 1]
+            _check_vectors(shape, wanted, f"{name} reactions", f"{m} rows of n = {n}")
         if virtual is not None:
             shape = output_shape(lambda: self._call(system, virtual, point, t), f"{name} virtual", words)
             wanted = [(n, n - m), (n,)][: 2 if n - m == 1 else 1]
-            if shape not in wanted:
-                raise ValueError(
-                    f"{name} virtual: returns shape {shape}; n - m = {n - m} columns of n = {n}, shape {wanted[0]}, are "
-                    "needed"
-                )
+            _check_vectors(shape, wanted, f"{name} virtual", f"n - m = {n - m} columns of n = {n}")
         return m
 
 

@@ -171,7 +171,10 @@ def integrate_motion(
 def chosen_backend(backend: str | None, solver=None) -> str:
     """Which integrates, with the choice checked."""
     if solver is not None:
-        _check_solver(solver)
+        import diffrax
+
+        if not isinstance(solver, diffrax.AbstractSolver):
+            raise TypeError(f"solver: found {type(solver).__name__}; give a solver of diffrax, such as diffrax.Dopri8()")
     if backend is None:
         return "diffrax" if solver is not None or jax.default_backend() != "cpu" else "native"
     as_choice(backend, "backend", ("native", "diffrax"), "back-ends, if one is given,")
@@ -218,13 +221,6 @@ def time_scale(times):
     """In which a motion asked for at these times moves by about its own size."""
     least = jnp.minimum if is_traced(times) else np.minimum
     return least(STEPS * abs(times[1] - times[0]), abs(times[-1] - times[0]))
-
-
-def _check_solver(solver) -> None:
-    import diffrax
-
-    if not isinstance(solver, diffrax.AbstractSolver):
-        raise TypeError(f"solver: found {type(solver).__name__}; give a solver of diffrax, such as diffrax.Dopri8()")
 
 
 @Jitted

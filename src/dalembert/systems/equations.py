@@ -96,6 +96,14 @@ def first_derivative(system: System, constraint: Constraint, q: Vector, v: Vecto
     return jax.jvp(lambda x, s: value(system, constraint, x, v, v, s), (q, now), (v, jnp.ones_like(now)))[1]
 
 
+def velocity_constraints(system: System, q: Vector, v: Vector, t) -> Rows:
+    """The restrictions of v: φ(q, v) of constraints of order 1, dφ/dt of those of order 0, stacked in the user's order."""
+    rows = [
+        first_derivative(system, c, q, v, t) if c.order == 0 else value(system, c, q, v, v, t) for c in system.constraints
+    ]
+    return jnp.concatenate(rows) if rows else jnp.zeros(0)
+
+
 def acceleration_equation(system: System, constraint: Constraint, q: Vector, v: Vector, a: Vector, t) -> Rows:
     """The constraint as an equation for a: differentiated twice (order 0), once (order 1), or as it is (order 2)."""
     now = jnp.asarray(t, dtype=float)

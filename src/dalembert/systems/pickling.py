@@ -46,7 +46,7 @@ class Carried:
     def __reduce__(self):
         if isinstance(self.function, types.FunctionType) and self.function in _MADE:
             factory, arguments = _MADE[self.function]
-            return _made_again, (factory, _carry(arguments, self.place))
+            return factory, _carry(arguments, self.place)
         if _has_name(self.function):
             return pkgutil.resolve_name, (f"{self.function.__module__}:{self.function.__qualname__}",)
         return _opened, (_disguise(self.function, self.place),)
@@ -86,10 +86,6 @@ def _has_name(function: Callable) -> bool:
         return operator.attrgetter(function.__qualname__)(sys.modules[name]) is function
     except AttributeError:
         return False
-
-
-def _made_again(factory: Callable, arguments: tuple) -> Callable:
-    return factory(*arguments)
 
 
 def _disguise(function: Callable, place: str) -> Callable[[], Callable]:

@@ -23,7 +23,13 @@ from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.numbers import as_function, as_number, as_vector, check_x64, is_traced
 from dalembert.systems.consistency import RankDeficientError
 from dalembert.systems.constraints import Nonholonomic
-from dalembert.systems.equations import Time, acceleration_equation, all_reactions, euler_lagrange, first_derivative, value
+from dalembert.systems.equations import (
+    Time,
+    acceleration_equation,
+    all_reactions,
+    euler_lagrange,
+    velocity_constraints,
+)
 from dalembert.systems.pickling import made
 from dalembert.systems.system import System, check_shapes, check_system
 from dalembert.tracing import seldom
@@ -73,14 +79,6 @@ def unit_coupling(mass: Float[Array, "n n"], rows: Matrix, reactions: Matrix) ->
     forces = jnp.linalg.solve(mass, reactions.T)
     lengths = jnp.linalg.norm(rows, axis=1)[:, None] * jnp.linalg.norm(forces, axis=0)[None, :]
     return jnp.where(lengths > 0, (rows @ forces) / jnp.where(lengths > 0, lengths, 1.0), 0.0)
-
-
-def velocity_constraints(system: System, q: Vector, v: Vector, t) -> Rows:
-    """The restrictions of v: φ(q, v) of constraints of order 1, dφ/dt of those of order 0, stacked in the user's order."""
-    rows = [
-        first_derivative(system, c, q, v, t) if c.order == 0 else value(system, c, q, v, v, t) for c in system.constraints
-    ]
-    return jnp.concatenate(rows) if rows else jnp.zeros(0)
 
 
 def constraint_rows(system: System, q: Vector, v: Vector, t) -> Matrix:

@@ -12,8 +12,8 @@ from jaxtyping import Array
 
 from dalembert.algebra import numerical_rank
 from dalembert.notebook import Described
-from dalembert.numbers import as_number, as_state, check_x64, is_traced
-from dalembert.systems.consistency import as_numpy, check_parameters, velocity_residuals
+from dalembert.numbers import is_traced
+from dalembert.systems.consistency import InitialData, as_numpy, check_parameters, velocity_residuals
 from dalembert.systems.continuous import motion_along
 from dalembert.systems.distribution.reduction import (
     AFFINE,
@@ -28,7 +28,7 @@ from dalembert.systems.distribution.reduction import (
 )
 from dalembert.systems.equations import acceleration_equation, all_reactions, euler_lagrange, first_guess
 from dalembert.systems.sizes import CONSISTENT
-from dalembert.systems.system import System, check_shapes, check_system
+from dalembert.systems.system import System
 from dalembert.tracing import seldom
 
 
@@ -362,16 +362,12 @@ def solvability(system: System, q0, v0, t0: float = 0.0) -> Solvability:
         >>> found.solvable, found.integrable, found.dimension
         (True, False, 5)
     """
-    check_x64()
-    check_system(system)
-    q, v = as_state(q0, v0, system.coordinates)
-    if is_traced(system, q, v, t0):
+    q, v, t, sizes = InitialData.of(system, q0, v0, t0)
+    if is_traced(system, q, v, t):
         raise TypeError("solvability: works on numbers and not under jit, vmap or grad")
-    t = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
-    m = sum(check_shapes(system, q, v, t))
     check_parameters(system)
     systems, found = _Systems.of(system), _root(system, np.asarray(q), np.asarray(v), float(t))
-    z = first_guess(q.shape[0], m) if found is None else found
+    z = first_guess(q.shape[0], sum(sizes)) if found is None else found
     random = np.random.default_rng(0).uniform(-1.0, 1.0, (3, POINTS, q.shape[0]))
     center = (np.asarray(q), np.asarray(v), z[: len(q)])
     near = (jnp.asarray(x + NEARBY * (1 + np.abs(x)) * r) for x, r in zip(center, random, strict=True))
