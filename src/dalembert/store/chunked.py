@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dalembert.interrupts import unbroken
-from dalembert.store.atomic import write
-from dalembert.store.checksum import FileError, open_regular
+from dalembert.store.atomic import FileError, open_regular, write
 from dalembert.store.paths import FORMAT
 
 LITTLE, SUM = {"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}

@@ -12,8 +12,7 @@ from dalembert.control import OptimalControl
 from dalembert.numbers import as_file, as_new_file, described
 from dalembert.path import Path, Study
 from dalembert.solution import CriticalPoint
-from dalembert.store.atomic import write
-from dalembert.store.checksum import NOTE, FileError, last_line, read_content, verify_checksum
+from dalembert.store.atomic import NOTE, FileError, last_line, read_content, verify_checksum, write
 from dalembert.store.chunked import attributes_of_store
 from dalembert.store.paths import attribute, check_format, check_path, path_from_xarray, path_to_xarray
 from dalembert.store.runs import load_run

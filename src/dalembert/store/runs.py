@@ -18,7 +18,7 @@ import numpy as np
 
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Statistics
-from dalembert.store.checksum import FileError
+from dalembert.store.atomic import FileError
 from dalembert.store.chunked import ChunkedArray, Spec, check_content, check_sums, rows_of_chunk
 from dalembert.store.paths import (
     COUNTED,

@@ -30,8 +30,7 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Study
 from dalembert.path.study import SweptName, swept_names, swept_text
 from dalembert.solution import CriticalPoint
-from dalembert.store.atomic import flush
-from dalembert.store.checksum import FileError
+from dalembert.store.atomic import FileError, flush
 from dalembert.store.chunked import FILLS, SUMS, ChunkedArray, Spec, check_content, check_sums, create
 from dalembert.store.paths import (
     CODES,

@@ -34,8 +34,7 @@ from dalembert.step.run.state import Given, SampledFeedback
 from dalembert.step.run.steps import Opening, Sink, State, check_progress, register, report_progress
 from dalembert.step.simulation import begin_run, check_path
 from dalembert.step.start.prepare import check_any_system
-from dalembert.store.atomic import Lock, as_new_store, create_folder, drop_partial, flush, flush_one, refusal
-from dalembert.store.checksum import FileError
+from dalembert.store.atomic import FileError, Lock, as_new_store, create_folder, drop_partial, flush, flush_one, refusal
 from dalembert.store.chunked import ChunkedArray, attributes_of_store, create
 from dalembert.store.paths import SCALARS, STATISTICS
 from dalembert.store.runs import (

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -53,19 +53,12 @@ LARGEST = 24  # unknowns (a, λ) up to which equations are written out: beyond, 
 REMEMBERED = 128  # programs found again without a new trace
 
 
-class _Program(NamedTuple):
-    """code: None where it cannot be made. tree: of its results."""
-
-    code: CompiledFunction | None
-    tree: Any
-
-
 class SystemFunction:
     """function(system, *arrays) → a tree of float64 arrays. system: a problem, or another tree of arrays and functions."""
 
     def __init__(self, function: Callable[..., Any]):
         self.function = function
-        self._known: Remembered[_Program] = Remembered(REMEMBERED)
+        self._known: Remembered[tuple[CompiledFunction | None, Any]] = Remembered(REMEMBERED)
 
     def bound(self, system: Any, *arguments: Any) -> Callable[..., Any] | None:
         """Machine code for arrays of the shapes of `arguments`, in NumPy; None where it cannot be made, and under tracing.
@@ -81,7 +74,8 @@ class SystemFunction:
             return None
         return lambda *values: jax.tree.unflatten(tree, code(*values, *parts.leaves))
 
-    def _compile(self, rebuilt: Callable, shapes: tuple, leaves: list) -> _Program:
+    def _compile(self, rebuilt: Callable, shapes: tuple, leaves: list) -> tuple[CompiledFunction | None, Any]:
+        """The code, None where it cannot be made, and the tree of its results."""
         function, trees = self.function, []  # what is traced is looked at whole: without the programs that self knows
 
         def flat(*values):
@@ -92,9 +86,9 @@ class SystemFunction:
 
         examples = [np.zeros(shape) for shape in (*shapes, *(np.shape(x) for x in leaves))]
         try:
-            return _Program(compile_function(flat, *examples), trees[-1])
+            return compile_function(flat, *examples), trees[-1]
         except Unsupported:
-            return _Program(None, None)
+            return None, None
 
 
 def restricts(system: System, orders: tuple[int, ...] = (0, 1)) -> bool:

@@ -20,7 +20,7 @@ from dalembert.systems.compiled import LARGEST
 from dalembert.systems.consistency import restrictions
 from dalembert.systems.equations import EXACT, first_guess, force, kkt_residual, value
 from dalembert.systems.sizes import units_of
-from dalembert.systems.system import Rebuilt, System, as_parameter, check_shapes
+from dalembert.systems.system import System, as_parameter, check_shapes
 from dalembert.tracing import Content, Pool, Remembered, content, rebuilder, taken_apart
 
 REMEMBERED = 128  # systems whose equations are found again
@@ -108,22 +108,16 @@ _KNOWN: Remembered[InitialRoot | None] = Remembered(REMEMBERED)
 
 
 def root_of(key: Any, system: System, n: int, m: int) -> InitialRoot | None:
-    """The `initial_root`, made once for all systems of the same key, which differ in numbers alone."""
-
-    def make() -> InitialRoot | None:
-        tree, leaves = taken_apart(system)
-        return initial_root(rebuilder(tree, leaves), leaves, n, m)
-
-    return _KNOWN.of((key, n), make)
+    """The equations of a system with n coordinates and m equations of constraints, made once for all systems of the same
+    key, which differ in numbers alone; None where they are left to XLA."""
+    return _KNOWN.of((key, n), lambda: _compile_root(system, n, m))
 
 
-def initial_root(rebuilt: Rebuilt, leaves: Sequence[Any], n: int, m: int) -> InitialRoot | None:
-    """The equations of a system with n coordinates and m equations of constraints; None where they are left to XLA.
-
-    rebuilt: from arrays such as `leaves` → the system.
-    """
+def _compile_root(system: System, n: int, m: int) -> InitialRoot | None:
     if n + m > LARGEST:
         return None
+    tree, leaves = taken_apart(system)
+    rebuilt = rebuilder(tree, leaves)
 
     def start_equations(z, q, v, t, rest, *given):
         values = evaluate_start(rebuilt(given), q, v, t, z, rest)
