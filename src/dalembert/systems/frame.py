@@ -365,12 +365,12 @@ SHORT = 8  # operations that are not linear, for every coordinate, with which it
 
 @dataclasses.dataclass(frozen=True)
 class _Code:
-    """flow: its outputs are (q, v, λ, drift). enter: of (q, v, t) what `_Written.entering` says. sizes: of q and w; numbers:
+    """flow: its outputs are (q, v, λ, drift). enter: of (q, v, t) what `_Written.entering` says. free: size of w; numbers:
     how many a run adds to the arrays of the system."""
 
     flow: CompiledFlow
     enter: CompiledFunction
-    sizes: tuple[int, int]
+    free: int
     numbers: int
 
 
@@ -381,38 +381,23 @@ class FrameFlow:
     """The compiled equation, and the arrays that a system gives it. Safe under threads."""
 
     def __init__(self, code: _Code, leaves: list):
-        self._code = code
-        self._arrays = {clock: Pool(lambda clock=clock: _Arrays(code, leaves, clock)) for clock in (1.0, -1.0)}
+        self._code, self._leaves = code, [np.array(x, float).ravel() for x in leaves]
+        extra = np.zeros(code.numbers)
+        self._arrays = {clock: Pool(lambda clock=clock: code.flow.over([*leaves, extra], clock)) for clock in (1.0, -1.0)}
 
     def run(self, q: np.ndarray, v: np.ndarray, times: np.ndarray, accuracy: Accuracy) -> Travelled | None:
-        """From (q, v) that satisfy the constraints; None where there are no directions there."""
-        with self._arrays[1.0 if times[-1] > times[0] else -1.0].one() as arrays:
-            y = arrays.enter(q, v, times[0], accuracy.tolerance)
-            return None if y is None else self._code.flow.run(y, times, arrays.flow, accuracy)
-
-
-class _Arrays:
-    """Of one run at a time. clock: the direction of time."""
-
-    def __init__(self, code: _Code, leaves: list, clock: float):
-        self._code, (n, k) = code, code.sizes
-        extra = np.zeros(code.numbers)
-        self.flow = code.flow.over([*leaves, extra], clock)
-        parts = [np.zeros(n + k), np.zeros(1), *(np.ravel(np.asarray(x, float)) for x in leaves), extra, np.zeros(n)]
-        self._given, self._result = np.concatenate([*parts, code.enter.captured]), np.empty(code.enter.result_size)
-        at = sum(map(len, parts)) - n
-        self._q, self._t, self._v = self._given[:n], self._given[n + k : n + k + 1], self._given[at : at + n]
-        self._w, self._extra, self._judged = self._result[:k], self._result[k:-2], self._result[-2:]
-
-    def enter(self, q: np.ndarray, v: np.ndarray, t: float, tolerance: float) -> np.ndarray | None:
-        """(q, w); None where directions are parallel, or where steps might not see a pivot go through zero."""
-        self._q[:], self._v[:], self._t[0] = q, v, t
-        self._code.enter.run(self._given, self._result)
-        near, least = self._judged.tolist()
-        if not (least > PARALLEL and near * tolerance < NEAR and np.isfinite(self._result).all()):
+        """From (q, v) that satisfy the constraints; None where directions are parallel there, or where steps might not see a
+        pivot go through zero."""
+        code, k = self._code, self._code.free
+        result, room = np.empty(code.enter.result_size), np.zeros(k + code.numbers)
+        given = q, room[:k], times[:1], *self._leaves, room[k:], v, code.enter.captured
+        code.enter.run(np.concatenate(given), result)
+        near, least = result[-2:].tolist()
+        if not (least > PARALLEL and near * accuracy.tolerance < NEAR and np.isfinite(result).all()):
             return None
-        self.flow.refill(self._extra)
-        return np.concatenate([q, self._w])
+        with self._arrays[1.0 if times[-1] > times[0] else -1.0].one() as arrays:
+            arrays.refill(result[k:-2])
+            return code.flow.run(np.concatenate([q, result[:k]]), times, arrays, accuracy)
 
 
 def frame_flow(system: System, n: int, m: int) -> FrameFlow | None:
@@ -439,7 +424,7 @@ def _compile(rebuilt: Callable[..., System], leaves: list, n: int, m: int) -> _C
     if written.work > max(SHORT * written.n, (2 * written.n - written.k) ** 2 / 2):
         raise Unsupported("frame", "the equation of (q, v) is shorter")
     flow = graph_flow(written.function(written.slope, written.holds), written.function(written.outputs), n)
-    return _Code(flow, written.entering().compile(), (written.n, written.k), written.numbers)
+    return _Code(flow, written.entering().compile(), written.k, written.numbers)
 
 
 class _Written:
