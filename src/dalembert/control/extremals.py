@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.algebra.dense import inverse
+from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.boundary.data.drawn import slopes_of_intervals
 from dalembert.boundary.data.ends import read_times
 from dalembert.boundary.data.free_time import fit_times, horizon_of
@@ -65,7 +66,7 @@ from dalembert.solution import ControlSolution
 from dalembert.systems import System, check_x64
 from dalembert.systems.equations import kkt_residual, value
 from dalembert.systems.sizes import as_scales
-from dalembert.tracing import seldom
+from dalembert.tracing import seldom, traced_once
 
 NEARER = (0.5, 1.0)  # to the smooth path
 FAILED = (Termination.INFEASIBLE, Termination.NOT_CONVERGED)
@@ -165,12 +166,14 @@ def _integrate_steps(problem: OptimalControl, q, v, u0, u1, t, h, parts: int):
     """q at the ends of steps, by Runge and Kutta's method over parts of each, with u linear."""
     system = problem.system
 
+    @traced_once
     def rate(state, s, u):
         x, w = state
         push = actuation(problem, x, s) @ u
         balance = lambda z: kkt_residual(system, x, w, s, z).at[: x.shape[0]].add(-push)  # noqa: E731, linear in z
         zero = jnp.zeros(x.shape[0] + sum(value(system, c, x, w, w, s).shape[0] for c in system.constraints))
-        return jnp.stack([w, -(inverse(jax.jacfwd(balance)(zero)) @ balance(zero))[: x.shape[0]]])
+        left, matrix = value_and_jacobian(balance, zero)
+        return jnp.stack([w, -(inverse(matrix) @ left)[: x.shape[0]]])
 
     def integrate_step(q, v, u0, u1, t, h):
         state, part = jnp.stack([q, v]), h / parts
