@@ -246,14 +246,8 @@ def _no_rows(lead: int, carry: RunState, grid: Grid) -> dict[str, np.ndarray]:
     """The rows of one run that reaches its end, without values."""
     before, number = rows_of(lead, grid.steps, grid.every)
     k = np.minimum(grid.every * (1 + np.arange(before, number)), grid.steps)[None]
-    widths = {
-        "clock": carry.s[..., :0],
-        "q": carry.q,
-        "v": carry.q,
-        "multipliers": carry.multipliers,
-        "force": carry.q,
-        "held_force": carry.q,
-    }
+    widths = {"clock": carry.s[..., :0], "multipliers": carry.multipliers}
+    widths |= dict.fromkeys(("q", "v", "force", "held_force"), carry.q)
     return {"k": k} | {name: np.full((*k.shape, x.shape[-1]), np.nan) for name, x in widths.items()}
 
 

@@ -158,14 +158,5 @@ def _distinct(table: dict[str, Float[np.ndarray, "..."]]) -> list[Root]:
         apart = (np.max(np.abs(table["z"][i] - table["z"][j])) for j in kept)
         if solved and all(distance > 1e-6 * (1 + np.max(np.abs(table["z"][i]))) for distance in apart):
             kept.append(int(i))
-    return [
-        Root(
-            table["q"][i],
-            table["v"][i],
-            table["multipliers"][i],
-            float(table["residual"][i]),
-            float(table["factor"][i]),
-            float(table["distance"][i]),
-        )
-        for i in kept
-    ]
+    numbers = {name: x.tolist() if x.ndim == 1 else x for name, x in table.items()}
+    return [Root(**{name: numbers[name][i] for name in Root._fields}) for i in kept]

@@ -249,7 +249,7 @@ def divided(program: StepProgram, n: int) -> int:
 
 def _branch_factor(program: StepProgram, branch: Avoid, z: Unknowns, call: Call) -> Float[Array, ""]:
     q, v, t = program.constraint_point(z, call.q, call.s, call.t, call.h)
-    return call_system(program, branch.factor, q, v, t)
+    return program.system.call(branch.factor, q, v, t=t)
 
 
 def _measure(program: StepProgram, branch: Nearest | Least, z: Unknowns, start: Unknowns, call: Call):
@@ -272,10 +272,4 @@ def _components(branch: Nearest, increment: Float[Array, "n"]) -> Float[Array, "
 def _after(program: StepProgram, function: Callable | None, z: Unknowns, call: Call):
     """The function after the step."""
     q, v = program.output_state(z, call.q, call.s, call.h)
-    return call_system(program, function, q, v, call.t + call.h)
-
-
-def call_system(program, function, q, v, t):
-    """`function(q, v[, t][, p])` with the trailing arguments of the program's system."""
-    system = program.system
-    return system.call(function, q, v, t=t) if hasattr(system, "time_dependent") else system.call(function, q, v)
+    return program.system.call(function, q, v, t=call.t + call.h)

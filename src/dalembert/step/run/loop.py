@@ -25,7 +25,7 @@ from dalembert.native import HISTORY, LEAP, LONG_HISTORY, REFINEMENT, SMOOTH, ne
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.varying import VaryingSteps, clock_of, has_ended, time_of
-from dalembert.step.run.branch import Call, call_system, solve_step
+from dalembert.step.run.branch import Call, solve_step
 from dalembert.step.run.state import Grid, RunState, StepOptions, as_before
 from dalembert.step.run.steps import Rows, Steps
 from dalembert.tracing import Jitted
@@ -184,7 +184,7 @@ def _step(program: StepProgram, step_options: StepOptions, t0, h, carry: RunStat
     outputs = program.outputs(z, q, s, stage_t, stage_h, held_force)
     code, v, now = after.code, program.velocity(after.s), time_of(program, after.s, t + h)
     if step_options.domain is not None:
-        inside = jnp.all(call_system(program, step_options.domain, after.q, v, now))
+        inside = jnp.all(program.system.call(step_options.domain, after.q, v, t=now))
         code = jnp.where((code == 0) & ~inside, int(Outcome.LEFT_DOMAIN), code)
     solved = code == 0
     for stop in stops(program, step_options):
@@ -220,7 +220,7 @@ def stops(program: StepProgram, step_options: StepOptions) -> list[Callable]:
     that vary."""
     wanted, found = step_options.stop, []
     if wanted is not None:
-        found.append(lambda q, v, t: call_system(program, wanted, q, v, t))
+        found.append(lambda q, v, t: program.system.call(wanted, q, v, t=t))
     if has_ended(program, 0.0) is not None:
         found.append(lambda q, v, t: has_ended(program, t))
     return found

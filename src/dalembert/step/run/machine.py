@@ -37,7 +37,7 @@ from dalembert.native import (
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.varying import VaryingSteps
-from dalembert.step.run.branch import Avoid, Call, call_system, divided_by_factor
+from dalembert.step.run.branch import Avoid, Call, divided_by_factor
 from dalembert.step.run.loop import extrapolation, row_of, rows_of, stops, traced_run
 from dalembert.step.run.state import Grid, RunState, StepOptions, as_before
 from dalembert.step.run.steps import Rows, Steps
@@ -364,7 +364,7 @@ def _step_functions(program, step_options: StepOptions, carry: RunState, parts: 
         return lambda *x: getattr(with_arrays(x[-1]), name)(*x[:-1])
 
     def callback(function, dtype=None):
-        return function and (lambda q, v, t, p: jnp.asarray(call_system(with_arrays(p), function, q, v, t), dtype))
+        return function and (lambda q, v, t, p: jnp.asarray(with_arrays(p).system.call(function, q, v, t=t), dtype))
 
     reduce, feedback = step_options.reduce and flat(step_options.reduce, carry.reduced), step_options.feedback
     point = (program, carry.history[0], carry.q, carry.s, np.zeros(()), np.ones(()))

@@ -17,7 +17,7 @@ from dalembert.native import history_length
 from dalembert.numbers import as_flag, as_function, is_traced, whole_number
 from dalembert.options import Start
 from dalembert.step.programs.base import StepProgram
-from dalembert.step.run.branch import Branch, call_system
+from dalembert.step.run.branch import Branch
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import run_on_shapes
 
@@ -64,10 +64,8 @@ class SampledFeedback(eqx.Module):
 
     def force(self, program: StepProgram, q: Float[Array, "n"], v: Float[Array, "n"], t) -> Float[Array, "n"]:
         """The value of the law, with the trailing arguments of the program's system, and t if it is timed."""
-        system: Any = program.system
-        if self.timed and not getattr(system, "time_dependent", False):
-            return system.call(self.law, q, v, t)
-        return call_system(program, self.law, q, v, t)
+        also = (t,) if self.timed and not program.system.time_dependent else ()
+        return program.system.call(self.law, q, v, *also, t=t)
 
 
 class Grid(NamedTuple):

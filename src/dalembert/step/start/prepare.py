@@ -25,7 +25,7 @@ from dalembert.numbers import (
 from dalembert.options import Starter
 from dalembert.step.programs.node import Composed, DiscreteProgram, KickDriftKick, NodeProgram
 from dalembert.step.programs.scaled import in_units, units_for
-from dalembert.step.run.branch import Avoid, Nearest, call_system, divided
+from dalembert.step.run.branch import Avoid, Nearest, divided
 from dalembert.step.run.state import Given, Grid, Prepared, Recipe, StepOptions, promote
 from dalembert.step.start.higher import begin_higher
 from dalembert.systems import System, VariationalProblem, acceleration, is_traced, reference
@@ -354,7 +354,7 @@ def check_callbacks(prepared: Prepared, grid: Grid, step_options: StepOptions, i
     def look(program, q, v, t):
         for name, function in (("stop", stop), ("domain", domain)):
             if function is not None:
-                condition_shape(lambda f=function: call_system(program, f, q, v, t=t), name, "q, v" + names)
+                condition_shape(lambda f=function: program.system.call(f, q, v, t=t), name, "q, v" + names)
         if feedback is not None:
             also = ", t" * (feedback.timed and not system.trailing.startswith(", t"))
             shape = output_shape(lambda f=feedback: f.force(program, q, v, t), "feedback law", "q, v" + also + names)
@@ -362,7 +362,7 @@ def check_callbacks(prepared: Prepared, grid: Grid, step_options: StepOptions, i
                 raise ValueError(f"feedback law: returns shape {shape}; a generalised force of shape {q.shape} is needed")
 
         if rule is not None:
-            check_scalar(lambda: call_system(program, rule, q, v, t=t), "branch: its function", "q, v" + names)
+            check_scalar(lambda: program.system.call(rule, q, v, t=t), "branch: its function", "q, v" + names)
 
     run_on_shapes(look, program, q, program.velocity(prepared.s), grid.t0)
     return initial if step_options.reduce is None else _first_reduced(prepared, grid, step_options.reduce, initial)
