@@ -10,7 +10,7 @@ arguments change limits a step, too.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from dalembert.native.assembly.function import CompiledFunction, GraphFunction
 from dalembert.native.graph.dependence import Dependence, needed_nodes
 from dalembert.native.graph.derivative import along
-from dalembert.native.graph.graph import COMPARISONS, Graph, Unsupported, combine_pairs, operands
+from dalembert.native.graph.graph import COMPARISONS, Expression, Graph, Unsupported, combine_pairs, express, operands
 from dalembert.native.graph.simplify import rebuild, replace_nodes
 from dalembert.native.llvm.cache import Cache
 
@@ -40,22 +40,8 @@ def write_selections(g: Graph, outputs: Sequence[int]) -> list[int]:
         elif op == "pick" and not smooth:
             _, condition, *sides = g.nodes[x[0]]
             new[i] = g.apply("select", new[condition], *(new[side[x[1]]] for side in sides))
-        elif op == "abs" and g.kind[i] == "f":
-            new[i] = _absolute_value(g, new[x[0]])
-        elif op == "int" and g.kind[x[0]] == "f":
-            a = new[x[0]]
-            new[i] = g.apply("int", g.apply("select", g.apply("lt", a, g.zero), g.apply("ceil", a), g.apply("floor", a)))
-        elif op in ("max", "min") and g.kind[i] == "f":
-            a, b = (new[j] for j in x)
-            new[i] = g.apply("select", g.apply("gt" if op == "max" else "lt", a, b), a, b)
-        elif op == "fmod" and g.kind[i] == "f":
-            a, b = (new[j] for j in x)
-            ratio = g.apply("div", a, b)
-            whole = g.apply("mul", g.apply("sign", ratio), g.apply("floor", _absolute_value(g, ratio)))
-            new[i] = g.apply("sub", a, g.apply("mul", b, whole))
-        elif op in EQUALITIES and g.kind[x[0]] == "f":
-            same = _equal(g, *(new[j] for j in x))
-            new[i] = same if op == "eq" else g.apply("not", same)
+        elif op in SELECTIONS and g.kind[x[0]] == "f":
+            new[i] = SELECTIONS[op](*express(g, (new[j] for j in x))).node
         else:
             new[i] = rebuild(g, node, new.__getitem__)
     return [new[o] for o in outputs]
@@ -66,17 +52,34 @@ def _agrees(g: Graph, branch: int) -> bool:
     return g.nodes[g.nodes[branch][1]][0] == "agree"
 
 
-def _absolute_value(g: Graph, x: int) -> int:
-    return g.apply("select", g.apply("lt", x, g.zero), g.apply("neg", x), x)
+def _absolute_value(x: Expression) -> Expression:
+    return (x < 0.0).apply("select", -x, x)
 
 
-def _equal(g: Graph, a: int, b: int) -> int:
+def _without_fraction(x: Expression) -> Expression:
+    return (x < 0.0).apply("select", x.apply("ceil"), x.apply("floor"))
+
+
+def _remainder(a: Expression, b: Expression) -> Expression:
+    ratio = a / b
+    return a - b * (ratio.apply("sign") * _absolute_value(ratio).apply("floor"))
+
+
+def _equal(a: Expression, b: Expression) -> Expression:
     """a = b, by the conditions of a selection among whose numbers the other one is, as in the derivative of a maximum."""
+    g = a.graph
     for one, other in ((a, b), (b, a)):
-        if g.nodes[other][0] == "select" and one in _selectable(g, other):
-            condition, *sides = g.nodes[other][1:]
-            return g.apply("select", condition, *(g.true if x == one else _equal(g, one, x) for x in sides))
-    return g.apply("eq", a, b)
+        if g.nodes[other.node][0] == "select" and one.node in _selectable(g, other.node):
+            condition, *sides = express(g, g.nodes[other.node][1:])
+            return condition.apply("select", *(True if x.node == one.node else _equal(one, x) for x in sides))
+    return a.apply("eq", b)
+
+
+SELECTIONS: dict[str, Callable[..., Expression]] = {
+    "abs": _absolute_value, "int": lambda x: _without_fraction(x).apply("int"), "fmod": _remainder,
+    "max": lambda a, b: (a > b).apply("select", a, b), "min": lambda a, b: (a < b).apply("select", a, b),
+    "eq": _equal, "ne": lambda a, b: _equal(a, b).apply("not"),
+}  # fmt: skip
 
 
 def _selectable(g: Graph, i: int) -> set[int]:
@@ -95,13 +98,15 @@ def borders(g: Graph, i: int) -> list[int]:
         return [g.apply("sub", *x)]
     if op not in ROUNDED:
         return []
-    up, down = g.apply("sub", x[0], i), g.apply("sub", i, x[0])
+    number, rounded = express(g, (x[0], i))
+    up, down = number - rounded, rounded - number
     if op == "floor":
-        return [up, g.apply("add", g.one, down)]
-    if op == "ceil":
-        return [down, g.apply("add", g.one, up)]
-    half = g.constant(0.5)
-    return [g.apply("add", half, up), g.apply("add", half, down)]
+        ends = up, 1.0 + down
+    elif op == "ceil":
+        ends = down, 1.0 + up
+    else:
+        ends = 0.5 + up, 0.5 + down
+    return [end.node for end in ends]
 
 
 def tie(g: Graph, i: int) -> int | None:

@@ -10,7 +10,7 @@ The terms of a residual are Σ_j |∂r_i/∂y_j| |y_j|, of which rounding of y m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from dalembert.native.assembly.function import CompiledFunction, GraphFunction, translate_function
 from dalembert.native.graph.derivative import jacobian
 from dalembert.native.graph.elimination import GROWTH, PivotOrder, eliminate
-from dalembert.native.graph.graph import Graph
+from dalembert.native.graph.graph import Expression, Graph, express
 from dalembert.native.graph.simplify import replace_nodes
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.trace.elementwise import Nodes, elementwise
@@ -38,49 +38,44 @@ def compile_projection(function: Callable, y: np.ndarray, given: Sequence[Any], 
     made = translate_function(function, np.zeros(np.shape(y)), np.zeros(()), *(np.zeros(np.shape(x)) for x in given))
     g, (metric, rows, *residuals) = made.graph, made.results
     n, metric, state = len(metric), _definite(g, metric), g.vector("x0", np.size(y)).tolist()
-    moved, sizes = dict[int, int](), [g.zero] * 3
+    moved, sizes = dict[int, int](), express(g, [g.zero] * 3)
     for residual, part in zip((r.tolist() for r in residuals), (state[:n], state[n:]), strict=False):
         slopes = jacobian(g, residual, state)
         there = replace_nodes(g, residual, moved)
         update = _least_update(g, metric, rows[: len(there)], there)
         moved |= {x: g.apply("sub", x, change) for x, change in zip(part, update, strict=True)}
-        for i, (before, slope) in enumerate(zip(there, slopes, strict=True)):
-            after = replace_nodes(g, residual[i : i + 1], moved)[0]
-            terms = _terms(g, slope, state)
-            whole = g.total([terms, *_absolute(g, slope)])
-            parts = [g.apply("div", *_absolute(g, [r]), x) for r, x in ((before, terms), (after, terms), (after, whole))]
-            sizes = [g.apply("max", *pair) for pair in zip(sizes, parts, strict=True)]
-    results = np.array([moved.get(x, x) for x in state]), np.array(sizes)
+        for i, slope in enumerate(slopes):
+            before, after = express(g, (there[i], *replace_nodes(g, residual[i : i + 1], moved)))
+            terms, whole = _terms(g, slope, state)
+            parts = abs(before) / terms, abs(after) / terms, abs(after) / whole
+            sizes = [x.apply("max", part) for x, part in zip(sizes, parts, strict=True)]
+    results = np.array([moved.get(x, x) for x in state]), np.array([x.node for x in sizes])
     return GraphFunction(g, made.tracer, made.sizes, results).compile(cache)
 
 
-def _terms(g: Graph, slope: Nodes, state: list[int]) -> int:
-    """Σ_j |∂r/∂y_j| |y_j|, so that 0 is 0 of it, too."""
-    return g.total(
-        [g.constant(LEAST), *_absolute(g, [g.apply("mul", int(a), y) for a, y in zip(slope, state, strict=True)])]
-    )
-
-
-def _absolute(g: Graph, values: Iterable[int]) -> list[int]:
-    return [g.apply("abs", int(x)) for x in values]
+def _terms(g: Graph, slope: Nodes, state: list[int]) -> list[Expression]:
+    """Σ_j |∂r/∂y_j| |y_j|, so that 0 is 0 of it, too; and with |y_j| + 1 in place of |y_j|."""
+    products = [abs(a * y).node for a, y in zip(express(g, slope), express(g, state), strict=True)]
+    terms = g.total([g.constant(LEAST), *products])
+    return express(g, (terms, g.total([terms, *(abs(a).node for a in express(g, slope))])))
 
 
 def _definite(g: Graph, metric: Nodes) -> Nodes:
     """W where it is positive definite, else |W_jj|, and where that is 0 the least other one."""
     n = len(metric)
-    own = _absolute(g, np.diagonal(metric))
-    least = g.constant(float("inf"))
+    own = [abs(x) for x in express(g, np.diagonal(metric))]
+    least = own[0].like(float("inf"))
     for x in own:
-        least = g.apply("select", g.apply("and", g.apply("gt", x, g.zero), g.apply("lt", x, least)), x, least)
-    least = g.apply("select", g.apply("lt", least, g.constant(float("inf"))), least, g.one)
-    own = [g.apply("select", g.apply("gt", x, g.zero), x, least) for x in own]
-    diagonal = np.where(np.eye(n, dtype=bool), np.array(own), g.zero)
+        least = ((x > 0.0) & (x < least)).apply("select", x, least)
+    least = (least < float("inf")).apply("select", least, 1.0)
+    own = [(x > 0.0).apply("select", x, least) for x in own]
+    diagonal = np.where(np.eye(n, dtype=bool), np.array([x.node for x in own]), g.zero)
     if np.any(np.diagonal(metric) == g.zero):
         return diagonal
-    good = g.true
-    for x, pivot in zip(own, _eliminate(g, metric, [g.zero] * n).pivots, strict=True):
-        good = g.apply("and", good, g.apply("gt", pivot, g.apply("mul", g.constant(DEFINITE), x)))
-    return elementwise(g, "select", np.asarray(good), metric, diagonal)
+    good = own[0].like(True)
+    for x, pivot in zip(own, express(g, _eliminate(g, metric, [g.zero] * n).pivots), strict=True):
+        good = good & (pivot > DEFINITE * x)
+    return elementwise(g, "select", np.asarray(good.node), metric, diagonal)
 
 
 def _least_update(g: Graph, metric: Nodes, rows: Nodes, residual: list[int]) -> list[int]:

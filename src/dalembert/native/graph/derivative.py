@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from dalembert.native.graph.dependence import needed_nodes
-from dalembert.native.graph.graph import Graph, Unsupported
+from dalembert.native.graph.graph import Expression, Graph, Unsupported, express
 
 Row = dict[int, int]  # column → the node of the derivative, where it is not 0 by structure
 Slope = Callable[[Graph, int, tuple[int, ...]], Sequence[int]]  # (graph, result, operands) → ∂op/∂operand
@@ -56,7 +57,7 @@ def _chain_row(g: Graph, rows: dict[int, Row], op: str, i: int, x: tuple[int, ..
     base, e = g.powers.get(i, (i, 1.0))
     if base in rows:
         lower = g.apply("div", i, base) if e < 0 else g.power(base, e - 1.0)
-        slope = _scale(g, e, lower)
+        slope = g.apply("mul", g.constant(e), lower)
         return _without_zeros(g, {k: g.apply("mul", slope, own) for k, own in rows[base].items()})
     moving = [rows.get(j) for j in x]
     if not any(moving) or op in _CONSTANT:
@@ -99,95 +100,75 @@ def _row_of_pick(g: Graph, rows: dict[int, Row], branch: int, k: int) -> Row:
     return _without_zeros(g, dict(zip(columns, chosen, strict=True)))
 
 
-def _constant(g: Graph, value: float) -> int:
-    return g.constant(float(value))
+def _slopes(rule: Callable[..., Any]) -> Slope:
+    """Of an operation on numbers x, … with the result y: rule(*x, y) → its derivative by x, or those by each."""
 
+    def found(g: Graph, y: int, x: tuple[int, ...]) -> list[int]:
+        numbers = express(g, (*x, y))
+        slopes = rule(*numbers)
+        return [numbers[0].like(slope).node for slope in (slopes if isinstance(slopes, tuple) else (slopes,))]
 
-def _scale(g: Graph, a: float, x: int) -> int:
-    return g.apply("mul", _constant(g, a), x)
-
-
-def _over(g: Graph, x: int) -> int:
-    return g.apply("div", g.one, x)
-
-
-def _square(g: Graph, x: int) -> int:
-    return g.apply("mul", x, x)
-
-
-def _by_root(g: Graph, x: int) -> int:
-    return _over(g, g.apply("sqrt", x))
-
-
-def _unary(rule: Callable[[Graph, int, int], int]) -> Slope:
-    """Of an operation on one number x with the result y."""
-    return lambda g, y, x: [rule(g, x[0], y)]
+    return found
 
 
 def _larger(op: str) -> Slope:
-    def rule(g: Graph, y: int, x: tuple[int, ...]) -> list[int]:
-        first, both = g.apply(op, *x), g.apply("eq", *x)
-        half = _constant(g, 0.5)
-        of = lambda yes, no: g.apply("select", both, half, g.apply("select", first, yes, no))  # noqa: E731
-        return [of(g.one, g.zero), of(g.zero, g.one)]
+    def rule(a: Expression, b: Expression, y: Expression) -> tuple[Expression, ...]:
+        first, both = a.apply(op, b), a.apply("eq", b)
+        return tuple(both.apply("select", 0.5, first.apply("select", *sides)) for sides in ((1.0, 0.0), (0.0, 1.0)))
 
-    return rule
+    return _slopes(rule)
 
 
-def _power(g: Graph, y: int, x: tuple[int, ...]) -> list[int]:
+def _power(base: Expression, exponent: Expression, y: Expression) -> tuple[Expression, ...]:
     """x^e: e x^(e-1), 0 for e = 0; and x^e log x, where log 0 counts as 0."""
-    base, exponent = x
-    flat = g.apply("eq", exponent, g.zero)
-    lower = g.apply("pow", base, g.apply("select", flat, g.one, g.apply("sub", exponent, g.one)))
-    by_base = g.apply("select", flat, g.zero, g.apply("mul", exponent, lower))
-    at = g.apply("select", g.apply("eq", base, g.zero), g.one, base)
-    return [by_base, g.apply("mul", g.apply("log", at), y)]
+    flat = exponent.apply("eq", 0.0)
+    lower = base.apply("pow", flat.apply("select", 1.0, exponent - 1.0))
+    by_base = flat.apply("select", 0.0, exponent * lower)
+    at = base.apply("eq", 0.0).apply("select", 1.0, base)
+    return by_base, at.apply("log") * y
 
 
-def _angle(g: Graph, y: int, x: tuple[int, ...]) -> list[int]:
+def _angle(a: Expression, b: Expression, y: Expression) -> tuple[Expression, ...]:
     """atan2(a, b): b / (a² + b²), -a / (a² + b²)."""
-    a, b = x
-    square = g.apply("add", _square(g, a), _square(g, b))
-    return [g.apply("div", b, square), g.apply("neg", g.apply("div", a, square))]
+    square = a * a + b * b
+    return b / square, -(a / square)
 
 
-def _rest(g: Graph, y: int, x: tuple[int, ...]) -> list[int]:
+def _rest(a: Expression, b: Expression, y: Expression) -> tuple[Any, ...]:
     """a - b·(a/b without its fraction)."""
-    ratio = g.apply("div", *x)
-    whole = g.apply("mul", g.apply("sign", ratio), g.apply("floor", g.apply("abs", ratio)))
-    return [g.one, g.apply("neg", whole)]
+    ratio = a / b
+    return 1.0, -(ratio.apply("sign") * abs(ratio).apply("floor"))
 
 
 def _bell(sign: float) -> Slope:
-    return _unary(lambda g, x, y: _scale(g, sign * 2.0 / math.sqrt(math.pi), g.apply("exp", g.apply("neg", _square(g, x)))))
+    return _slopes(lambda x, y: sign * 2.0 / math.sqrt(math.pi) * (-(x * x)).apply("exp"))
 
 
 _CONSTANT = frozenset(["sign", "floor", "ceil", "round", "nearest", "float"])
 SLOPES: dict[str, Slope] = {
-    "mul": lambda g, y, x: [x[1], x[0]],
-    "neg": _unary(lambda g, x, y: _constant(g, -1.0)),
-    "abs": _unary(lambda g, x, y: g.apply("select", g.apply("ge", x, g.zero), g.one, _constant(g, -1.0))),
-    "sqrt": _unary(lambda g, x, y: g.apply("div", _constant(g, 0.5), y)),
-    "cbrt": _unary(lambda g, x, y: _over(g, _scale(g, 3.0, _square(g, y)))),
-    "sin": _unary(lambda g, x, y: g.apply("cos", x)),
-    "cos": _unary(lambda g, x, y: g.apply("neg", g.apply("sin", x))),
-    "tan": _unary(lambda g, x, y: g.apply("add", g.one, _square(g, y))),
-    "asin": _unary(lambda g, x, y: _by_root(g, g.apply("sub", g.one, _square(g, x)))),
-    "acos": _unary(lambda g, x, y: g.apply("neg", _by_root(g, g.apply("sub", g.one, _square(g, x))))),
-    "atan": _unary(lambda g, x, y: _over(g, g.apply("add", g.one, _square(g, x)))),
-    "sinh": _unary(lambda g, x, y: g.apply("cosh", x)),
-    "cosh": _unary(lambda g, x, y: g.apply("sinh", x)),
-    "tanh": _unary(lambda g, x, y: g.apply("sub", g.one, _square(g, y))),
-    "asinh": _unary(lambda g, x, y: _by_root(g, g.apply("add", _square(g, x), g.one))),
-    "acosh": _unary(lambda g, x, y: _over(g, g.apply(
-        "mul", g.apply("sqrt", g.apply("sub", x, g.one)), g.apply("sqrt", g.apply("add", x, g.one))))),
-    "atanh": _unary(lambda g, x, y: _over(g, g.apply("sub", g.one, _square(g, x)))),
-    "exp": _unary(lambda g, x, y: y),
-    "exp2": _unary(lambda g, x, y: _scale(g, math.log(2.0), y)),
-    "expm1": _unary(lambda g, x, y: g.apply("add", y, g.one)),
-    "log": _unary(lambda g, x, y: _over(g, x)),
-    "log1p": _unary(lambda g, x, y: _over(g, g.apply("add", g.one, x))),
+    "mul": _slopes(lambda a, b, y: (b, a)),
+    "neg": _slopes(lambda x, y: -1.0),
+    "abs": _slopes(lambda x, y: (x >= 0.0).apply("select", 1.0, -1.0)),
+    "sqrt": _slopes(lambda x, y: 0.5 / y),
+    "cbrt": _slopes(lambda x, y: 1.0 / (3.0 * (y * y))),
+    "sin": _slopes(lambda x, y: x.apply("cos")),
+    "cos": _slopes(lambda x, y: -x.apply("sin")),
+    "tan": _slopes(lambda x, y: 1.0 + y * y),
+    "asin": _slopes(lambda x, y: 1.0 / (1.0 - x * x).apply("sqrt")),
+    "acos": _slopes(lambda x, y: -(1.0 / (1.0 - x * x).apply("sqrt"))),
+    "atan": _slopes(lambda x, y: 1.0 / (1.0 + x * x)),
+    "sinh": _slopes(lambda x, y: x.apply("cosh")),
+    "cosh": _slopes(lambda x, y: x.apply("sinh")),
+    "tanh": _slopes(lambda x, y: 1.0 - y * y),
+    "asinh": _slopes(lambda x, y: 1.0 / (x * x + 1.0).apply("sqrt")),
+    "acosh": _slopes(lambda x, y: 1.0 / ((x - 1.0).apply("sqrt") * (x + 1.0).apply("sqrt"))),
+    "atanh": _slopes(lambda x, y: 1.0 / (1.0 - x * x)),
+    "exp": _slopes(lambda x, y: y),
+    "exp2": _slopes(lambda x, y: math.log(2.0) * y),
+    "expm1": _slopes(lambda x, y: y + 1.0),
+    "log": _slopes(lambda x, y: 1.0 / x),
+    "log1p": _slopes(lambda x, y: 1.0 / (1.0 + x)),
     "erf": _bell(1.0), "erfc": _bell(-1.0),
     "max": _larger("gt"), "min": _larger("lt"),
-    "pow": _power, "atan2": _angle, "fmod": _rest,
+    "pow": _slopes(_power), "atan2": _slopes(_angle), "fmod": _slopes(_rest),
 }  # fmt: skip

@@ -306,6 +306,49 @@ class Graph:
         return combine_pairs(lambda a, b: self.apply("add", a, b), list(terms), self.zero)
 
 
+def _operator(op: str, swapped: bool = False) -> Callable[[Expression, Any], Expression]:
+    def operate(self: Expression, other: Any) -> Expression:
+        other = self.like(other)
+        return other.apply(op, self) if swapped else self.apply(op, other)
+
+    return operate
+
+
+class Expression:
+    """A node with the operators of numbers, whose other operand may be a number of Python."""
+
+    __slots__ = ("graph", "node")
+
+    def __init__(self, graph: Graph, node: int):
+        self.graph, self.node = graph, int(node)
+
+    def like(self, x: Any) -> Expression:
+        """A number of Python as an expression of the same graph."""
+        return x if isinstance(x, Expression) else Expression(self.graph, self.graph.constant(x))
+
+    def apply(self, op: str, *others: Any) -> Expression:
+        """An operation, by its name."""
+        nodes = [self.like(x).node for x in others]
+        return Expression(self.graph, self.graph.apply(op, self.node, *nodes))
+
+    __add__, __radd__ = _operator("add"), _operator("add", swapped=True)
+    __sub__, __rsub__ = _operator("sub"), _operator("sub", swapped=True)
+    __mul__, __rmul__ = _operator("mul"), _operator("mul", swapped=True)
+    __truediv__, __rtruediv__ = _operator("div"), _operator("div", swapped=True)
+    __and__, __lt__, __gt__, __ge__ = (_operator(op) for op in ("and", "lt", "gt", "ge"))
+
+    def __neg__(self) -> Expression:
+        return self.apply("neg")
+
+    def __abs__(self) -> Expression:
+        return self.apply("abs")
+
+
+def express(g: Graph, nodes: Iterable[int]) -> list[Expression]:
+    """Nodes with operators."""
+    return [Expression(g, i) for i in nodes]
+
+
 _COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "and", "or", "xor"})
 
 

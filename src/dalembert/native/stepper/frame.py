@@ -29,7 +29,7 @@ from dalembert.native.stepper.step import Translated
 from dalembert.outcome import Outcome
 
 COUNTS_IN_REGISTERS = ("k", "known", "target", "saved")
-IN_REGISTERS = ("q", "q_compensation", "s", "s_compensation")
+IN_REGISTERS = ("q", "q_compensation", "s", "s_compensation", "sign")
 
 
 class Frame:
@@ -147,15 +147,13 @@ class Frame:
 
     def read_sign(self) -> Operand:
         """The sign kept by the last stage that went in the direction of this one."""
-        return self._sign()[0]
+        back, signs = self.stages.backwards(), self.read("sign")
+        return signs[0] if back is None else where(back, signs[1], signs[0])
 
     def write_sign(self, value: Operand) -> None:
         """Keep it for the next that does."""
-        self._sign()[0] = value
-
-    def _sign(self) -> Operand:
-        back = self.stages.backwards()
-        return self.part["sign"].at(0 if back is None else back.convert("i64"))
+        back, signs = self.stages.backwards(), self.read("sign")
+        self.write("sign", [value] if back is None else [where(back, signs[0], value), where(back, value, signs[1])])
 
     def latest(self) -> list[Operand]:
         """The solution of the last step or stage."""

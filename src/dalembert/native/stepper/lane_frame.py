@@ -33,9 +33,8 @@ class LaneFrame(Frame):
     Arrays as in Layout, one after the other for each lane; a stride of 0 shares the inputs. Of the first `lanes` lanes
     those without outcome at node `from` are advanced to node `until`.
 
-    slots: of the carry by name; fixed: counts that nothing changes. Masks: alive: lanes that
-    take part; going: whose iteration goes on; chord: whose has ended with one; out: that leave; good, settled: what the
-    conditions of a step have come to.
+    fixed: counts that nothing changes. Masks: alive: lanes that take part; going: whose iteration goes on; chord: whose has
+    ended with one; out: that leave; good, settled: what the conditions of a step have come to.
     """
 
     def __init__(self, step: Translated, layout: Layout, outputs: GraphOutputs, plan: Plan, width: int):
@@ -57,7 +56,7 @@ class LaneFrame(Frame):
         inputs = {name: [c.gather(in_inputs, f.offset + i, there) for i in range(f.length)]
                   for name, f in layout.packed_inputs.fields.items()}  # fmt: skip
         since = [f"begin_{name}" for name in (*SINCE, "w")] if self.stages.number > 1 else []
-        self.slots = {name: self._copy(name, there) for name in (*STATE, *since)}
+        self.registers = {name: self._copy(name, there) for name in (*STATE, *since)}
         self._copy_solutions(there, self.affine_columns)
         self.going, self.out, self.chord = (c.slot(name, c.truth) for name in ("going", "out", "chord"))
         self.lap = c.slot("lap", "i64")
@@ -127,23 +126,6 @@ class LaneFrame(Frame):
 
     def count(self, name: str) -> Operand:
         return self.fixed[name] if name in self.fixed else super().count(name)
-
-    def read(self, name: str) -> list[Operand]:
-        return self.load_all(self.slots[name])
-
-    def write(self, name: str, values: Sequence[Any]) -> None:
-        self.store(self.slots[name], values)
-
-    def read_sign(self) -> Operand:
-        back, signs = self.stages.backwards(), self.read("sign")
-        return signs[0] if back is None else where(back, signs[1], signs[0])
-
-    def write_sign(self, value: Operand) -> None:
-        back, signs = self.stages.backwards(), self.read("sign")
-        if back is None:
-            self.write("sign", [value])
-        else:
-            self.write("sign", [where(back, signs[0], value), where(back, value, signs[1])])
 
     def latest(self) -> list[Operand]:
         row = self._history()[0]
@@ -260,7 +242,7 @@ class LaneFrame(Frame):
         self.out[0] = self.alive[0]
         c.label("write")
         out = self.out[0]
-        for name, slots in self.slots.items():
+        for name, slots in self.registers.items():
             for i, slot in enumerate(slots):
                 c.scatter(slot[0], self.in_carry, offset(name) + i, out)
         self._write_history(out)
