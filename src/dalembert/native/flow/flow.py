@@ -437,22 +437,24 @@ class FlowRuns(NamedTuple):
         return np.ascontiguousarray(self.times * self.clocks[:, None])
 
 
-class _Worker:
-    """The arrays of one thread, for either direction of time."""
+def _each_run(flow: CompiledFlow, runs: FlowRuns, threads: int, one: Callable[[int, FlowArrays], None]) -> None:
+    """one(i, arrays) of every run, in so many threads; arrays: those of its thread, filled with its numbers."""
+    clocks = runs.clocks
 
-    def __init__(self, flow: CompiledFlow, runs: FlowRuns):
-        self.flow, self.runs, self._clocks = flow, runs, runs.clocks
-        self._arrays: dict[float, FlowArrays] = {}
+    def begin() -> Callable[[int], None]:
+        known: dict[float, FlowArrays] = {}  # for either direction of time
 
-    def arrays(self, i: int) -> FlowArrays:
-        """Filled with the numbers of run i."""
-        clock, given = float(_of(self._clocks, i)), _of(self.runs.given, i)
-        found = self._arrays.get(clock)
-        if found is None:
-            found = self._arrays[clock] = self.flow.over([given], clock)
-        elif len(self.runs.given) > 1:
-            found.refill(given)
-        return found
+        def take(i: int) -> None:
+            clock, given = float(_of(clocks, i)), _of(runs.given, i)
+            if clock not in known:
+                known[clock] = flow.over([given], clock)
+            elif len(runs.given) > 1:
+                known[clock].refill(given)
+            one(i, known[clock])
+
+        return take
+
+    share(begin, len(runs.y), threads)
 
 
 def travel(flow: CompiledFlow, runs: FlowRuns, steps: int, threads: int) -> Solved:
@@ -460,15 +462,10 @@ def travel(flow: CompiledFlow, runs: FlowRuns, steps: int, threads: int) -> Solv
     together = Integration.many(runs.y, runs.increasing_times(), runs.tolerance, steps)
     reached = np.zeros(len(runs.y), bool)
 
-    def begin() -> Callable[[int], None]:
-        worker = _Worker(flow, runs)
+    def one(i: int, arrays: FlowArrays) -> None:
+        reached[i] = flow.advance(together.one(i), arrays) == REACHED
 
-        def one(i: int) -> None:
-            reached[i] = flow.advance(together.one(i), worker.arrays(i)) == REACHED
-
-        return one
-
-    share(begin, len(reached), threads)
+    _each_run(flow, runs, threads, one)
     saved, taken = (together.counts[:, COUNTED.offset(name)] for name in ("saved", "steps"))
     for i in np.flatnonzero(saved < together.rows.shape[1]):
         together.rows[i, saved[i] :] = np.inf
@@ -479,16 +476,11 @@ def outputs_along(flow: CompiledFlow, runs: FlowRuns, solved: Solved, threads: i
     """The outputs at the rows that are there, NaN at the others."""
     found, times = np.full((*solved.rows.shape[:2], flow.outputs.result_size), np.nan), runs.increasing_times()
 
-    def begin() -> Callable[[int], None]:
-        worker = _Worker(flow, runs)
+    def one(i: int, arrays: FlowArrays) -> None:
+        end = solved.saved[i]
+        found[i, :end] = flow.outputs_at(arrays, _of(times, i)[:end], solved.rows[i, :end])
 
-        def one(i: int) -> None:
-            end = solved.saved[i]
-            found[i, :end] = flow.outputs_at(worker.arrays(i), _of(times, i)[:end], solved.rows[i, :end])
-
-        return one
-
-    share(begin, len(found), threads)
+    _each_run(flow, runs, threads, one)
     return found
 
 
