@@ -57,7 +57,7 @@ def _chain_row(g: Graph, rows: dict[int, Row], op: str, i: int, x: tuple[int, ..
     base, e = g.powers.get(i, (i, 1.0))
     if base in rows:
         lower = g.apply("div", i, base) if e < 0 else g.power(base, e - 1.0)
-        slope = g.apply("mul", g.constant(e), lower)
+        slope = g.apply("mul", g.constant(float(e)), lower)
         return _without_zeros(g, {k: g.apply("mul", slope, own) for k, own in rows[base].items()})
     moving = [rows.get(j) for j in x]
     if not any(moving) or op in _CONSTANT:

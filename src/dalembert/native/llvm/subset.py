@@ -12,19 +12,20 @@ alone is done while the code is written, so that a loop over a table is unrolled
 other functions are written in place, unless these are functions of the same program. Both sides of `and`, `or` and
 `a if c else b` are evaluated. x[i:] is the part of an array that begins there, a call of an address without a value is one
 of a function that returns nothing, and max and min are the larger and smaller of two numbers as Python has them.
+
+Python runs a function to write it: numbers are operands, whose operators write instructions, and what no operator can say,
+assignments, conditions, loops and calls, is rewritten beforehand as calls of a `_Scope`.
 """
 
 from __future__ import annotations
 
 import ast
-import builtins
 import dataclasses
 import functools
 import inspect
 import operator
 import sys
-from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -52,12 +53,6 @@ Address: TypeAlias = Any
 # The types of arguments, attributes and results, and of what stands at an address.
 TYPES = {"Real": ("double", ""), "Whole": ("i64", ""), "Truth": ("i1", ""), "Reals": ("ptr", "double"),
          "Wholes": ("ptr", "i64"), "Addresses": ("ptr", "ptr"), "Address": ("ptr", ""), "None": ("void", "")}  # fmt: skip
-OPERATORS: dict[type, Callable[..., Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.In: lambda a, b: a in b, ast.USub: operator.neg,
-}  # fmt: skip
 
 
 def local(count: int, kind: str = "Real") -> Any:
@@ -194,37 +189,147 @@ def program(functions: Sequence[MachineFunction], **constants: Any) -> str:
     """The module of some functions."""
     writers = [_Writer(f, functions, constants) for f in functions]
     texts = [w.text() for w in writers]
-    variables = {x.name: f"@{x.name} = {x.definition}" for w in writers for x in w.variables}
+    variables = {x.name: f"@{x.name} = {x.definition}" for w in writers for x in w.variables.values()}
     return module(*variables.values(), *texts, declared=set().union(*(w.c.declared for w in writers)))
 
 
-@dataclasses.dataclass
-class _Scope:
-    """names: what they stand for. Where its function, written in place, ends and leaves its result; where its loop goes."""
-
-    names: ChainMap[str, Any]
-    end: str = ""
-    result: Variable | None = None
-    again: str = ""
-    done: str = ""
-
-
-class _Lambda(NamedTuple):
-    """A function without a name, and what it sees."""
-
-    node: Any
-    names: ChainMap[str, Any]
-
-
 @functools.cache
-def _definitions(name: str) -> dict[str, Any]:
-    """The functions of a module, whose text its loader finds and decodes."""
-    body = ast.parse(inspect.getsource(sys.modules[name])).body
-    return {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
+def _definitions(name: str) -> dict[str, str]:
+    """The functions of a module as text, which its loader finds and decodes."""
+    text = inspect.getsource(sys.modules[name])
+    lines, functions = text.split("\n"), (x for x in ast.parse(text).body if isinstance(x, ast.FunctionDef))
+    return {node.name: "\n".join(lines[node.lineno - 1 : node.end_lineno]) for node in functions}
 
 
 def _definition(function: Any) -> Any:
-    return _definitions(function.__module__)[function.__name__]
+    return ast.parse(_definitions(function.__module__)[function.__name__]).body[0]
+
+
+def _tell(method: str, *arguments: ast.expr) -> ast.Call:
+    """The call of a method of the scope."""
+    return ast.Call(ast.Attribute(ast.Name("_s", ast.Load()), method, ast.Load()), list(arguments), [])
+
+
+def _later(x: ast.expr) -> ast.Lambda:
+    """A function that gives the value of an expression."""
+    return ast.Lambda(ast.arguments([], [], None, [], [], None, []), x)
+
+
+class _Rewriter(ast.NodeTransformer):
+    """A function as one that Python runs to write it: variables are attributes of `_v`, and `_s`, its scope, is told of all
+    that decides. placed: whether it is written in the place of its call, with a result that Python returns if it can."""
+
+    def __init__(self, node: Any, placed: bool):
+        inside = list(ast.walk(node))
+        stores = [n for n in inside if isinstance(n, ast.Assign | ast.AugAssign | ast.AnnAssign)]
+        targets = [t for n in stores for t in (n.targets if isinstance(n, ast.Assign) else [n.target])]
+        names = (n for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        self.stored = frozenset(n.id for n in names)
+        returns = sum(isinstance(n, ast.Return) for n in inside)
+        self.plain = placed and returns <= 1 and (not returns or isinstance(node.body[-1], ast.Return))
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        parameters = [ast.arg(x) for x in ("_s", "_v", *(a.arg for a in [*node.args.args, *node.args.kwonlyargs]))]
+        arguments = ast.arguments([], parameters, None, [], [], None, [])
+        return ast.FunctionDef(node.name, arguments, [self.visit(x) for x in node.body], [])
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Attribute(ast.Name("_v", ast.Load()), node.id, node.ctx) if node.id in self.stored else node
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        self.generic_visit(node)
+        found = _tell("call", node.func, *node.args)
+        found.keywords = node.keywords
+        return found
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr:
+        self.generic_visit(node)
+        if isinstance(node.value, ast.Call):
+            node.value.func = _tell("act").func
+        return node
+
+    def visit_AnnAssign(self, node: Any) -> ast.Assign:
+        return ast.Assign([self.visit(node.target)], self.visit(node.value))
+
+    def visit_If(self, node: ast.If) -> ast.For:
+        """for _side in _s.sides(test): the one or the other, or both."""
+        self.generic_visit(node)
+        sides, node.test = _tell("sides", node.test), ast.Name("_side", ast.Load())
+        return ast.For(ast.Name("_side", ast.Store()), sides, [node], [])
+
+    def visit_While(self, node: ast.While) -> ast.For:
+        self.generic_visit(node)
+        return ast.For(ast.Name("_", ast.Store()), _tell("turns", _later(node.test)), node.body, [])
+
+    def visit_For(self, node: ast.For) -> ast.For:
+        by_range = isinstance(node.iter, ast.Call) and getattr(node.iter.func, "id", "") == "range"
+        self.generic_visit(node)
+        if by_range:
+            node.iter = _tell("range", *node.iter.args[1:])  # type: ignore[attr-defined]
+        return node
+
+    def visit_Return(self, node: ast.Return) -> ast.stmt:
+        self.generic_visit(node)
+        return node if self.plain else ast.Expr(_tell("leave", node.value or ast.Constant(None)))
+
+    def visit_Break(self, node: ast.Break) -> ast.Expr:
+        return ast.Expr(_tell("jump", ast.Constant(1)))
+
+    def visit_Continue(self, node: ast.Continue) -> ast.Expr:
+        return ast.Expr(_tell("jump", ast.Constant(0)))
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.Call:
+        self.generic_visit(node)
+        return _tell("every" if isinstance(node.op, ast.And) else "any", *map(_later, node.values))
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        self.generic_visit(node)
+        return _tell("negate", node.operand) if isinstance(node.op, ast.Not) else node
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.Call:
+        self.generic_visit(node)
+        return _tell("choose", node.test, _later(node.body), _later(node.orelse))
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        self.generic_visit(node)
+        if not isinstance(node.ops[0], ast.Is | ast.IsNot):
+            return node
+        same = _tell("same", node.left, node.comparators[0])
+        return same if isinstance(node.ops[0], ast.Is) else _tell("negate", same)
+
+
+@functools.cache
+def _rewritten(function: Any, placed: bool) -> tuple[Any, _Rewriter]:
+    """Its code, which defines the function that writes it."""
+    node = _definition(function)
+    rewriter = _Rewriter(node, placed)
+    tree = ast.fix_missing_locations(ast.Module([rewriter.visit(node)], []))
+    return compile(tree, function.__code__.co_filename, "exec"), rewriter
+
+
+class _Variables:
+    """What a function assigns: numbers and addresses to places of their own, all else as it is."""
+
+    def __init__(self, c: Code) -> None:
+        vars(self).update(c=c, known={})
+
+    def __getattr__(self, name: str) -> Any:
+        found = self.known[name]
+        return found.value if isinstance(found, Variable) else found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not isinstance(value, Operand | bool | int | float):
+            self.known[name] = value
+            return
+        if not isinstance(self.known.get(name), Variable):
+            self.known[name] = _place(self.c, name, value)
+        self.known[name].place[0] = value
+
+
+def _place(c: Code, hint: str, value: Any) -> Variable:
+    """A new place, for numbers like this one."""
+    value = value if isinstance(value, Operand) else c.number(value)
+    return Variable(c.slot(hint, value.kind), value.item)
 
 
 class _Writer:
@@ -232,138 +337,164 @@ class _Writer:
 
     def __init__(self, target: MachineFunction, functions: Sequence[MachineFunction], constants: Mapping[str, Any]):
         self.c, self.target, self.functions, self.constants = Code(flags=target.flags), target, functions, constants
-        self.node, self.variables = _definition(target.function), list[Global]()
-        self.returns = TYPES[ast.unparse(self.node.returns)][0]
+        self.variables, self.returns = dict[str, Global](), TYPES[target.function.__annotations__["return"]][0]
 
     def text(self) -> str:
         names, heads, target = dict[str, Any](), [], self.target
-        for a in [*self.node.args.args, *self.node.args.kwonlyargs]:
-            packing = target.records.get(a.arg)
-            kind, item = TYPES["Address" if packing else ast.unparse(a.annotation)]
-            heads.append(f"{kind}{' noalias' if target.apart and item else ''} %{a.arg}")
-            names[a.arg] = self.c.argument(a.arg, kind, item)
+        for x in inspect.signature(target.function).parameters:
+            packing = target.records.get(x)
+            kind, item = TYPES["Address" if packing else target.function.__annotations__[x]]
+            heads.append(f"{kind}{' noalias' if target.apart and item else ''} %{x}")
+            names[x] = self.c.argument(x, kind, item)
             if packing:
-                names[a.arg] = Record(packing, names[a.arg], a.arg in target.constant)
-        self._run(self.node.body, self._scope(self.node, names, self._outer(target.function)))
+                names[x] = Record(packing, names[x], x in target.constant)
+        self.run(target.function, names, placed=False)
         if not self.c.has_ended:
             self.c.line("ret void" if self.returns == "void" else "unreachable")
         return self.c.function(f"define {self.returns} @{target.name}({', '.join(heads)}) nounwind")
 
-    def _outer(self, function: Any) -> ChainMap[str, Any]:
-        return ChainMap(dict(self.constants), function.__globals__, builtins.__dict__)
+    def run(self, function: Any, names: dict[str, Any], placed: bool) -> Any:
+        """Write the statements of a function with values for its arguments; its result."""
+        code, rewriter = _rewritten(function, placed)
+        seen = {**function.__globals__, **self.constants}
+        used = {x.name: x for x in seen.values() if isinstance(x, Global)}
+        self.variables |= used
+        seen |= {n: self.c.argument(f"@{x.name}", "ptr", x.item) for n, x in seen.items() if isinstance(x, Global)}
+        exec(code, seen)
+        scope, variables = _Scope(self, self.c.name("end") if placed and not rewriter.plain else ""), _Variables(self.c)
+        for name in rewriter.stored & names.keys():
+            setattr(variables, name, names[name])
+        found = seen[function.__name__](scope, variables, **names)
+        if not scope.end:
+            return found
+        self.c.label(scope.end)
+        return scope.result and scope.result.value
 
-    def _scope(self, node: Any, given: dict[str, Any], outer: ChainMap[str, Any]) -> _Scope:
-        """Arguments that are assigned to are variables."""
-        scope = _Scope(outer.new_child(given))
-        for name in _stored_names(node) & given.keys():
-            self._assign(name, given.pop(name), scope)
-        return scope
 
-    # Values
+class _Scope:
+    """What a function that is being written does, beside arithmetic. end: the block where it ends, if it is written in the
+    place of a call; result: what it leaves there; loops: where those that it is in go on and end."""
 
-    def _value(self, node: ast.expr, s: _Scope) -> Any:
-        return getattr(self, f"_{type(node).__name__}")(node, s)
+    def __init__(self, writer: _Writer, end: str) -> None:
+        self.writer, self.c, self.end = writer, writer.c, end
+        self.result: Variable | None = None
+        self.loops: list[tuple[str, str]] = []
 
-    def _Constant(self, node: ast.Constant, s: _Scope) -> Any:
-        return node.value
+    def sides(self, test: Any) -> Iterator[bool]:
+        """The sides of a condition that are written."""
+        if not isinstance(test, Operand):
+            yield bool(test)
+            return
+        yes, no, done = (self.c.name(x) for x in ("yes", "no", "done"))
+        self.c.fork(test, yes, no)
+        for label, side in ((yes, True), (no, False)):
+            self.c.label(label)
+            yield side
+            self.c.go(done)
+        self.c.label(done)
 
-    def _Name(self, node: ast.Name, s: _Scope) -> Any:
-        found = s.names[node.id]
-        if isinstance(found, Global):
-            self.variables.append(found)
-            return self.c.argument(f"@{found.name}", "ptr", found.item)
-        return found.value if isinstance(found, Variable) else found
+    def turns(self, test: Callable[[], Any], after: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """A loop, whose turn is written once."""
+        c, (head, turn, again, done) = self.c, (self.c.name(x) for x in ("head", "turn", "again", "done"))
+        c.label(head)
+        condition = test()
+        if isinstance(condition, Operand):
+            c.fork(condition, turn, done)
+            c.label(turn)
+        self.loops.append((again, done))
+        yield
+        self.loops.pop()
+        c.label(again)
+        after()
+        c.go(head)
+        c.label(done)
 
-    def _Tuple(self, node: ast.Tuple | ast.List, s: _Scope) -> tuple:
-        return tuple(self._values(node.elts, s))
+    def range(self, *given: Any) -> Iterator[Operand]:
+        """The numbers of a range."""
+        start, stop, step = (0, *given, 1) if len(given) == 1 else (*given, 1)[:3]
+        counter, now = self.c.slot("i", "i64"), list[Operand]()
+        counter[0] = start
 
-    _List = _Tuple
+        def more() -> Any:
+            now.append(counter[0])
+            return now[0] < stop if step > 0 else now[0] > stop
 
-    def _values(self, nodes: Sequence[ast.expr], s: _Scope) -> list[Any]:
-        found: list[Any] = []
-        for x in nodes:
-            found += self._value(x.value, s) if isinstance(x, ast.Starred) else [self._value(x, s)]
-        return found
+        for _ in self.turns(more, lambda: self.c.store(counter[0] + step, counter)):
+            yield now[0]
 
-    def _Slice(self, node: ast.Slice, s: _Scope) -> slice:
-        return slice(*(x and self._value(x, s) for x in (node.lower, node.upper, node.step)))
+    def jump(self, which: int) -> None:
+        """To where the loop goes on, or ends; what follows is never reached."""
+        self.c.go(self.loops[-1][which])
+        self.c.label(self.c.name("never"))
 
-    def _ListComp(self, node: ast.ListComp, s: _Scope) -> list:
-        (part,), found = node.generators, []
-        for x in self._value(part.iter, s):
-            inner = dataclasses.replace(s, names=s.names.new_child())
-            self._put(part.target, x, inner, constant=True)
-            found.append(self._value(node.elt, inner))
-        return found
+    def leave(self, value: Any) -> None:
+        kind = self.writer.returns
+        if not self.end:
+            self.c.line("ret void" if kind == "void" else f"ret {kind} {literal(value, kind)}")
+        elif value is not None:
+            self.result = self.result or _place(self.c, "result", value)
+            self.result.place[0] = value
+        self.c.go(self.end)
+        self.c.label(self.c.name("never"))
 
-    def _Lambda(self, node: ast.Lambda, s: _Scope) -> _Lambda:
-        return _Lambda(node, s.names)
+    def every(self, *parts: Callable[[], Any]) -> Any:
+        return self._together(True, *parts)
 
-    def _Attribute(self, node: ast.Attribute, s: _Scope) -> Any:
-        return getattr(self._value(node.value, s), node.attr)
+    def any(self, *parts: Callable[[], Any]) -> Any:
+        return self._together(False, *parts)
 
-    def _Subscript(self, node: ast.Subscript, s: _Scope) -> Any:
-        return self._value(node.value, s)[self._value(node.slice, s)]
-
-    def _BinOp(self, node: ast.BinOp, s: _Scope) -> Any:
-        return OPERATORS[type(node.op)](self._value(node.left, s), self._value(node.right, s))
-
-    def _Compare(self, node: ast.Compare, s: _Scope) -> Any:
-        op, a, b = node.ops[0], self._value(node.left, s), self._value(node.comparators[0], s)
-        if isinstance(op, ast.Is | ast.IsNot):  # a number is not None
-            same = a == b if getattr(a, "kind", "ptr") == "ptr" else False
-            return self._not(same) if isinstance(op, ast.IsNot) else same
-        return OPERATORS[type(op)](a, b)
-
-    def _not(self, x: Any) -> Any:
-        return ~x if isinstance(x, Operand) else not x
-
-    def _UnaryOp(self, node: ast.UnaryOp, s: _Scope) -> Any:
-        x = self._value(node.operand, s)
-        return -x if isinstance(node.op, ast.USub) else self._not(x)
-
-    def _BoolOp(self, node: ast.BoolOp, s: _Scope) -> Any:
-        every, c = isinstance(node.op, ast.And), self.c
-        found, *others = node.values
-        found = self._value(found, s)
+    def _together(self, every: bool, first: Callable[[], Any], *others: Callable[[], Any]) -> Any:
+        c, found = self.c, first()
         for part in others:
             if isinstance(found, Operand):
                 slot, (more, done) = c.slot("both", "i1"), (c.name(x) for x in ("more", "done"))
                 slot[0] = found
                 c.fork(found, *((more, done) if every else (done, more)))
                 c.label(more)
-                slot[0] = self._value(part, s)
+                slot[0] = part()
                 c.label(done)
                 found = slot[0]
             elif bool(found) == every:
-                found = self._value(part, s)
+                found = part()
         return found
 
-    def _IfExp(self, node: ast.IfExp, s: _Scope) -> Any:
-        test = self._value(node.test, s)
-        if isinstance(test, Operand):
-            return where(test, self._value(node.body, s), self._value(node.orelse, s))
-        return self._value(node.body if test else node.orelse, s)
+    def negate(self, x: Any) -> Any:
+        return ~x if isinstance(x, Operand) else not x
 
-    # Calls
+    def same(self, a: Any, b: Any) -> Any:
+        """a is b: a number is not None."""
+        return a == b if getattr(a, "kind", "ptr") == "ptr" else False
 
-    def _Call(self, node: ast.Call, s: _Scope, wanted: bool = True) -> Any:
-        callee, given = self._value(node.func, s), self._values(node.args, s)
-        named = {k.arg: self._value(k.value, s) for k in node.keywords if k.arg}
-        name = getattr(callee, "__name__", "")
+    def choose(self, test: Any, a: Callable[[], Any], b: Callable[[], Any]) -> Any:
+        return where(test, a(), b()) if isinstance(test, Operand) else a() if test else b()
+
+    def call(self, callee: Any, *given: Any, **named: Any) -> Any:
+        """The value of a call."""
+        return self._call("i64", callee, given, named)
+
+    def act(self, callee: Any, *given: Any, **named: Any) -> None:
+        """A call without a value."""
+        self._call("void", callee, given, named)
+
+    def _call(self, kind: str, callee: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        name, writer = getattr(callee, "__name__", ""), self.writer
         if isinstance(callee, Operand):
-            return self._direct("i64" if wanted else "void", callee.name, given)
-        if isinstance(callee, MachineFunction) and callee in self.functions:
-            return self._direct(TYPES[ast.unparse(_definition(callee.function).returns)][0], f"@{callee.name}", given)
+            return self._direct(kind, callee.name, given)
+        if isinstance(callee, MachineFunction) and callee in writer.functions:
+            return self._direct(TYPES[callee.function.__annotations__["return"]][0], f"@{callee.name}", given)
         if isinstance(callee, Outside):
             return self.c.call(callee.kind, callee.name, *map(self._argument, given))
         if callee is local:
             return self._local(*given)
         if name in FUNCTIONS and any(isinstance(x, Operand) for x in given):
             return FUNCTIONS[name](*given)
-        if isinstance(callee, MachineFunction | FunctionType | _Lambda):
-            return self._in_place(callee, given, named)
-        return callee(*given, **named)
+        function = callee.function if isinstance(callee, MachineFunction) else callee
+        if name == "<lambda>" or not isinstance(function, FunctionType):
+            return function(*given, **named)
+        known = inspect.signature(function).bind(*given, **named)
+        known.apply_defaults()
+        with self.c.using(callee.flags if isinstance(callee, MachineFunction) else self.c.flags):
+            return writer.run(function, dict(known.arguments), placed=True)
 
     def _direct(self, kind: str, address: str, given: Sequence[Any]) -> Operand | None:
         call = f"call {kind} {address}({', '.join(f'{x.kind} {x}' for x in map(self._argument, given))})"
@@ -379,164 +510,3 @@ class _Writer:
         if isinstance(count, Operand):
             return self.c.let(f"alloca {item}, i64 {count}, align 64", "ptr", item)
         return self.c.slot("local", f"[{count} x {item}]").at(0, item)
-
-    def _in_place(self, callee: MachineFunction | FunctionType | _Lambda, given: list[Any], named: dict[str, Any]) -> Any:
-        """The statements of a function with values for its arguments."""
-        if isinstance(callee, _Lambda):
-            node, outer = callee.node, callee.names
-            bound = dict(zip((a.arg for a in node.args.args), given, strict=True))
-        else:
-            function = callee.function if isinstance(callee, MachineFunction) else callee
-            known = inspect.signature(function).bind(*given, **named)
-            known.apply_defaults()
-            node, outer, bound = _definition(function), self._outer(function), dict(known.arguments)
-        with self.c.using(callee.flags if isinstance(callee, MachineFunction) else self.c.flags):
-            return self._result(node, self._scope(node, bound, outer))
-
-    def _result(self, node: Any, s: _Scope) -> Any:
-        """Of the statements of a function; in a variable where it ends at several places."""
-        if isinstance(node, ast.Lambda):
-            return self._value(node.body, s)
-        last = node.body[-1]
-        if _returns(node) == 1 and isinstance(last, ast.Return):
-            self._run(node.body[:-1], s)
-            return last.value and self._value(last.value, s)
-        s.end = self.c.name("end")
-        self._run(node.body, s)
-        self.c.label(s.end)
-        return s.result and s.result.value
-
-    # Statements
-
-    def _run(self, body: Sequence[ast.stmt], s: _Scope) -> None:
-        for node in body:
-            getattr(self, f"_{type(node).__name__}")(node, s)
-            if self.c.has_ended:
-                break
-
-    def _variable(self, hint: str, value: Any) -> Variable:
-        """A new one, of the type of a value."""
-        value = value if isinstance(value, Operand) else self.c.number(value)
-        return Variable(self.c.slot(hint, value.kind), value.item)
-
-    def _assign(self, name: str, value: Any, s: _Scope) -> None:
-        place = s.names.maps[0].get(name)
-        if not isinstance(value, Operand | bool | int | float):
-            s.names[name] = value
-            return
-        if not isinstance(place, Variable):
-            place = s.names[name] = self._variable(name, value)
-        place.place[0] = value
-
-    def _put(self, target: ast.expr, value: Any, s: _Scope, constant: bool = False) -> None:
-        """constant: what a turn of a loop stands for."""
-        if isinstance(target, ast.Tuple):
-            for part, x in zip(target.elts, value, strict=True):
-                self._put(part, x, s, constant)
-        elif isinstance(target, ast.Subscript):
-            self._value(target.value, s)[self._value(target.slice, s)] = value
-        elif isinstance(target, ast.Attribute):
-            setattr(self._value(target.value, s), target.attr, value)
-        else:
-            assert isinstance(target, ast.Name)
-            if constant:
-                s.names[target.id] = value
-            else:
-                self._assign(target.id, value, s)
-
-    def _Assign(self, node: ast.Assign, s: _Scope) -> None:
-        value = self._value(node.value, s)
-        for target in node.targets:
-            self._put(target, value, s)
-
-    def _AnnAssign(self, node: Any, s: _Scope) -> None:
-        self._put(node.target, self._value(node.value, s), s)
-
-    def _AugAssign(self, node: ast.AugAssign, s: _Scope) -> None:
-        old = self._value(node.target, s)
-        self._put(node.target, OPERATORS[type(node.op)](old, self._value(node.value, s)), s)
-
-    def _Expr(self, node: ast.Expr, s: _Scope) -> None:
-        if isinstance(node.value, ast.Call):
-            self._Call(node.value, s, wanted=False)
-
-    def _Return(self, node: ast.Return, s: _Scope) -> None:
-        value = node.value and self._value(node.value, s)
-        if not s.end:
-            self.c.line("ret void" if self.returns == "void" else f"ret {self.returns} {literal(value, self.returns)}")
-            return
-        if value is not None:
-            s.result = s.result or self._variable("result", value)
-            s.result.place[0] = value
-        self.c.go(s.end)
-
-    def _If(self, node: ast.If, s: _Scope) -> None:
-        test = self._value(node.test, s)
-        if not isinstance(test, Operand):
-            self._run(node.body if test else node.orelse, s)
-            return
-        yes, no, done = (self.c.name(x) for x in ("yes", "no", "done"))
-        self.c.fork(test, yes, no)
-        self.c.label(yes)
-        self._run(node.body, s)
-        self.c.go(done)
-        self.c.label(no)
-        self._run(node.orelse, s)
-        self.c.label(done)
-
-    def _Break(self, node: ast.Break, s: _Scope) -> None:
-        self.c.go(s.done)
-
-    def _Continue(self, node: ast.Continue, s: _Scope) -> None:
-        self.c.go(s.again)
-
-    def _turns(self, body: Sequence[ast.stmt], s: _Scope, test: Callable[[], Any], after: Callable[[], Any]) -> None:
-        c, (head, turn, again, done) = self.c, (self.c.name(x) for x in ("head", "turn", "again", "done"))
-        c.label(head)
-        condition = test()
-        if isinstance(condition, Operand):
-            c.fork(condition, turn, done)
-            c.label(turn)
-        before, s.again, s.done = (s.again, s.done), again, done
-        self._run(body, s)
-        s.again, s.done = before
-        c.label(again)
-        after()
-        c.go(head)
-        c.label(done)
-
-    def _While(self, node: ast.While, s: _Scope) -> None:
-        self._turns(node.body, s, lambda: self._value(node.test, s), lambda: None)
-
-    def _For(self, node: ast.For, s: _Scope) -> None:
-        if not isinstance(node.iter, ast.Call) or s.names.get(getattr(node.iter.func, "id", "")) is not range:
-            for x in self._value(node.iter, s):
-                self._put(node.target, x, s, constant=True)
-                self._run(node.body, s)
-            return
-        given = self._values(node.iter.args, s)
-        start, stop, step = (0, *given, 1) if len(given) == 1 else (*given, 1)[:3]
-        counter = self.c.slot("i", "i64")
-        counter[0] = start
-
-        def more() -> Any:
-            i = counter[0]
-            self._put(node.target, i, s, constant=True)
-            return i < stop if step > 0 else i > stop
-
-        def advance() -> None:
-            counter[0] = counter[0] + step
-
-        self._turns(node.body, s, more, advance)
-
-
-@functools.cache
-def _stored_names(node: Any) -> frozenset[str]:
-    """Names that a function assigns to."""
-    return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-
-
-@functools.cache
-def _returns(node: Any) -> int:
-    """How many statements of a function return."""
-    return sum(isinstance(n, ast.Return) for n in ast.walk(node))
