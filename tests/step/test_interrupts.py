@@ -158,7 +158,7 @@ def test_a_reference_is_broken_off(monkeypatch):
     kepler = da.System(lambda q, v: 0.5 * v @ v + 1 / jnp.sqrt(q @ q))
     close = lambda: da.reference(kepler, [1.0, 0.0], [0.0, 0.05], [0.0, 2.0, 3.5], tolerance=1e-9)  # noqa: E731
     whole = close()
-    monkeypatch.setattr(flow, "FIRST", 1)
+    monkeypatch.setattr(flow, "FIRST_STEPS", 1)
     monkeypatch.setattr(flow, "next_chunk", lambda *x: 1)
     parts = close()
     assert whole.method == parts.method == "Runge-Kutta"

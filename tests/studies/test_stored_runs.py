@@ -78,7 +78,7 @@ def small(monkeypatch):
     """Many small chunks of steps and of the store, and a commit after each."""
     monkeypatch.setattr(threads, "SECONDS", 1e-9)
     for module in (threads, machine, steps):
-        monkeypatch.setattr(module, "FIRST", 3)
+        monkeypatch.setattr(module, "FIRST_STEPS", 3)
     monkeypatch.setattr(threads, "next_chunk", lambda steps, seconds: 150)
     monkeypatch.setattr(machine, "next_chunk", lambda steps, seconds: 150)
     monkeypatch.setattr(loop, "next_chunk", lambda steps, seconds: 150)

@@ -194,7 +194,7 @@ def test_where_chunks_of_steps_end_makes_no_difference(monkeypatch):
         flow = oscillator(force)
         whole = travelled(flow, [1.0, 0.0], [0.0, 9.0, 17.0], 1e-9)
         with monkeypatch.context() as patch:
-            patch.setattr(flows, "FIRST", 1)
+            patch.setattr(flows, "FIRST_STEPS", 1)
             patch.setattr(flows, "next_chunk", lambda *_: 1)
             parts = travelled(flow, [1.0, 0.0], [0.0, 9.0, 17.0], 1e-9)
         assert whole.steps == parts.steps
