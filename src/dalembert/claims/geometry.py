@@ -28,7 +28,7 @@ from dalembert.step import ensemble, simulate
 from dalembert.step.simulation import check_interrupted
 from dalembert.systems import System, momentum, references
 from dalembert.systems.compiled import SystemFunction
-from dalembert.systems.consistency import velocity_residuals
+from dalembert.systems.consistency import stacked_residuals
 from dalembert.systems.continuous import motion_along
 from dalembert.systems.equations import all_reactions, first_derivative, force, kkt_residual, value
 from dalembert.systems.sizes import units_of
@@ -304,7 +304,7 @@ def _restrictions_at(subject: Subject, y: np.ndarray, t) -> tuple[np.ndarray, np
 
 def _violations(system: System, y, t):
     n = y.shape[0] // 2
-    of = lambda x: jnp.concatenate([jnp.zeros(0), *velocity_residuals(system, x[:n], x[n:], t).values()])  # noqa: E731
+    of = lambda x: stacked_residuals(system, x[:n], x[n:], t)  # noqa: E731
     return of(y), jax.jacfwd(of)(y)
 
 

@@ -19,7 +19,7 @@ from dalembert.notebook import Described
 from dalembert.path import Path
 from dalembert.systems import System, energy
 from dalembert.systems.compiled import SystemFunction
-from dalembert.systems.consistency import velocity_residuals
+from dalembert.systems.consistency import stacked_residuals
 from dalembert.systems.continuous import motion_along
 from dalembert.systems.equations import all_reactions, force
 from dalembert.systems.sizes import CONSISTENT
@@ -235,7 +235,7 @@ def _facts(system: System, q, v, a, multipliers, t) -> dict[str, Any]:
 
 def _off(system: System, q, v, t) -> dict[str, Any]:
     """φ of orders 0 and 1, and Σ_j|∂φ/∂v_j| of each equation."""
-    of = lambda w: jnp.concatenate([jnp.zeros(0), *velocity_residuals(system, q, w, t).values()])  # noqa: E731
+    of = lambda w: stacked_residuals(system, q, w, t)  # noqa: E731
     return {"value": of(v), "slopes": jnp.abs(jax.jacfwd(of)(v))}
 
 

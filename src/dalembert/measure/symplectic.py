@@ -32,7 +32,7 @@ from dalembert.systems import (
     is_traced,
     momentum,
 )
-from dalembert.systems.consistency import velocity_residuals
+from dalembert.systems.consistency import stacked_residuals
 from dalembert.systems.equations import all_reactions, force, kkt_residual
 from dalembert.systems.shapes import output_shape
 from dalembert.systems.sizes import CONSISTENT
@@ -344,9 +344,9 @@ def _continuous_defect(system: System, q, v, span, tolerance: float, max_steps: 
     last = jax.tree.map(lambda x: x[-1], found.y)
     before = -exterior_derivative(lambda y: theta(y, t0), y0)
     after = -exterior_derivative(lambda y: theta(y, t), last["y"])
-    basis = kernel(jax.jacfwd(lambda y: _velocity_restrictions(system, y[:n], y[n:], t0))(y0))
+    basis = kernel(jax.jacfwd(lambda y: stacked_residuals(system, y[:n], y[n:], t0))(y0))
     pulled = last["slope"].T @ after @ last["slope"]
-    left = _velocity_restrictions(system, last["y"][:n], last["y"][n:], t)
+    left = stacked_residuals(system, last["y"][:n], last["y"][n:], t)
     rest = {"form": last["form"], "end": last["y"], "residual": left, "solved": found.reached}
     return restrict_forms(basis, before, pulled, last["exterior"], **rest)
 
@@ -359,7 +359,3 @@ def motion_and_force(system: System, y: Float[Array, "two_n"], t) -> tuple[Float
     z = implicit(lambda z, x, w: kkt_residual(system, x, w, t, z), jnp.concatenate(found[:2]), q, v)
     a, multipliers = z[:n], z[n:]
     return jnp.concatenate([v, a]), force(system, q, v, t) + all_reactions(system, q, v, a, t).T @ multipliers
-
-
-def _velocity_restrictions(system: System, q: Vector, v: Vector, t) -> Float[Array, "k"]:
-    return jnp.concatenate([jnp.zeros(0), *velocity_residuals(system, q, v, t).values()])

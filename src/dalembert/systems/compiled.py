@@ -42,7 +42,7 @@ from dalembert.native import (
     travel_by_xla,
 )
 from dalembert.numbers import outside
-from dalembert.systems.consistency import velocity_residuals
+from dalembert.systems.consistency import stacked_residuals
 from dalembert.systems.equations import EXACT, first_derivative, first_guess, kkt_residual, value
 from dalembert.systems.higher.variational import VariationalProblem, highest_equations, ostrogradsky_momenta
 from dalembert.systems.sizes import units_of
@@ -254,8 +254,7 @@ def derivatives_flow(problem: VariationalProblem, n: int, r: int, m: int, mh: in
 
 def drift(system: System, q, v, t):
     """The largest of |φ(q)|, |dφ/dt|, |φ(q, v)|."""
-    residuals = velocity_residuals(system, q, v, t).values()
-    return jnp.max(jnp.stack([jnp.max(jnp.abs(r)) for r in residuals])) if residuals else jnp.zeros(())
+    return jnp.max(jnp.abs(stacked_residuals(system, q, v, t)), initial=0.0)
 
 
 def in_program(system: System, q, v, times, tolerance, most: int, again: Callable[..., tuple]) -> tuple:

@@ -116,6 +116,11 @@ def velocity_residuals(system: System, q, v, t) -> dict[str, Array]:
     return out
 
 
+def stacked_residuals(system: System, q, v, t) -> Array:
+    """`velocity_residuals` as one vector."""
+    return jnp.concatenate([jnp.zeros(0), *velocity_residuals(system, q, v, t).values()])
+
+
 def restrictions(system: System, q, v, t) -> dict[str, Restriction]:
     """The residuals with their derivatives, by name."""
     n, all_of_it = q.shape[0], jnp.concatenate([q, v, jnp.asarray(t, dtype=float)[None]])

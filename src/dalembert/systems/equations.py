@@ -115,6 +115,12 @@ def acceleration_equation(system: System, constraint: Constraint, q: Vector, v: 
     return value(system, constraint, q, v, a, t)
 
 
+def acceleration_equations(system: System, q: Vector, v: Vector, a: Vector, t) -> Rows:
+    """Those of all constraints, stacked in the user's order."""
+    rows = [acceleration_equation(system, c, q, v, a, t) for c in system.constraints]
+    return jnp.concatenate(rows) if rows else jnp.zeros(0)
+
+
 def reactions(system: System, constraint: Constraint, q: Vector, v: Vector, a: Vector, t) -> Matrix:
     """R (m, n): rows that span the constraint forces F_V."""
     return constraint.force_rows(system, q, v, a, t)

@@ -25,7 +25,7 @@ from dalembert.systems.consistency import RankDeficientError
 from dalembert.systems.constraints import Nonholonomic
 from dalembert.systems.equations import (
     Time,
-    acceleration_equation,
+    acceleration_equations,
     all_reactions,
     euler_lagrange,
     velocity_constraints,
@@ -96,8 +96,7 @@ def explicit_terms(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Reduc
     rest = jnp.zeros_like(v)
     inertia, mass = value_and_jacobian(lambda a: euler_lagrange(system, q, v, a, t), rest)
     rows = constraint_rows(system, q, v, t)
-    equations = [acceleration_equation(system, c, q, v, rest, t) for c in system.constraints]  # φ_q v + φ_t: at a = 0
-    rate = jnp.concatenate(equations) if equations else jnp.zeros(0)
+    rate = acceleration_equations(system, q, v, rest, t)  # φ_q v + φ_t: at a = 0
     reactions = all_reactions(system, q, v, rest, t)
     solved = jnp.linalg.solve(mass, jnp.concatenate([-inertia[:, None], reactions.T], axis=1))
     free, forces = solved[:, 0], solved[:, 1:]

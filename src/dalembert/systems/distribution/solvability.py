@@ -13,7 +13,7 @@ from jaxtyping import Array
 from dalembert.algebra import numerical_rank
 from dalembert.notebook import Described
 from dalembert.numbers import is_traced
-from dalembert.systems.consistency import InitialData, as_numpy, check_parameters, velocity_residuals
+from dalembert.systems.consistency import InitialData, as_numpy, check_parameters, stacked_residuals
 from dalembert.systems.continuous import motion_along
 from dalembert.systems.distribution.reduction import (
     AFFINE,
@@ -26,7 +26,7 @@ from dalembert.systems.distribution.reduction import (
     leaf_forms,
     unit_coupling,
 )
-from dalembert.systems.equations import acceleration_equation, all_reactions, euler_lagrange, first_guess
+from dalembert.systems.equations import acceleration_equations, all_reactions, euler_lagrange, first_guess
 from dalembert.systems.sizes import CONSISTENT
 from dalembert.systems.system import System
 from dalembert.tracing import seldom
@@ -295,17 +295,7 @@ class _Terms(NamedTuple):
 
 def _acceleration_rows(system: System, q, v, a, t) -> Array:
     """∂/∂a of the constraints as equations for a: φ_q of order 0, φ_v of order 1, φ_a of order 2."""
-
-    def equations(b):
-        rows = [acceleration_equation(system, c, q, v, b, t) for c in system.constraints]
-        return jnp.concatenate([jnp.zeros(0), *rows])
-
-    return jax.jacfwd(equations)(a)
-
-
-def _restrictions(system: System, y, t) -> Array:
-    n = y.shape[0] // 2
-    return jnp.concatenate([jnp.zeros(0), *velocity_residuals(system, y[:n], y[n:], t).values()])
+    return jax.jacfwd(lambda b: acceleration_equations(system, q, v, b, t))(a)
 
 
 @seldom
@@ -313,6 +303,7 @@ def _look(systems: _Systems, at: _At, points, speeds, pushes) -> _Terms:
     (whole, moving, lower), (q, v, z, t), n = systems, at, at.q.shape[0]
     a, multipliers = z[:n], z[n:]
     balance = lambda b: euler_lagrange(whole, q, v, b, t) - all_reactions(whole, q, v, b, t).T @ multipliers  # noqa: E731
+    residuals = lambda y: stacked_residuals(lower, y[:n], y[n:], t)  # noqa: E731
     y = jnp.concatenate([q, v])
     omega, slopes = jax.vmap(lambda x: forms_and_slopes(lower, x, v, t))(jnp.concatenate([q[None], points]))
     return _Terms(
@@ -321,8 +312,8 @@ def _look(systems: _Systems, at: _At, points, speeds, pushes) -> _Terms:
         _acceleration_rows(moving, q, v, a, t),
         all_reactions(moving, q, v, a, t),
         jax.vmap(lambda x, w, b: _acceleration_rows(moving, x, w, b, t))(points, speeds, pushes),
-        jnp.max(jnp.abs(_restrictions(lower, y, t)), initial=0.0),
-        jax.jacfwd(lambda x: _restrictions(lower, x, t))(y),
+        jnp.max(jnp.abs(residuals(y)), initial=0.0),
+        jax.jacfwd(residuals)(y),
         jnp.max(jax.vmap(lambda x, w: affinity(lower, x, v, w, t))(points, speeds)),
         omega,
         slopes,
