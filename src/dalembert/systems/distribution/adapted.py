@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra.ode import integrate
-from dalembert.native import Accuracy, FlowFunctions, ImplicitPart, native_first
+from dalembert.native import Accuracy, FlowFunctions, ImplicitPart, Travelled, native_first
 from dalembert.numbers import as_state, is_traced, outside
 from dalembert.systems.checks import check_initial_data
 from dalembert.systems.compiled import LARGEST, SystemFlow, compiled_flow, drift, restriction, restricts
@@ -237,68 +237,54 @@ def adapted_reference(
     native = chosen == "native" and in_machine_code(system, q, v, known, tolerance)
     filled = np.full((len(known), 2 * n + m + 1), np.nan)
     while True:
-        given = chart, float(now), xi, known, float(tolerance)
-        found = native_first(_native_segment, _diffrax_segment, *given) if native else _diffrax_segment(*given)
-        steps, methods = steps + int(found.steps), [*methods, found.method]
-        filled[found.saved] = found.rows
-        if bool(found.done):
+        ahead = np.flatnonzero(known > now)  # where a later segment begins the one before has ended
+        given = chart, xi, np.append(now, known[ahead]), float(tolerance), len(known)
+        found, method = native_first(_native_segment, _diffrax_segment, *given) if native else _diffrax_segment(*given)
+        steps, methods = steps + found.steps, [*methods, method]
+        if now == known[0]:
+            filled[0] = found.outputs[0]
+        filled[ahead[: found.saved - 1]] = found.outputs[1 : found.saved]
+        if found.reached:
             break
-        if not bool(found.worn) or len(changes) >= MOST_CHANGES:
+        if not found.watched or len(changes) >= MOST_CHANGES:
             raise RuntimeError(
-                f"adapted_reference: the integration failed after t = {float(found.t):g} (the solution may cease to exist; "
+                f"adapted_reference: the integration failed after t = {found.t:g} (the solution may cease to exist; "
                 f"{len(changes)} changes of the chart before)"
             )
-        worn, new = chart, velocity_chart(system, *found.end, found.t, None)
-        old, fresh = (float(c.quality(*found.end, found.t)) for c in (worn, new))
-        changes.append(ChartChange(float(found.t), worn.dependent, new.dependent, old, fresh))
-        xi = new.coordinates(*found.end)
-        chart, now = new, found.t
+        now, end = found.t, (jnp.asarray(found.end[:n]), jnp.asarray(found.end[n : 2 * n]))
+        worn, chart = chart, velocity_chart(system, *end, now, None)
+        old, fresh = (float(c.quality(*end, now)) for c in (worn, chart))
+        changes.append(ChartChange(now, worn.dependent, chart.dependent, old, fresh))
+        xi = chart.coordinates(*end)
     qs, vs, multipliers, residual = np.split(filled, [n, 2 * n, 2 * n + m], axis=1)
     return AdaptedReference(
         known, qs, vs, multipliers, residual[:, 0], first, tuple(changes), steps, ", ".join(dict.fromkeys(methods))
     )
 
 
-class _Segment(NamedTuple):
-    """rows: (q, v, λ, largest |φ|) at the `saved` of the times, a mask. t, end: what was reached, and (q, v) there."""
-
-    rows: np.ndarray
-    saved: np.ndarray
-    t: Array
-    end: tuple[Array, Array]
-    done: bool
-    worn: bool
-    steps: int
-    method: str
-
-
-def _native_segment(chart: Connection, start: float, xi, times: np.ndarray, tolerance: float) -> _Segment:
-    """A segment in machine code; Unsupported where a function cannot be translated."""
-    first, ahead = start == times[0], times > start  # where a later segment begins the one before has ended
+def _native_segment(chart: Connection, xi, times: np.ndarray, tolerance: float, number: int) -> tuple[Travelled, str]:
+    """From the first of the times to the last, or to the first step after which the chart is worn, and how; its outputs are
+    (q, v, λ, largest |φ|). Unsupported where a function cannot be translated."""
     accuracy = Accuracy(tolerance, MOST, clipped=True)
-    found = adapted_flow(chart).run(xi, np.concatenate([[start], times[ahead]]), accuracy, np.asarray(chart.near))
-    saved = (ahead | (first & (times == start))) & (np.cumsum(ahead) < found.saved)
-    end = jnp.asarray(found.end[: chart.n]), jnp.asarray(found.end[chart.n : 2 * chart.n])
-    rows = found.outputs[0 if first else 1 : found.saved]
-    return _Segment(rows, saved, jnp.asarray(found.t), end, found.reached, found.watched, found.steps, "Runge-Kutta")
+    return adapted_flow(chart).run(xi, times, accuracy, np.asarray(chart.near)), "Runge-Kutta"
 
 
-def _diffrax_segment(chart: Connection, start: float, xi, times: np.ndarray, tolerance: float) -> _Segment:
-    """From `start` to the last time, or to the first step after which the chart is worn.
-
-    Steps end at the times: the interpolant within a step is less accurate than its ends.
-    """
-    inside = jnp.asarray(np.maximum(times, start))
-    rows, t, end, done, worn, steps = _by_diffrax(chart, jnp.asarray(start), xi, inside, jnp.asarray(tolerance))
-    saved = (times >= start) & np.all(np.isfinite(np.asarray(rows)[:, : 2 * chart.n]), axis=1)
-    return _Segment(np.asarray(rows)[saved], saved, t, end, bool(done), bool(worn), int(steps), "Dopri8")
+def _diffrax_segment(chart: Connection, xi, times: np.ndarray, tolerance: float, number: int) -> tuple[Travelled, str]:
+    """The same by diffrax, in one program for every segment of so many times at the most."""
+    inside = np.append(np.full(number - len(times), times[0]), times)
+    found = _by_diffrax(chart, xi, jnp.asarray(inside), jnp.asarray(tolerance))
+    outputs, t, q, v, reached, worn, steps = map(np.asarray, found)
+    outputs = outputs[-len(times) :]
+    saved = int(np.isfinite(outputs[:, : 2 * chart.n]).all(axis=1).sum())
+    ends = t.item(), np.concatenate([q, v]), reached.item(), worn.item(), steps.item()
+    return Travelled(outputs, outputs, saved, *ends), "Dopri8"
 
 
 @Jitted
-def _by_diffrax(chart: Connection, start, xi, inside, tolerance):
-    worn = 0.5 * chart.guaranteed
+def _by_diffrax(chart: Connection, xi, inside, tolerance):
+    worn, span = 0.5 * chart.guaranteed, (inside[0], inside[-1])
     found = integrate(
-        lambda s, y, c: c.field(y, s), chart, (start, inside[-1]), xi, tolerance, at=inside, max_steps=MOST, clipped=True,
+        lambda s, y, c: c.field(y, s), chart, span, xi, tolerance, at=inside, max_steps=MOST, clipped=True,
         until=lambda s, y, c: c.quality(*c.point(y, s), s) < worn,
     )  # fmt: skip
     reached = jnp.isfinite(found.y)
@@ -309,7 +295,7 @@ def _by_diffrax(chart: Connection, start, xi, inside, tolerance):
         return jnp.concatenate([q, v, terms.multipliers, drift(chart.system, q, v, s)[None]])
 
     rows = jnp.where(reached[:, :1], jax.vmap(output_row)(jnp.where(reached, found.y, xi), inside), jnp.inf)
-    return rows, found.t, chart.point(found.end, found.t), found.reached, found.stopped, found.steps
+    return rows, found.t, *chart.point(found.end, found.t), found.reached, found.stopped, found.steps
 
 
 def flow(chart: Connection, xi, t, duration, tolerance):
