@@ -286,25 +286,22 @@ def _jax(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: G
     arrays, static = eqx.partition((prepared.program, carry), eqx.is_array)
     arrays = jax.device_put(jax.tree.map(lambda x: np.asarray(x)[rows], arrays), place)
     program, carry = eqx.combine(arrays, static)
-    arguments = program, step_options, carry, grid
-    found = _run_on_devices(*arguments, mesh) if mesh else _run_side_by_side(*arguments)
+    found = _run_side_by_side(program, step_options, carry, grid, mesh)
     carry, rows = jax.tree.map(lambda x: np.asarray(x)[:size], found)
     return carry, lambda: vars(path_of(np, jax.tree.map(np.asarray, prepared), carry, rows, grid, step_options))
 
 
 @Jitted
-def _run_side_by_side(program, step_options: StepOptions, carry: RunState, grid: Grid):
-    return eqx.filter_vmap(lambda p, c: traced_run(p, step_options, c, grid))(program, carry)
-
-
-@Jitted
-def _run_on_devices(program, step_options: StepOptions, carry: RunState, grid: Grid, mesh: Mesh):
+def _run_side_by_side(program, step_options: StepOptions, carry: RunState, grid: Grid, mesh: Mesh | None):
+    """All runs on one device, or divided over those of a mesh."""
     arrays, static = eqx.partition((program, carry), eqx.is_array)
 
     def run_part(arrays):
         program, carry = eqx.combine(arrays, static)
         return eqx.filter_vmap(lambda p, c: traced_run(p, step_options, c, grid))(program, carry)
 
+    if mesh is None:
+        return run_part(arrays)
     runs = PartitionSpec(RUNS)
     return jax.shard_map(run_part, mesh=mesh, in_specs=runs, out_specs=runs, check_vma=False)(arrays)
 

@@ -64,7 +64,10 @@ class RunOptions:
     def __post_init__(self) -> None:
         _check_end(self.varying, self.h, self.steps, self.t0, self.until)
         _check_grid(self.h, MOST_ROWS if self.steps is None else self.steps, self.t0, self.save.every, self.varying)
-        self._check_varying()
+        if self.varying is not None and self.feedback is not None:
+            raise ValueError(
+                "feedback, h: a sampled law is held over steps of one length; with Varying give the law as forces"
+            )
         _check_kind("branch", self.solver.branch, Nearest | Least | Avoid, "give Nearest(...), Least(f) or Avoid(...)")
         _check_kind("feedback", self.feedback, SampledFeedback, "give SampledFeedback(law, every=...)")
         _check_kind("scheme", self.scheme, Scheme | WindowMap, "give a Scheme")
@@ -72,13 +75,6 @@ class RunOptions:
             raise ValueError(
                 f"feedback, h: found a sampled law with h = {self.h}; a law that is held from its sample on "
                 "has no run backwards"
-            )
-
-    def _check_varying(self) -> None:
-        """ValueError for a sampled feedback law with Varying: it belongs to steps of one length."""
-        if self.varying is not None and self.feedback is not None:
-            raise ValueError(
-                "feedback, h: a sampled law is held over steps of one length; with Varying give the law as forces"
             )
 
     @property
@@ -167,18 +163,12 @@ class RunOptions:
 
 
 def lengths_of(h: Any, system: Any = None) -> dict[str, Any]:
-    """h and varying of the options: a number, or what a Varying says."""
-    scales = getattr(system, "h_scales", False)
-    return {"h": h.first, "varying": h} if isinstance(h, Varying) else {"h": step_of(h, scales), "varying": None}
-
-
-def step_of(h: Any, scales: bool) -> Any:
-    """The step of a call; scales: whether it only scales time and multipliers, 1 where none is given."""
-    if h is None and scales:
-        return 1.0
-    if h is None:
+    """h and varying of the options: a number, or what a Varying says; 1 where a step only scales time and multipliers."""
+    if isinstance(h, Varying):
+        return {"h": h.first, "varying": h}
+    if h is None and not getattr(system, "h_scales", False):
         raise TypeError("h: is missing; give the step, positive, or negative for a run backwards in time")
-    return h
+    return {"h": 1.0 if h is None else h, "varying": None}
 
 
 def _check_end(varying: Varying | None, h, steps, t0, until) -> None:
@@ -238,7 +228,7 @@ class Words(NamedTuple):
 
 def words_of(texts: dict[str, Any], scheme: str, starter: str, branch: Branch | None, **functions: Callable) -> Words:
     """The texts of what a problem and the options of a run are now. texts: of the problem."""
-    own = {"scheme": scheme, "starter": starter, "branch": _branch(branch), "versions": _versions()}
+    own = {"scheme": scheme, "starter": starter, "branch": "" if branch is None else repr(branch), "versions": _versions()}
     return Words(texts | own, {name: source(function) for name, function in functions.items()})
 
 
@@ -287,10 +277,6 @@ _DEFAULT = {True: repr(Scheme()), False: repr(Interpolated())}
 @functools.lru_cache(64)
 def _text_of(scheme: Scheme | WindowMap) -> str:
     return repr(scheme)
-
-
-def _branch(branch: Branch | None) -> str:
-    return "" if branch is None else repr(branch)
 
 
 def _as_json(value: Any) -> Any:

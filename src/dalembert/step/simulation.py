@@ -232,12 +232,7 @@ def check_path(path: Path, calm: bool, throw: bool) -> Path:
     if calm:
         return path
     warn_of_resolution(path)
-    return check_solved(path) if throw else path
-
-
-def check_solved(path: Path) -> Path:
-    """StepError where a step could not be solved, Interrupted where Ctrl-C ended the run."""
-    if Outcome(int(check_interrupted(path).code)).failed:
+    if throw and Outcome(int(check_interrupted(path).code)).failed:
         raise StepError(path)
     return path
 

@@ -75,14 +75,9 @@ def facts_of(xp, program: StepProgram, carry: RunState, grid: Grid, step_options
     }  # fmt: skip
 
 
-def saved_ahead(starting_nodes: int, grid: Grid) -> list[int]:
-    """Which nodes are saved of those before the first step: there may be none after them."""
-    return [k for k in range(starting_nodes + 1) if k % grid.every == 0 or k == grid.steps]
-
-
 def known_nodes(prepared: Prepared, grid: Grid) -> list[int]:
-    """The same of nodes that are known."""
-    return saved_ahead(prepared.nodes.shape[-2] - 1, grid)
+    """Which nodes are saved of those that are known before the first step: there may be none after them."""
+    return [k for k in range(prepared.nodes.shape[-2]) if k % grid.every == 0 or k == grid.steps]
 
 
 def first_velocities(xp, prepared: Prepared, grid: Grid):
