@@ -7,7 +7,7 @@ import pytest
 import dalembert as da
 from dalembert.gallery import ENTRIES, chain
 from dalembert.systems import proof as batch
-from dalembert.tracing.jitted import TEXTS
+from dalembert.tracing import TEXTS
 
 
 def run(entry, size, **more):

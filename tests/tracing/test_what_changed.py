@@ -22,8 +22,7 @@ import pytest
 
 import dalembert as da
 from dalembert.native import CACHE
-from dalembert.tracing import Walk
-from dalembert.tracing.reads import DYNAMIC, REFLECTING, reflects
+from dalembert.tracing import DYNAMIC, REFLECTING, Walk, reflects
 
 K = 1.0
 NESTED = {"a": [1.0]}

@@ -5,31 +5,8 @@ from dalembert.tracing.arguments import UNREAD, Content, content, rebuilder, spl
 from dalembert.tracing.cache import Pool, Remembered, is_unchanged, remember
 from dalembert.tracing.evaluation.rules import RULES, Slices, gather_slices, scatter_slices
 from dalembert.tracing.fingerprint import Walk
-from dalembert.tracing.jitted import Jitted, OnShapes, reading, seldom, traced_once
+from dalembert.tracing.jitted import TEXTS, Jitted, OnShapes, reading, seldom, traced_once
+from dalembert.tracing.reads import DYNAMIC, REFLECTING, reflects
 from dalembert.tracing.sources import source
 
 hear_in_collections()
-
-__all__ = [
-    "RULES",
-    "UNREAD",
-    "Content",
-    "Jitted",
-    "OnShapes",
-    "Pool",
-    "Remembered",
-    "Slices",
-    "Walk",
-    "content",
-    "gather_slices",
-    "is_unchanged",
-    "reading",
-    "rebuilder",
-    "remember",
-    "scatter_slices",
-    "seldom",
-    "source",
-    "split",
-    "taken_apart",
-    "traced_once",
-]

@@ -363,15 +363,15 @@ def fill_value(eqn) -> np.ndarray:
     return np.asarray(given, dtype)
 
 
+_SAME_NAME = ("abs", "sqrt", "cbrt", "sign", "floor", "ceil", "sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "exp2",
+              "expm1", "log", "log1p", "nextafter", "square")  # fmt: skip
+_ARC = ("asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")
 _PLAIN: dict[str, Callable] = {
+    **{name: getattr(np, name) for name in _SAME_NAME}, **{name: getattr(np, "arc" + name[1:]) for name in _ARC},
     "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "div": _quotient, "rem": _remainder,
-    "neg": np.negative, "abs": np.abs, "max": np.maximum, "min": np.minimum, "sqrt": np.sqrt, "cbrt": np.cbrt,
-    "sign": np.sign, "floor": np.floor, "ceil": np.ceil, "atan2": np.arctan2, "is_finite": np.isfinite, "sin": np.sin,
-    "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh,
-    "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "exp": np.exp,
-    "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "lt": np.less, "le": np.less_equal,
+    "neg": np.negative, "max": np.maximum, "min": np.minimum, "is_finite": np.isfinite, "lt": np.less, "le": np.less_equal,
     "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal, "and": np.bitwise_and,
-    "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert, "nextafter": np.nextafter, "square": np.square,
+    "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
     "one_minus_square": lambda x: (1 + x) * (1 - x), "log2": lambda x: np.log(x) * np.log2(np.e),
     "polynomial": lambda x, *a: functools.reduce(lambda y, c: y * x + c, a[-2::-1], a[-1]),
     "pow": np.power, "rsqrt": lambda x: 1.0 / np.sqrt(x), "logistic": _logistic,
