@@ -11,10 +11,9 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dalembert.tracing.fingerprint import Walk
-from dalembert.tracing.reads import is_library, reads
+from dalembert.tracing.reads import MISSING, content_of, is_library, reads
 
 T = TypeVar("T")
-_MISSING = object()
 
 
 class Remembered(Generic[T]):
@@ -36,8 +35,8 @@ class Remembered(Generic[T]):
         """The value, which may be None: make() at first, and each time where the key is None."""
         if key is None:
             return make()
-        found: Any = self.get(key, _MISSING)
-        return self.put(key, make()) if found is _MISSING else found
+        found: Any = self.get(key, MISSING)
+        return self.put(key, make()) if found is MISSING else found
 
     def put(self, key: Hashable, value: T) -> T:
         """Keep a value in place of an older one, and return it."""
@@ -91,19 +90,12 @@ def is_unchanged(watched: tuple[Watched, ...] | None) -> bool:
             return False
         known = f.__globals__
         for name, x in names:
-            if known.get(name, _MISSING) is not x:
+            if known.get(name, MISSING) is not x:
                 return False
         for cell, x in cells:
-            if _content(cell) is not x:
+            if content_of(cell) is not x:
                 return False
     return True
-
-
-def _content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # it is empty
-        return _MISSING
 
 
 def watch(walk: Walk) -> tuple[Watched, ...] | None:
@@ -124,8 +116,8 @@ def _watch_function(f: Any) -> Watched | None:
     own = not is_library(f.__globals__.get("__name__"))
     if f.__dict__ or f.__kwdefaults__ or (own and known.imports):
         return None
-    cells = tuple((cell, _content(cell)) for cell in f.__closure__ or ())
-    names = tuple((name, f.__globals__.get(name, _MISSING)) for name in known.globals) if own else ()
+    cells = tuple((cell, content_of(cell)) for cell in f.__closure__ or ())
+    names = tuple((name, f.__globals__.get(name, MISSING)) for name in known.globals) if own else ()
     return Watched(f, (f.__code__, f.__defaults__), cells, names)
 
 

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from dalembert.tracing.reads import REMEMBERING, is_library, is_plain, is_plain_module, reads, reflects
+from dalembert.tracing.reads import MISSING, REMEMBERING, content_of, is_library, is_plain, is_plain_module, reads, reflects
 
 DEEPEST = 60  # containers in containers; what lies deeper is not looked into
 MOST = 20_000  # objects looked into by one call
@@ -323,12 +323,8 @@ def _function(f: types.FunctionType, walk: Walk) -> Any:
         if found:
             parts.append(walk.value(found))
     for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
-        try:
-            value = cell.cell_contents
-        except ValueError:  # not yet set
-            parts.append(None)
-        else:
-            parts.append(_chains(walk, value, known.free.get(name, _WHOLE)))
+        value = content_of(cell)
+        parts.append(None if value is MISSING else _chains(walk, value, known.free.get(name, _WHOLE)))
     if not library:
         for name, chains in known.globals.items():
             if name in f.__globals__:

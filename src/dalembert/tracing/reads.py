@@ -8,7 +8,7 @@ import sys
 import sysconfig
 import weakref
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CellType, CodeType, ModuleType
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -37,6 +37,17 @@ class Reads(NamedTuple):
     imports: dict[str, tuple[tuple[str, ...], ...]]
     hands_on: bool
     dynamic: bool
+
+
+MISSING = object()  # of a name or a cell that has no value
+
+
+def content_of(cell: CellType) -> Any:
+    """The value in a cell of a closure, MISSING if it is empty."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
 
 
 _KNOWN: dict[int, tuple[weakref.ref, Reads]] = {}

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from dalembert.tracing.cache import Remembered
-from dalembert.tracing.reads import is_library, reads
+from dalembert.tracing.reads import MISSING, content_of, is_library, reads
 
 SHOWN = 64  # numbers of an array that are written out
 _TEXTS: Remembered[str] = Remembered(1024)  # reading a file and finding a function in it is slow
@@ -60,10 +60,8 @@ def _values_read(function: Any) -> Iterator[tuple[str, Any]]:
         return
     known = reads(function.__code__)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            yield name, cell.cell_contents
-        except ValueError:
-            yield name, "not yet set"
+        value = content_of(cell)
+        yield name, "not yet set" if value is MISSING else value
     parameters = inspect.signature(function).parameters.items()
     yield from ((f"default {name}", p.default) for name, p in parameters if p.default is not inspect.Parameter.empty)
     if is_library(function.__globals__.get("__name__")):

@@ -146,7 +146,7 @@ class PrivateFolder:
             raise
         with _LOCK:
             known = _WRITTEN.get(str(self.path))
-            total = self._total() if known is None else known + len(content)
+            total = self.size()[1] if known is None else known + len(content)
             _WRITTEN[str(self.path)] = self._clean() if total > LARGEST else total
 
     def _files(self) -> list[tuple[float, int, str]]:
@@ -175,9 +175,6 @@ class PrivateFolder:
         with _LOCK:
             _WRITTEN.pop(str(self.path), None)
         return removed
-
-    def _total(self) -> int:
-        return sum(size for _, size, _ in self._files())
 
     def _clean(self) -> int:
         """Remove what was used least recently; how many bytes are left."""
@@ -262,19 +259,18 @@ class Cache:
 
     def size(self) -> tuple[int, int]:
         """Files on disk and their bytes."""
-        folder = self._folder() if self.folder is not None and self.folder.is_dir() else None
-        if folder is None:
-            return 0, 0
-        with folder:
-            return folder.size()
+        with self._present() as folder:
+            return folder.size() if folder else (0, 0)
 
     def clear(self) -> int:
         """Remove the files on disk; how many there were. Code in memory stays."""
-        folder = self._folder() if self.folder is not None and self.folder.is_dir() else None
-        if folder is None:
-            return 0
-        with folder:
-            return folder.clear()
+        with self._present() as folder:
+            return folder.clear() if folder else 0
+
+    def _present(self) -> contextlib.AbstractContextManager[PrivateFolder | None]:
+        """The folder, where there is one already."""
+        there = self.folder is not None and self.folder.is_dir()
+        return (self._folder() if there else None) or contextlib.nullcontext()
 
     def _folder(self) -> PrivateFolder | None:
         """The folder, opened; None if there is none that can be trusted."""
