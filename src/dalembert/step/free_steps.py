@@ -27,7 +27,7 @@ from dalembert.systems import VariationalProblem, check_x64
 from dalembert.systems.higher.ostrogradsky import check_regular
 from dalembert.systems.higher.variational import check_problem, common_order, constraint_numbers
 from dalembert.systems.sizes import check_resolved
-from dalembert.tracing import Jitted
+from dalembert.tracing import Jitted, traced_once
 
 # log of the trial steps over the last one, outwards in both directions; finest where a step follows from the last one.
 DISTANCES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.55, 0.8, 1.2)
@@ -264,7 +264,7 @@ def next_step(program: HigherProgram, q, s, z, options: Newton) -> Found:
         b = program.new_differences(near.z, q, s, 1.0)[0]
         start = near.z.at[: q.shape[0]].add((h / near.h - 1.0) * b).at[0].set(h - rest)
         full = lambda x: jnp.concatenate([start[:1], x])  # noqa: E731
-        residual = lambda x: program.residual(full(x), q, s, 0.0, 1.0, jnp.zeros_like(q))  # noqa: E731
+        residual = traced_once(lambda x: program.residual(full(x), q, s, 0.0, 1.0, jnp.zeros_like(q)))
         size = lambda x: program.scale(full(x), q, s, 1.0)[1:]  # noqa: E731
         x, info = newton(lambda x: residual(x)[1:], start[1:], size, options)
         bad = info.singular | info.not_finite | info.not_converged
