@@ -194,15 +194,10 @@ def program(functions: Sequence[MachineFunction], **constants: Any) -> str:
 
 
 @functools.cache
-def _definitions(name: str) -> dict[str, str]:
-    """The functions of a module as text, which its loader finds and decodes."""
-    text = inspect.getsource(sys.modules[name])
-    lines, functions = text.split("\n"), (x for x in ast.parse(text).body if isinstance(x, ast.FunctionDef))
-    return {node.name: "\n".join(lines[node.lineno - 1 : node.end_lineno]) for node in functions}
-
-
-def _definition(function: Any) -> Any:
-    return ast.parse(_definitions(function.__module__)[function.__name__]).body[0]
+def _definitions(name: str) -> dict[str, Any]:
+    """The functions of a module, whose text its loader finds and decodes."""
+    body = ast.parse(inspect.getsource(sys.modules[name])).body
+    return {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
 
 
 def _tell(method: str, *arguments: ast.expr) -> ast.Call:
@@ -301,7 +296,8 @@ class _Rewriter(ast.NodeTransformer):
 @functools.cache
 def _rewritten(function: Any, placed: bool) -> tuple[Any, _Rewriter]:
     """Its code, which defines the function that writes it."""
-    node = _definition(function)
+    node = _definitions(function.__module__).pop(function.__name__, None)  # most are rewritten once
+    node = node or _definitions.__wrapped__(function.__module__)[function.__name__]
     rewriter = _Rewriter(node, placed)
     tree = ast.fix_missing_locations(ast.Module([rewriter.visit(node)], []))
     return compile(tree, function.__code__.co_filename, "exec"), rewriter
