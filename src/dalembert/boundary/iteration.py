@@ -24,7 +24,6 @@ from dalembert.boundary.newton import BoundaryNewton, Iterate, Settings, Termina
 
 FEW = 8  # iterations that Newton's method is given at first: a warm start takes one or two
 ROUGH = 1e-4  # tolerance to which the filter goes where Newton's method ends what it finds
-SHORTEST_FILTERED = 100  # blocks: machine code of the filter is worth its compilation
 HELD = 1e-2  # how far θ = log T goes from its guess where T is held
 
 Search = Callable[[np.ndarray, np.ndarray, np.ndarray | None], tuple[Iterate, Activity]]
@@ -67,32 +66,21 @@ def _with_activity(end: InteriorPath) -> tuple[Iterate, Activity]:
 
 
 class FilteredSearch:
-    """A minimum without bounds: Newton's whole steps from the beginning, where all are taken; the filter, whose end Newton's
-    whole steps make exact, or the filter itself; Newton's line search from the beginning where the filter finds nothing."""
+    """A minimum without bounds: the filter, whose end Newton's whole steps make exact, or the filter itself."""
 
     def __init__(self, kkt: KKTSystem, z: np.ndarray, settings: Settings):
-        linear, none = LinearSolver(kkt, z, SHORTEST_FILTERED), place_bounds(kkt.blocks, kkt.size, [])
+        linear, none = LinearSolver(kkt, z, SHORTEST_FRONTAL), place_bounds(kkt.blocks, kkt.size, [])
         rough = dataclasses.replace(settings, tolerance=max(settings.tolerance, ROUGH))
-        self._newton, self._frontal = BoundaryNewton(kkt, linear, settings), linear.frontal is not None
+        self._newton = BoundaryNewton(kkt, linear, settings)
         self._rough, self._exact = (InteriorPoint(kkt, linear, chosen, none) for chosen in (rough, settings))
 
     def __call__(self, path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None) -> tuple[Iterate, Activity]:
-        return _count_all(self._try_ways(path, sizes)), no_activity(self._newton.kkt)
-
-    def _try_ways(self, path: np.ndarray, sizes: np.ndarray) -> list[Iterate]:
-        newton, tried = self._newton, []
-        if self._frontal:
-            at = newton.kkt.evaluate(path)
-            tried.append(newton.whole_steps(path, sizes, at))
-            if _over(tried[0]):
-                return tried
-            tried.append(self._rough.minimise(path, sizes, known=at).newton)
-            if tried[-1].end is not Termination.CONVERGED:
-                return tried if tried[-1].end is Termination.INTERRUPTED else [*tried, newton.minimise(path, sizes)]
-            tried.append(newton.whole_steps(tried[-1].z, sizes, tried[-1].at))
-        if not tried or not _over(tried[-1]):
-            tried.append(self._exact.minimise(tried[-1].z if tried else path, sizes).newton)
-        return tried if _over(tried[-1]) else [*tried, newton.minimise(path, sizes)]
+        tried = [self._rough.minimise(path, sizes).newton]
+        if tried[0].end is Termination.CONVERGED:
+            tried.append(self._newton.whole_steps(tried[0].z, sizes, tried[0].at))
+            if not _over(tried[-1]):
+                tried.append(self._exact.minimise(tried[-1].z, sizes).newton)
+        return _count_all(tried), no_activity(self._newton.kkt)
 
 
 class FreeTimeSearch:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dalembert.boundary.kkt.linear import BandedFactors, FrontalFactors, LinearSolver
+from dalembert.boundary.kkt.linear import BandedFactors, FrontalFactors, LinearSolver, with_least_multipliers
 from dalembert.boundary.kkt.system import Evaluation, KKTSystem
 from dalembert.interrupts import Leaving, leave_if_wanted, wanted
 
@@ -361,7 +361,10 @@ class BoundaryNewton:
             violated = it.violation > 1e3 * settings.tolerance
             it.end = Termination.INFEASIBLE if violated and damping > DAMPING[2] else Termination.NOT_CONVERGED
             return False
-        _estimate_multipliers(it)
+        z = with_least_multipliers(kkt, it.linear, it.z)
+        if z is not it.z:
+            it.move(z, kkt.evaluate(z))
+            it.penalty = PENALTY * kkt.action
         return True
 
 
@@ -369,18 +372,6 @@ def _correction(kkt: KKTSystem, new: Evaluation, factors: BandedFactors | Fronta
     """The change that returns to the constraints, by the factors of the step: Aᵀ and A as they were before it."""
     right = np.where(kkt.primal, 0.0, -new.gradient)
     return np.where(kkt.primal, factors.solve(right), 0.0)
-
-
-def _estimate_multipliers(it: Iterate) -> None:
-    """The multipliers that make ∇f + Aᵀν smallest."""
-    kkt = it.kkt
-    z = np.where(kkt.primal, it.z, 0.0)
-    factors = it.linear.factor(z, 1.0, 1e-12, plain=True)
-    found = factors.solve(np.where(kkt.primal, -kkt.evaluate(z).gradient, 0.0))
-    if np.all(np.isfinite(found)):
-        z = np.where(kkt.primal, it.z, found)
-        it.move(z, kkt.evaluate(z))
-        it.penalty = PENALTY * kkt.action
 
 
 def _norm(gradient: np.ndarray) -> float:

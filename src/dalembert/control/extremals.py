@@ -1,8 +1,8 @@
 """Optimal control problems for `dalembert.solve`: from the arguments over the KKT system to a ControlSolution, or to many.
 
-Under bounds the interior point method begins at the first path. Where a path that was given as guess leads nowhere, it
-begins again nearer to the smooth path through what is given, and at last from that path: a guess may wind a pendulum more
-often than bounded forces can.
+A search begins at the first path, with the controls that the motion along it needs unless the guess has some. Where that
+leads nowhere it begins again without controls, then nearer to the smooth path through what is given, and at last from that
+path: a guess may wind a pendulum more often than bounded forces can.
 
 Of many problems that differ in what is given one KKT system is prepared. What is given stands in the fixed components of a
 path, so that equations, machine code, pivots and units are those of one problem, that whose ends are farthest apart.
@@ -13,7 +13,7 @@ multipliers: a tree of nearest neighbours is walked from one entry to all.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -48,6 +48,7 @@ from dalembert.control.terms import ControlLayout, check_parabolas
 from dalembert.control.transcription import (
     ControlData,
     ControlSizes,
+    balance_controls,
     check_controls,
     control_sizes,
     first_values,
@@ -104,23 +105,33 @@ class ControlSearch(NamedTuple):
     sizes: np.ndarray
 
     def minimise(self, sizes: np.ndarray) -> tuple[Iterate, Activity]:
-        """The end of the search from the first path; under bounds, where others have to be tried and all have failed, the
-        one that violates least. sizes: of what convergence is judged by."""
-        (data, z, _, _, guess), search = self.start, self.search
-        if not data.bounded_places():
-            return search(z, sizes, None)
-        z, known = z.copy(), isinstance(guess, ControlSolution)  # known forces are put into the path
-        best = search(z, sizes, data.known_forces(z, guess.bounds) if known else None)
-        used, count = best[0].iterations, best[0].restorations
-        for share in () if guess is None or known else NEARER:
-            if best[0].end not in FAILED:
+        """The end of the search from the first path; where others have to be tried and all have failed, the one that
+        violates least. sizes: of what convergence is judged by."""
+        best, used, count = None, 0, -1
+        for z, forces in self._starts():
+            found = self.search(z, sizes, forces)
+            used, count = used + found[0].iterations, count + found[0].restorations + 1
+            if best is None or found[0].end is Termination.CONVERGED or _violation(found[0]) < _violation(best[0]):
+                best = found
+            if found[0].end not in FAILED:
                 break
-            other = search(self.start.nearer(share), sizes, None)
-            used, count = used + other[0].iterations, count + other[0].restorations + 1
-            if other[0].end is Termination.CONVERGED or _violation(other[0]) < _violation(best[0]):
-                best = other
+        assert best is not None
         best[0].iterations, best[0].restorations = used, count
         return best
+
+    def _starts(self) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+        """First paths with the forces of bounds, one after the other until one leads somewhere: with the controls that the
+        motion needs; without controls; nearer to the smooth path."""
+        (data, first, _, _, guess), kkt = self.start, self.kkt
+        if isinstance(guess, ControlSolution):
+            z = first.copy()
+            yield z, data.known_forces(z, guess.bounds)  # which are put into the path
+            return
+        if not isinstance(guess, tuple):
+            yield balance_controls(data, kkt, first), None
+        yield first.copy(), None
+        for share in () if guess is None else NEARER:
+            yield balance_controls(data, kkt, self.start.nearer(share)), None
 
 
 def _violation(it: Iterate) -> float:

@@ -370,6 +370,32 @@ def path_values(data: ControlData, q: Float[np.ndarray, "N+1 n"], v: Float[np.nd
     return z
 
 
+TINY = 1e-10  # of AᵀA: what no control does is done by none
+
+
+def balance_controls(data: ControlData, kkt: KKTSystem, z: np.ndarray) -> np.ndarray:
+    """The path z with the controls and reactions of least squares that the motion along it needs,
+
+        min |B(q_i)u_i + Rᵀν_i - (d/dt L_v - L_q - f)_i| at every node,
+
+    in their units. Without any, Newton's first steps would change the motion to one that needs none.
+    """
+    layout, count = data.layout, len(data.t)
+    part = {name: np.arange(layout.size)[layout.part(name)] for name in ("adjoints", "controls", "reactions")}
+    node = np.arange(1, count + 1)[:, None] * layout.size
+    rows = node + layout.size + part["adjoints"]
+    columns = np.concatenate([node + part["controls"], node + layout.size + part["reactions"]], axis=1)
+    acting = kkt.entries(kkt.matrix(z), rows, columns)
+    missing = (kkt.evaluate(z).gradient * kkt.units).ravel()[rows]
+    square = np.swapaxes(acting, 1, 2) @ acting
+    own = TINY * np.trace(square, axis1=1, axis2=2) + np.finfo(float).tiny
+    square += own[:, None, None] * np.eye(square.shape[1])
+    found = np.linalg.solve(square, -np.einsum("kij,ki->kj", acting, missing)[..., None])[..., 0]
+    balanced = z.copy()
+    balanced.ravel()[columns] += found * kkt.flat_units[columns]
+    return balanced if np.all(np.isfinite(found)) else z
+
+
 def first_values(data: ControlData, first: GivenPath, guess: Any) -> np.ndarray:
     """(blocks, b): the path and its velocities at the ends; controls and multipliers zero, or those of a known solution."""
     layout, t, z = data.layout, data.t, path_values(data, first.path, first.v)

@@ -81,7 +81,7 @@ class IpoptSearch:
 
     def _end(self, it: Iterate, below: np.ndarray, above: np.ndarray) -> InteriorPath:
         barrier, places = self.barrier, np.searchsorted(self._unknowns, self.barrier.places)
-        here = barrier.snapshot(it.z, it.at)
+        here = barrier.snapshot(it.z)
         here = here._replace(slacks=np.maximum(here.slacks, LEAST))
         own = np.where(barrier.signs > 0.0, below[places], above[places]) if len(places) else np.zeros(0)
         none = Filter(0.0, self.settings.tolerance)

@@ -39,8 +39,8 @@ from dalembert.boundary.interior.path import (
 )
 from dalembert.boundary.interior.restoration import restore
 from dalembert.boundary.interior.rules import BarrierErrors
-from dalembert.boundary.kkt.linear import FrontalFactors, LinearSolver
-from dalembert.boundary.kkt.system import Evaluation, KKTSystem
+from dalembert.boundary.kkt.linear import FrontalFactors, LinearSolver, with_least_multipliers
+from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton import NOISE, Iterate, Settings, Termination
 from dalembert.interrupts import Leaving, leave_if_wanted, wanted
 
@@ -76,21 +76,25 @@ class StepSearch:
 
     def _watch(self, path: InteriorPath, before: Watch, direction: BarrierStep | None) -> bool:
         """The whole step, whatever the filter says of it; accepted for good where it is better than the point before. Back
-        there where that takes too long."""
+        there where that takes too long, and no step at all where it did so several times."""
         if direction is not None:
             now = self._begin(path, direction)
             path.whole, path.jammed = False, int(rules.count_tiny_steps(now.length, path.jammed, xp=np))
             new = self.bounds.snapshot(path.newton.z + now.length * direction.step)
-            standing, slope = path.standing(new), before.direction.slope
-            if path.filter.accepts(before.at, standing, slope, before.length):
-                path.filter.remembers(before.at, standing, slope, before.length)
-                path.watch, path.shortened = None, 0
+            standing = path.standing(new)
+            if path.filter.accepts(before.at, standing, before.direction, before.length):
+                path.filter.remembers(before.at, standing, before.direction.slope, before.length)
+                path.watch, path.shortened, path.returns = None, 0, 0
                 return self._arrive(path, now, new)
             if standing.finite and before.trials < rules.TRIALS:
                 path.watch = before._replace(trials=before.trials + 1)
                 return self._arrive(path, now, new)
         path.watch, path.shortened, path.multipliers = None, 0, before.multipliers
         path.move(before.where)
+        path.returns += 1
+        if path.returns >= rules.RETURNS and path.violation > self.settings.tolerance:
+            path.returns = 0
+            return False
         return self._search_step(path, before, first=False)
 
     def _search_step(self, path: InteriorPath, given: Watch, first: bool) -> bool:
@@ -108,7 +112,7 @@ class StepSearch:
             leave_if_wanted()
             new = self.bounds.snapshot(z + length * step)
             standing = path.standing(new)
-            if path.filter.accepts(at, standing, given.direction.slope, length):
+            if path.filter.accepts(at, standing, given.direction, length):
                 found, path.whole = new, given.whole and not halved
             elif not halved and standing.finite and standing.violation >= at.violation:
                 found = self._correct(path, given, new)
@@ -145,7 +149,7 @@ class StepSearch:
             short = longest(path.slacks, self.bounds.changes(step), given.fraction)
             new = self.bounds.snapshot(it.z + short * step)
             standing = path.standing(new)
-            if path.filter.accepts(given.at, standing, direction.slope, length):
+            if path.filter.accepts(given.at, standing, direction, length):
                 return new
             if not standing.finite or rules.no_better(standing, before):
                 return None
@@ -172,16 +176,12 @@ class InteriorPoint:
             return None
         return InteriorMachine(self.kkt, self._linear, self.settings, self.bounds)
 
-    def minimise(
-        self, z: np.ndarray, sizes: np.ndarray | None = None, forces: np.ndarray | None = None,
-        known: Evaluation | None = None,
-    ) -> InteriorPath:  # fmt: skip
+    def minimise(self, z: np.ndarray, sizes: np.ndarray | None = None, forces: np.ndarray | None = None) -> InteriorPath:
         """From the path z (blocks, b), moved inside the bounds; sizes: see `BoundaryNewton.minimise`; forces: (blocks, b),
-        what the multipliers of the bounds add to the gradient, where they are known: a warm start; known: z evaluated, where
-        no bound moves it."""
+        what the multipliers of the bounds add to the gradient, where they are known: a warm start."""
         kkt = self.kkt
         z, multipliers, barrier = self._begin(z, forces)
-        here = self.bounds.snapshot(z, known)
+        here = self.bounds.snapshot(z)
         it = Iterate(kkt, self._linear.fresh(), z, here.at, kkt.positions if sizes is None else sizes, 0.0)
         first = Filter(violation(kkt, here.at), self.settings.tolerance)
         path = InteriorPath(it, self.bounds, here, multipliers, first, barrier)
@@ -207,7 +207,10 @@ class InteriorPoint:
         kkt, bounds = self.kkt, self.bounds
         if forces is None or not np.any(forces):
             z = bounds.inside(z) if len(bounds.places) else z.copy()
-            return z, FIRST_BARRIER / bounds.slacks(z), FIRST_BARRIER
+            multipliers = FIRST_BARRIER / bounds.slacks(z)
+            if not np.any(z.ravel()[self._held > 0.0]):  # of constraints
+                z = with_least_multipliers(kkt, self._linear.fresh(), z, bounds.slope(multipliers))
+            return z, multipliers, FIRST_BARRIER
         known, at = bounds.of_forces(forces), kkt.evaluate(z)
         dual = np.abs((at.gradient + bounds.slope(known)).ravel() * self._dual)
         error = max(float(dual.max()), violation(kkt, at))
@@ -323,7 +326,7 @@ class InteriorPoint:
                 path.last_shift = it.shift or path.last_shift
                 free = (residual.ravel() * self._unknowns) @ step.ravel()
                 held = (it.at.gradient.ravel() * kkt.held) @ it.z.ravel()  # -νᵀA dx
-                return BarrierStep(step, factors, residual, float(free + held) / kkt.curvature)
+                return BarrierStep(step, factors, residual, float(free + held) / kkt.curvature, it.update)
             if negative < self._constraints:
                 relax = RELAX
             it.shift = float(rules.raise_shift(it.shift, path.last_shift, xp=np))

@@ -77,9 +77,8 @@ class Barrier:
     def slacks(self, z: np.ndarray) -> np.ndarray:
         return self.signs * (z.ravel()[self.places] - self.limits) / self.units
 
-    def snapshot(self, z: np.ndarray, at: Evaluation | None = None) -> Snapshot:
-        """at: the point evaluated, where it is."""
-        at, slacks = self.kkt.evaluate(z) if at is None else at, self.slacks(z)
+    def snapshot(self, z: np.ndarray) -> Snapshot:
+        at, slacks = self.kkt.evaluate(z), self.slacks(z)
         inside = at.finite and np.min(slacks, initial=1.0) > 0.0
         theta, logarithms = violation(self.kkt, at), float(np.log(slacks).sum()) if inside else -np.inf
         return Snapshot(z, at, slacks, theta if inside else np.inf, logarithms)
@@ -163,12 +162,13 @@ SMALL, LARGE = 1e-4, 1e4  # of the first violation: below which ϕ decides, abov
 
 
 class BarrierStep(NamedTuple):
-    """A step with its factors; slope: of the barrier function along it."""
+    """A step with its factors; slope: of the barrier function along it; update: how far it moves positions."""
 
     step: np.ndarray
     factors: BandedFactors | FrontalFactors
     residual: np.ndarray
     slope: float
+    update: float
 
 
 class Watch(NamedTuple):
@@ -214,9 +214,10 @@ class Filter:
         if rules.augments_filter(at, reached, slope, length, self.small, self.tolerance, xp=np):
             self.add(at)
 
-    def accepts(self, at: Standing, new: Standing, slope: float, length: float) -> bool:
-        """True if a step of this length from `at` to `new` is acceptable. slope: of ϕ along the whole step."""
-        return self.allows(new) and bool(rules.acceptable(at, new, slope, length, self.small, self.tolerance, xp=np))
+    def accepts(self, at: Standing, new: Standing, step: BarrierStep, length: float) -> bool:
+        """True if this length of the step, which leads from `at` to `new`, is acceptable."""
+        told = step.slope, length, step.update, self.small, self.tolerance
+        return self.allows(new) and bool(rules.acceptable(at, new, *told, xp=np))
 
 
 @dataclasses.dataclass
@@ -234,6 +235,7 @@ class InteriorPath:
     raises: int = 0  # of μ
     shortened: int = 0  # steps, one after the other, that the filter has shortened
     watch: Watch | None = None  # where to go back to, while whole steps are tried
+    returns: int = 0  # ways back from whole steps, one after the other
     residual: tuple[float, float] | None = None  # of the gradient, and what it is relative to, once it is computed
     whole: bool = False  # whether the last step was Newton's, neither shortened nor corrected
 

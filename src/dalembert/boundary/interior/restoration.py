@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from dalembert.boundary.interior.path import InteriorPath, Snapshot, longest
+from dalembert.boundary.kkt.linear import with_least_multipliers
 from dalembert.boundary.kkt.system import Evaluation
 from dalembert.boundary.newton import ARMIJO, Settings
 from dalembert.interrupts import leave_if_wanted
@@ -125,9 +126,6 @@ def _restart(path: InteriorPath) -> None:
     it, kkt = path.newton, path.newton.kkt
     path.multipliers = np.minimum(path.multipliers, 1e3)
     path.clip()
-    z = np.where(kkt.primal, it.z, 0.0)
-    factors = it.linear.factor(z, 1.0, 1e-12, plain=True)
-    slope = kkt.evaluate(z).gradient + path.bounds.slope(path.multipliers)
-    found = factors.solve(np.where(kkt.primal, -slope * kkt.free, 0.0))
-    if np.all(np.isfinite(found)):
-        path.move(path.bounds.snapshot(np.where(kkt.primal, it.z, found)))
+    z = with_least_multipliers(kkt, it.linear, it.z, path.bounds.slope(path.multipliers))
+    if z is not it.z:
+        path.move(path.bounds.snapshot(z))

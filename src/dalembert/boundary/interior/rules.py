@@ -27,11 +27,13 @@ LARGE_MULTIPLIER = 100.0  # s_max
 SHIFTS = (1e-20, 1e-4, 1e20)  # δ: least, first, largest
 RAISES = (100.0, 8.0, 3.0)  # by how much δ is raised at first and then, and by how much it falls
 SHORTEST = 1e-12  # step length
+FAR = 0.5  # of what positions reach: linearized constraints say little of a step that moves them farther
 CORRECTIONS = 4  # of second order
 SHORT, CUT = 0.5, 0.5  # step length below which slacks are cut one by one, where that leaves this part of the violation
 JAMMED, PATIENCE = 0.05, 3  # step length of a path that slacks stop, and how many such steps raise μ
 RAISE, RAISED, LARGEST_BARRIER = 10.0, 10, 1e3  # by how much, how often, and to what at most
 WATCHED, TRIALS = 5, 3  # shortened steps one after the other, after which so many whole ones are tried
+RETURNS = 3  # watchdogs without success one after the other, after which the constraints come first
 FARTHEST = 1e8  # times what the path reaches: a longer step is that of constraints which contradict each other
 WORSE = 0.99  # of the violation, which a correction has to lower more
 
@@ -120,12 +122,15 @@ def descent(at, slope, length, small, tolerance, *, xp: Any = jnp):
     return (slope < 0.0) & (at.violation <= small) & ((at.violation <= tolerance) | falls)
 
 
-def acceptable(at, new, slope, length, small, tolerance, *, xp: Any = jnp):
-    """True if a step of this length from `at` to `new` is acceptable where the filter allows it."""
+def acceptable(at, new, slope, length, update, small, tolerance, *, xp: Any = jnp):
+    """True if a step of this length from `at` to `new` is acceptable where the filter allows it. update: of the whole step;
+    one that goes far has to lower the violation, or the barrier function falls where nothing is feasible."""
     noise = 10.0 * NOISE * abs(at.barrier)
     armijo = new.barrier <= at.barrier + ARMIJO * length * slope + noise
     less = (new.violation <= (1.0 - MARGIN) * at.violation) | (new.barrier <= at.barrier - MARGIN * at.violation + noise)
-    return xp.where(descent(at, slope, length, small, tolerance, xp=xp), armijo, less)
+    feasible = new.violation <= xp.maximum((1.0 - MARGIN) * at.violation, tolerance)
+    good = xp.where(descent(at, slope, length, small, tolerance, xp=xp), armijo, less)
+    return good & (feasible | (length * update <= FAR))
 
 
 def augments_filter(at, reached, slope, length, small, tolerance, *, xp: Any = jnp):

@@ -307,6 +307,24 @@ def _nudge(kkt: KKTSystem, sizes: np.ndarray) -> np.ndarray:
     return np.where(kkt.fixed, 0.0, nudge * sign * sizes * kkt.weights)
 
 
+HEAVY = 1e3  # weight of the metric, against which the second derivatives of f are small
+LARGE = 1e3  # of multipliers, in units: an estimate beyond that is worse than none
+
+
+def with_least_multipliers(
+    kkt: KKTSystem, linear: LinearSolver, z: np.ndarray, added: np.ndarray | float = 0.0
+) -> np.ndarray:
+    """The path z with the multipliers that make ∇f + g + Aᵀν smallest, or as it is where these are no use; added: g, what
+    bounds add to the gradient."""
+    bare = np.where(kkt.primal, z, 0.0)
+    slope = np.where(kkt.primal, (kkt.evaluate(bare).gradient + added) * kkt.free, 0.0)
+    if not np.any(slope):
+        return z
+    found = linear.factor(bare, HEAVY, 1e-12).solve(-slope)
+    sound = bool(np.max(np.abs(found / kkt.units)[:, ~kkt.primal], initial=0.0) <= LARGE)  # False for NaN
+    return np.where(kkt.primal, z, found) if sound else z
+
+
 FLAT = 1e-12  # |eigenvalue| of the scaled KKT matrix that counts as zero: long paths have small ones, N⁻² and less
 
 

@@ -291,7 +291,8 @@ def search(job: Any, values: Any, trial: Any, at: Any) -> Truth:
 def is_acceptable(values: Any, trial: Any, at: Any) -> Truth:
     """True if the new point decreases θ or ϕ enough, and if the filter allows it."""
     new = new_standing(values)
-    return rules.acceptable(at, new, trial.along, trial.length, values.small, values.tolerance) & (values.allowed > 0.0)
+    step = trial.along, trial.length, trial.update
+    return rules.acceptable(at, new, *step, values.small, values.tolerance) & (values.allowed > 0.0)
 
 
 def move(job: Any, step: Reals, length: Real) -> None:
