@@ -25,6 +25,7 @@ class Outcome(enum.IntEnum):
         CROSSED: the equations became singular on the way to the next node, and not because of a factor of a constraint.
         UNBOUNDED: the cost or action has fallen far below the typical sizes of the problem, and is still falling.
         INTERRUPTED: the user ended it by Ctrl-C; the results up to then are kept.
+        SADDLE: a minimum was sought, and the critical point that was found is none.
         message: the cause and a remedy, in words.
         failed: whether the run ended before its last step, and not by the user's stop condition.
 
@@ -46,6 +47,7 @@ class Outcome(enum.IntEnum):
     CROSSED = 10
     INTERRUPTED = 11
     UNBOUNDED = 12
+    SADDLE = 13
 
     @property
     def message(self) -> str:
@@ -104,6 +106,10 @@ _MESSAGES = {
         "seems to have no minimum. Look at the signs in the cost or the Lagrangian, give bounds or less time, or use "
         "seek='extremal' if any critical point will do"
     ),
+    Outcome.SADDLE: (
+        "the equations hold, but at a saddle: cost or action is smaller beside it, and a minimum was sought. Give another "
+        "guess (multistart draws several), or seek='extremal' if any critical point will do"
+    ),
     Outcome.LEFT_DOMAIN: "the state left the domain of Stop(domain=…). The last state of the path is the last one inside",
     Outcome.INTERRUPTED: "Ctrl-C ended it. What was computed until then is kept",
 }
@@ -113,6 +119,7 @@ SOLVED = {  # of boundary problems
     Outcome.SUCCESS: "the node equations and the constraints hold",
     Outcome.INTERRUPTED: _ENDED,
     Outcome.UNBOUNDED: Outcome.UNBOUNDED.message,
+    Outcome.SADDLE: Outcome.SADDLE.message,
     Outcome.SINGULAR: (
         "the KKT matrix is singular along every direction tried: constraints depend on each other with these ends, or the "
         "Lagrangian is singular there. Try another guess, other ends, or fewer constraints"
@@ -129,9 +136,9 @@ SOLVED = {  # of boundary problems
 CONTROLLED = SOLVED | {  # of optimal control
     Outcome.SUCCESS: "the equations of motion, of the adjoints and of the controls hold",
     Outcome.NOT_CONVERGED: (
-        "the iteration did not reach the tolerance. Raise max_iterations, give another guess (multistart draws several), "
-        "or begin with fewer steps and use that solution as the guess. Where the equations of motion are violated, the "
-        "controls may not join these ends inside their bounds: give more time, or wider bounds"
+        "the iteration did not reach the tolerance. Raise max_iterations, give a guess=(q, u) of path and controls "
+        "(multistart draws several), or begin with fewer steps and use that solution as the guess. Where the equations of "
+        "motion are violated, the controls may not join these ends inside their bounds: give more time, or wider bounds"
     ),
     Outcome.SINGULAR: (
         "the equations are singular along every direction tried: the controls cannot move everything that the ends "
@@ -140,7 +147,7 @@ CONTROLLED = SOLVED | {  # of optimal control
     ),
     Outcome.INFEASIBLE: (
         "no motion near the guess joins these ends: this path violates the equations of motion least. Check that the "
-        "controls can move everything that the ends fix (controllability), inside their bounds; solve from several guesses "
-        "(multistart), or without one, as there may be a motion far from this; or give more time"
+        "controls can move everything that the ends fix (controllability), inside their bounds; give a guess=(q, u) of path "
+        "and controls (multistart draws several), or none, as there may be a motion far from this; or give more time"
     ),
 }

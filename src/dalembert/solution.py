@@ -250,7 +250,7 @@ class CriticalPoint(Described, eqx.Module):
     @property
     def kind(self) -> str:
         """The kind of critical point, as counted by the inertia of the KKT matrix."""
-        if self.outcome is not Outcome.SUCCESS:
+        if self.outcome not in (Outcome.SUCCESS, Outcome.SADDLE):
             other = {Outcome.INFEASIBLE: "least violation", Outcome.ALTERNATING: "multipliers not resolved",
                      Outcome.INTERRUPTED: "interrupted"}  # fmt: skip
             return other.get(self.outcome, "not a critical point")

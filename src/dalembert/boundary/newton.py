@@ -39,6 +39,7 @@ class Termination(enum.IntEnum):
     ALTERNATING = 5
     INTERRUPTED = 6
     UNBOUNDED = 7
+    SADDLE = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Iterate:
     update: float = np.inf
     end: Termination = Termination.NOT_CONVERGED
     method: str = "dalembert"
+    minimum: bool = True  # whether one is sought
     _reach: np.ndarray | None = None  # computed where it is asked for
 
     def move(self, z: np.ndarray, at: Evaluation) -> None:
@@ -194,6 +196,7 @@ class BoundaryNewton:
         sizes = kkt.positions if sizes is None else sizes
         it = Iterate(kkt, self._linear.fresh(), z.copy(), at, sizes, PENALTY * kkt.action)
         it.end = Termination.NOT_CONVERGED if at.finite else Termination.NOT_FINITE
+        it.minimum = self.settings.minimum
         return it
 
     def _repeat(self, it: Iterate, step: Callable[[Iterate], bool]) -> None:

@@ -82,6 +82,8 @@ def judge(
     if unknowns.horizon:
         _check_held(it, unknowns.time_place, gradient, pinned)
     inertia = kind_of(kkt, it.linear, it.z, band, activity) if certify and it.end is Termination.CONVERGED else (-1, -1)
+    if inertia[0] > 0 and it.minimum:
+        it.end = Termination.SADDLE
     condition = it.linear.condition(it.z, band, pinned) if certify and not wanted() else np.nan
     return Judged(it, activity, residual, alternation, inertia, condition, time)
 

@@ -34,7 +34,7 @@ from dalembert.boundary.data.limits import (
     read_inequalities,
 )
 from dalembert.boundary.data.sizes import extents_of, origin_of
-from dalembert.boundary.interior.activity import Activity
+from dalembert.boundary.interior.activity import Activity, leave_saddle
 from dalembert.boundary.interior.path import violation
 from dalembert.boundary.iteration import Search, search_of
 from dalembert.boundary.kkt.system import KKTSystem
@@ -146,6 +146,12 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     it, activity = ready.minimise(ready.sizes)
     data.check_ranks(it.z, kkt.positions[: data.layout.n])
     found = control_solution(data, kkt, it, asked.certify, activity)
+    for side in (1.0, -1.0) if found.outcome is Outcome.SADDLE else ():
+        beside = ready.search(it.z + side * leave_saddle(it, activity), ready.sizes, None)
+        lower = control_solution(data, kkt, beside[0], asked.certify, beside[1])
+        if lower.outcome is Outcome.SUCCESS:
+            found = lower
+            break
     if asked.certify and found.outcome is Outcome.SUCCESS:
         _warn_of_resolution(problem, found, kkt.positions[: data.layout.n])
     return found
@@ -249,9 +255,8 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     scales = as_scales(asked.scales, n)
     whole = bool(bounds or paths or sets.size)  # a barrier, and an end that moves, know no other scale
     extents = np.ptp(path, axis=0) if whole else extents_of(held, path)
-    known = np.full(n, guess is not None or scales is not None) | (given.sum(axis=0) > 1)
-    extents = extents if scales is None else scales
-    sizes = control_sizes(found, extents, known, float(t[-1] - t[0]), horizon is not None)
+    told = {"extents": extents, "part": 1.0} if scales is None else {"extents": scales}
+    sizes = control_sizes(found, time=float(t[-1] - t[0]), timed=horizon is not None, **told)
     z = first_values(data, own, guess)
     of_nodes = sizes.positions, sizes.positions / sizes.time, sizes.controls
     sizes = sizes._replace(values=data.value_sizes(data.place_values(z), of_nodes))

@@ -41,7 +41,7 @@ from dalembert.discretize import Scheme
 from dalembert.solution import ControlSolution
 from dalembert.systems import System
 from dalembert.systems.equations import all_reactions, force, value
-from dalembert.systems.sizes import power_of_two, with_inertia
+from dalembert.systems.sizes import LIGHT, power_of_two, with_inertia
 from dalembert.systems.system import role_of
 from dalembert.tracing import seldom
 
@@ -110,13 +110,14 @@ def sample_path(problem: OptimalControl, q, v, r: int, t) -> Sampled:
 
 
 def control_sizes(
-    found: Sampled, extents: Float[np.ndarray, "n"], known: Bool[np.ndarray, "n"], time: float, timed: bool
+    found: Sampled, extents: Float[np.ndarray, "n"], time: float, timed: bool, part: float = LIGHT
 ) -> ControlSizes:
-    """From medians over the sample points; 1 where nothing tells. known: which extents are known; of the others the least is
-    that of equal energy, s_j = max_i(s_i √M_i)/√M_j. timed: with a free T the cost is at least that without controls."""
+    """From medians over the sample points; 1 where nothing tells. part: of the size of equal energy, which a coordinate has
+    at least: one that rests at both ends, a cart or the angle of a rotor, moves as the others do between. timed: with a free
+    T the cost is at least that without controls."""
     middle = Sampled(*(_median(x) for x in found))
     inertia = np.diagonal(middle.mass)
-    s = _positive(with_inertia(np.where(known, extents, with_inertia(extents, inertia, 1.0)), inertia))
+    s = _positive(with_inertia(extents, inertia, part))
     forces = np.maximum(middle.forces, inertia * s / time**2)
     forces = np.where(forces > 0.0, forces, _positive(np.max(forces)))
     u, reactions = (_reach(forces, x) for x in (middle.actuation, middle.reactions.T))

@@ -96,9 +96,7 @@ def extremal_along(
         problem=problem, scheme=scheme, layout=layout, t=t, given=np.zeros((len(t), n), dtype=bool),
         ends=(nothing, nothing), origin=q[0].copy(), holonomic=holonomic, paths=paths, horizon=horizon,
     )  # fmt: skip
-    sizes = control_sizes(
-        sample_path(problem, q, v, r, t), np.ptp(q, axis=0), np.ones(n, dtype=bool), float(t[-1] - t[0]), timed=free
-    )
+    sizes = control_sizes(sample_path(problem, q, v, r, t), np.ptp(q, axis=0), float(t[-1] - t[0]), free)
     z, of_nodes = _path_of(data, solution), (sizes.positions, sizes.positions / sizes.time, sizes.controls)
     return ControlStart(data, z, sizes._replace(values=data.value_sizes(data.place_values(z), of_nodes)))
 

@@ -100,6 +100,27 @@ def no_activity(kkt: KKTSystem) -> Activity:
     return Activity(np.zeros(shape, np.int64), np.zeros(shape, bool), np.zeros(shape), np.full(shape, np.inf))
 
 
+DESCENT, SHARPER, ROUNDS = 0.1, 8.0, 4  # size of a step off a saddle; factor of δ; solutions that turn it to the steepest
+
+
+def leave_saddle(it: Iterate, activity: Activity) -> Float[np.ndarray, "blocks b"]:
+    """A step along which dxᵀH dx < 0 on A dx = 0, where active bounds are kept: (H + δW)dx = W dx' from a random dx', again
+    and again, δ hardly larger than a minimum needs."""
+    kkt, linear, shift = it.kkt, it.linear, 1e-4
+    pins = activity.pins(kkt, it.z)
+    while True:
+        added = shift * kkt.shifted + (0.0 if pins is None else pins)
+        if shift > 1e8 or inertia_of(kkt, linear, it.z, kkt.matrix(it.z, added=added), added)[0] <= 0:
+            break
+        shift *= SHARPER
+    factors = linear.factor(it.z, added=added)
+    step = np.random.default_rng(0).standard_normal(it.z.shape) * kkt.units * kkt.free
+    for _ in range(ROUNDS):
+        step = np.where(kkt.primal, factors.solve(np.where(kkt.primal, kkt.weights * step * kkt.free, 0.0)), 0.0)
+        step *= DESCENT / it.change(step)
+    return step
+
+
 def kind_of(kkt: KKTSystem, linear: LinearSolver, z: np.ndarray, band: np.ndarray, activity: Activity) -> tuple[int, int]:
     """(negative, flat) directions that keep the active bounds; band: the KKT matrix in which these are pinned.
 
