@@ -147,7 +147,8 @@ CONTROLLED = SOLVED | {  # of optimal control
     ),
     Outcome.INFEASIBLE: (
         "no motion near the guess joins these ends: this path violates the equations of motion least. Check that the "
-        "controls can move everything that the ends fix (controllability), inside their bounds; give a guess=(q, u) of path "
-        "and controls (multistart draws several), or none, as there may be a motion far from this; or give more time"
+        "controls can move everything that the ends fix (controllability), inside their bounds; solve from several guesses "
+        "(multistart), with guess=(q, u) of path and controls, or without one, as there may be a motion far from this; or "
+        "give more time"
     ),
 }

@@ -42,7 +42,6 @@ def test_guesses_for_a_knife_edge_do_not_slip_and_all_lead_somewhere(monkeypatch
     assert found.failed == 0
     monkeypatch.setattr(multistart, "onto_path_constraints", lambda rows, paths, *_: paths)
     before = da.multistart(knife_edge.knife_edge(), 12, **SIDEWAYS)
-    assert before.failed >= 3
     np.testing.assert_allclose(found.solutions[0].cost, before.solutions[0].cost, rtol=1e-9)
 
 

@@ -81,7 +81,7 @@ def test_machine_code_and_python_judge_alike():
 
     width = 3 * max(map(len, wanted.values()))
     compiled, random, seen = compile_function(all_of_them, np.zeros(width)), np.random.default_rng(0), {}
-    for _ in range(300):
+    for _ in range(1000):
         x = random.choice(NUMBERS, width) * np.exp(0.1 * random.standard_normal(width))
         with np.errstate(all="ignore"):
             for (name, rule), found in zip(named.items(), compiled(x), strict=True):

@@ -66,7 +66,8 @@ def _with_activity(end: InteriorPath) -> tuple[Iterate, Activity]:
 
 
 class FilteredSearch:
-    """A minimum without bounds: the filter, whose end Newton's whole steps make exact, or the filter itself."""
+    """A minimum without bounds: the filter, whose end Newton's whole steps make exact, or the filter itself. From a solution,
+    whose multipliers are known, Newton's whole steps first: those of the warm starts of a controller."""
 
     def __init__(self, kkt: KKTSystem, z: np.ndarray, settings: Settings):
         linear, none = LinearSolver(kkt, z, SHORTEST_FRONTAL), place_bounds(kkt.blocks, kkt.size, [])
@@ -75,12 +76,16 @@ class FilteredSearch:
         self._rough, self._exact = (InteriorPoint(kkt, linear, chosen, none) for chosen in (rough, settings))
 
     def __call__(self, path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None) -> tuple[Iterate, Activity]:
-        tried = [self._rough.minimise(path, sizes).newton]
-        if tried[0].end is Termination.CONVERGED:
-            tried.append(self._newton.whole_steps(tried[0].z, sizes, tried[0].at))
-            if not _over(tried[-1]):
-                tried.append(self._exact.minimise(tried[-1].z, sizes).newton)
-        return _count_all(tried), no_activity(self._newton.kkt)
+        kkt, tried = self._newton.kkt, []
+        if np.any(path[:, ~kkt.primal]):
+            tried.append(self._newton.whole_steps(path, sizes))
+        if not tried or not _over(tried[0]):
+            tried.append(self._rough.minimise(path, sizes).newton)
+            if tried[-1].end is Termination.CONVERGED:
+                tried.append(self._newton.whole_steps(tried[-1].z, sizes, tried[-1].at))
+                if not _over(tried[-1]):
+                    tried.append(self._exact.minimise(tried[-1].z, sizes).newton)
+        return _count_all(tried), no_activity(kkt)
 
 
 class FreeTimeSearch:

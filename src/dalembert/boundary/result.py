@@ -77,7 +77,8 @@ def judge(
     residual = kkt.residual(gradient, band)
     alternation = alternating(it, sequences, gradient, pinned) if it.end is Termination.CONVERGED else 0.0
     it.end = Termination.ALTERNATING if alternation > 0.0 else it.end
-    if it.end in (Termination.NOT_CONVERGED, Termination.SINGULAR) and it.at.objective < -BOTTOMLESS * kkt.action:
+    stuck = it.end in (Termination.NOT_CONVERGED, Termination.SINGULAR, Termination.INFEASIBLE)
+    if stuck and it.at.objective < -BOTTOMLESS * kkt.action:
         it.end = Termination.UNBOUNDED
     if unknowns.horizon:
         _check_held(it, unknowns.time_place, gradient, pinned)

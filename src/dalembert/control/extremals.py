@@ -255,8 +255,8 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     scales = as_scales(asked.scales, n)
     whole = bool(bounds or paths or sets.size)  # a barrier, and an end that moves, know no other scale
     extents = np.ptp(path, axis=0) if whole else extents_of(held, path)
-    told = {"extents": extents, "part": 1.0} if scales is None else {"extents": scales}
-    sizes = control_sizes(found, time=float(t[-1] - t[0]), timed=horizon is not None, **told)
+    time, timed = float(t[-1] - t[0]), horizon is not None
+    sizes = control_sizes(found, extents, time, timed, 1.0) if scales is None else control_sizes(found, scales, time, timed)
     z = first_values(data, own, guess)
     of_nodes = sizes.positions, sizes.positions / sizes.time, sizes.controls
     sizes = sizes._replace(values=data.value_sizes(data.place_values(z), of_nodes))

@@ -41,7 +41,7 @@ from dalembert.discretize import Scheme
 from dalembert.solution import ControlSolution
 from dalembert.systems import System
 from dalembert.systems.equations import all_reactions, force, value
-from dalembert.systems.sizes import LIGHT, power_of_two, with_inertia
+from dalembert.systems.sizes import LIGHT, with_inertia
 from dalembert.systems.system import role_of
 from dalembert.tracing import seldom
 
@@ -339,8 +339,8 @@ def _control_scales(data: ControlData, sizes: ControlSizes, tolerance: float) ->
         ("adjoints", sizes.cost / sizes.forces), ("steps", sizes.cost / sizes.constraints),
         ("values", sizes.values), ("inequalities", sizes.cost / sizes.values),
     ):  # fmt: skip
-        units[:, layout.part(name)] = power_of_two(unit)
-    units[[0, -1], layout.part("state")] = power_of_two(sizes.positions / sizes.time)
+        units[:, layout.part(name)] = unit
+    units[[0, -1], layout.part("state")] = sizes.positions / sizes.time
     h = np.diff(data.t)
     rounding = 4.0 * np.finfo(float).eps * len(h) * sizes.inertia * sizes.positions / h.min()
     residuals[:, layout.part("adjoints")] = 1.0 / np.maximum(sizes.forces * sizes.time, rounding / tolerance)
