@@ -20,7 +20,7 @@ from dalembert.boundary.interior.iteration import SHORTEST_FRONTAL, InteriorPoin
 from dalembert.boundary.interior.path import Bounds, InteriorPath, place_bounds
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.system import KKTSystem
-from dalembert.boundary.newton import BoundaryNewton, Iterate, Settings, Termination
+from dalembert.boundary.newton import BoundaryNewton, Iterate, Settings, Termination, is_small
 
 FEW = 8  # iterations that Newton's method is given at first: a warm start takes one or two
 ROUGH = 1e-4  # tolerance to which the filter goes where Newton's method ends what it finds
@@ -66,8 +66,8 @@ def _with_activity(end: InteriorPath) -> tuple[Iterate, Activity]:
 
 
 class FilteredSearch:
-    """A minimum without bounds: the filter, whose end Newton's whole steps make exact, or the filter itself. From a solution,
-    whose multipliers are known, Newton's whole steps first: those of the warm starts of a controller."""
+    """A minimum without bounds: the filter, whose end Newton's whole steps make exact, or the filter itself. From a
+    solution, whose multipliers are known, Newton's whole steps first, as in the warm starts of a controller."""
 
     def __init__(self, kkt: KKTSystem, z: np.ndarray, settings: Settings):
         linear, none = LinearSolver(kkt, z, SHORTEST_FRONTAL), place_bounds(kkt.blocks, kkt.size, [])
@@ -80,8 +80,11 @@ class FilteredSearch:
         if np.any(path[:, ~kkt.primal]):
             tried.append(self._newton.whole_steps(path, sizes))
         if not tried or not _over(tried[0]):
-            tried.append(self._rough.minimise(path, sizes).newton)
-            if tried[-1].end is Termination.CONVERGED:
+            end = self._rough.minimise(path, sizes)
+            it, tolerance = end.newton, self._newton.settings.tolerance
+            tried.append(it)
+            exact = end.whole and it.shift == 0.0 and is_small(it.update, it.violation, tolerance)
+            if it.end is Termination.CONVERGED and not exact:
                 tried.append(self._newton.whole_steps(tried[-1].z, sizes, tried[-1].at))
                 if not _over(tried[-1]):
                     tried.append(self._exact.minimise(tried[-1].z, sizes).newton)
