@@ -37,7 +37,8 @@ def test_a_plant_with_constraints_on_accelerations_is_refused_by_name(plant, mes
     ("given", "error", "message"),
     [
         ({"actuated": (0, 0)}, ValueError, r"actuated: found \(0, 0\)"),
-        ({"actuated": "x"}, TypeError, "actuated: found"),
+        ({"actuated": "z"}, TypeError, "actuated: found str 'z'; give the name or the index"),
+        ({"actuated": [[1.0, np.nan]]}, ValueError, "actuated: found nan at index 0, 1"),
         ({"actuated": ()}, TypeError, "actuated: found"),
         ({"cost": 3.0}, TypeError, "cost: found 3.0"),
         ({"terminal": 3.0}, TypeError, "terminal: found 3.0"),

@@ -35,6 +35,30 @@ def test_what_is_not_given_is_free_and_has_no_costate():
     np.testing.assert_allclose(still.q[:, 0], 0.0, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("actuated", "matrix"),
+    [
+        (("x", "y"), np.eye(2)),
+        (["y", 0], np.eye(2)[::-1]),
+        ("y", [[0.0], [1.0]]),
+        ([[0.0, 2.0], [1.0, 0.0]], [[0.0, 2.0], [1.0, 0.0]]),
+    ],
+)
+def test_what_acts_is_said_by_names_or_a_constant_matrix(actuated, matrix):
+    """From rest to rest by the force 12d (½ - t) = Bu, at the cost ∫|u|² = 12|B⁻¹d|²."""
+    d = np.asarray(matrix) @ np.arange(1.0, 1.0 + np.shape(matrix)[1])
+    problem = da.OptimalControl(PLANE.system, cost=effort, actuated=actuated)
+    found = da.solve(pickle.loads(pickle.dumps(problem)), initial=(REST, REST), final=(d, REST), T=1.0, steps=100)
+    u = np.linalg.lstsq(np.asarray(matrix), d, rcond=None)[0]
+    assert float(found.cost) == pytest.approx(12.0 * u @ u, rel=1e-3)
+
+
+def test_a_mapping_alone_gives_positions():
+    """Any velocity at the beginning: 3d² instead of 12d²."""
+    found = da.solve(PLANE, initial={"x": 0.0, "y": 0.0}, final=([1.0, 0.0], REST), T=1.0, steps=100)
+    assert float(found.cost) == pytest.approx(3.0, rel=1e-3)
+
+
 def test_points_to_pass_join_two_problems():
     """Through q(½) = ½ with the velocity 3/2 that it has there anyway, nothing changes; elsewhere it costs."""
     problem, ends = (

@@ -70,7 +70,7 @@ from dalembert.systems.sizes import as_scales
 from dalembert.tracing import seldom, traced_once
 
 NEARER = (0.5, 1.0)  # to the smooth path
-FAILED = (Termination.INFEASIBLE, Termination.NOT_CONVERGED)
+FAILED = (Termination.INFEASIBLE, Termination.NOT_CONVERGED, Termination.SINGULAR)
 
 
 UNRESOLVED = 0.25  # of the path, by which an integrated step may end off the next node

@@ -55,10 +55,12 @@ Ends = tuple[PartlyGiven, PartlyGiven]
 
 
 def read_partly(end: Any, name: str, n: int, coordinates: tuple[str, ...] | None) -> PartlyGiven:
-    """(q,) or (q, v), each an array (n,), a mapping from coordinates to numbers, or None; None and a set give nothing."""
+    """(q,) or (q, v), each an array (n,), a mapping from coordinates to numbers, or None; a mapping alone is that of q, None
+    and a set give nothing."""
     found = PartlyGiven(np.zeros((2, n), dtype=bool), np.zeros((2, n)))
     if end is None or isinstance(end, On | Periodic):
         return found
+    end = (end,) if isinstance(end, Mapping) else end
     if isinstance(end, Nodes) or not isinstance(end, list | tuple) or not 1 <= len(end) <= 2:
         raise TypeError(
             f"{name}: found {described(end)}; give a tuple (q, v), each an array (n,), a mapping {{coordinate: number}} of "

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from dalembert.discretize import Scheme
 from dalembert.notebook import card
-from dalembert.numbers import as_function, described
+from dalembert.numbers import as_array, as_function, described
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
 from dalembert.systems import System
@@ -32,7 +32,8 @@ class OptimalControl(eqx.Module):
         system: the plant, a System without constraints or with Holonomic and Nonholonomic constraints.
         cost: `cost(q, v, u)`, (n,), (n,), (r,) → (); regular in u, as |u|² is: ∂²C/∂u² is nonsingular, except for
             controls with bounds on both sides.
-        actuated: the index of the actuated coordinate, indices (r,) of several, or `actuated(q)` that returns B (n, r).
+        actuated: the name or the index of the actuated coordinate, or several of them; a constant matrix B (n, r); or
+            `actuated(q)` that returns B (n, r).
         terminal: `terminal(q, v)`, (n,), (n,) → (), an additional cost of the final state; useful if the final end is
             free.
 
@@ -70,7 +71,7 @@ class OptimalControl(eqx.Module):
         system: System,
         *,
         cost: Callable,
-        actuated: int | Sequence[int] | Callable,
+        actuated: int | str | Sequence[int | str] | Float[np.ndarray, "n r"] | Callable,
         terminal: Callable | None = None,
     ):
         check_system(system)
@@ -82,7 +83,7 @@ class OptimalControl(eqx.Module):
                     "Nonholonomic constraints only. Simulate that system, or leave the constraint out"
                 )
         self.system, self.cost = system, as_function(cost, "cost", "C(q, v, u)")
-        self.actuated = as_function(actuated, "actuated", "B(q)") if callable(actuated) else _indices(actuated)
+        self.actuated = read_actuated(actuated, system.coordinates)
         self.terminal = None if terminal is None else as_function(terminal, "terminal", "Φ(q, v)")
 
     @property
@@ -220,13 +221,32 @@ def _check_functions(problem: OptimalControl, q) -> int:
     return r
 
 
-def _indices(actuated: Any) -> tuple[int, ...]:
-    given = actuated if isinstance(actuated, Sequence | np.ndarray) and not isinstance(actuated, str) else (actuated,)
-    if not len(given) or not all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in given):
+@dataclasses.dataclass(frozen=True)
+class ConstantMatrix:
+    """B where it does not depend on q."""
+
+    rows: tuple[tuple[float, ...], ...]
+
+    def __call__(self, q, *trailing):
+        return jnp.array(self.rows)
+
+
+def read_actuated(actuated: Any, coordinates: Sequence[str] | None) -> tuple[int, ...] | Callable:
+    """The indices of the actuated coordinates, or B(q)."""
+    if callable(actuated):
+        return as_function(actuated, "actuated", "B(q)")
+    several = isinstance(actuated, Sequence | np.ndarray) and not isinstance(actuated, str)
+    given: list[Any] = list(actuated) if several else [actuated]
+    if given and all(np.ndim(row) == 1 for row in given):
+        return ConstantMatrix(tuple(map(tuple, as_array(actuated, "actuated").tolist())))
+    places = [coordinates.index(i) if coordinates and isinstance(i, str) and i in coordinates else i for i in given]
+    wrong = [i for i in places if not isinstance(i, int | np.integer) or isinstance(i, bool)]
+    if wrong or not given:
+        named = f", of {', '.join(coordinates)}" if coordinates else " (the system has no coordinates= by name)"
         raise TypeError(
-            f"actuated: found {described(actuated)}; give the index of the actuated coordinate, several indices, or a "
-            "function B(q) that returns (n, r)"
+            f"actuated: found {described(wrong[0] if wrong else actuated)}; give the name or the index of an actuated "
+            f"coordinate{named}, several of them, a constant matrix B (n, r), or a function B(q) that returns (n, r)"
         )
-    if len(set(given)) < len(given):
-        raise ValueError(f"actuated: found {tuple(given)}; every index once")
-    return tuple(int(i) for i in given)
+    if len(set(places)) < len(places):
+        raise ValueError(f"actuated: found {tuple(given)}; every coordinate once")
+    return tuple(map(int, places))
