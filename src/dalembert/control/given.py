@@ -60,7 +60,7 @@ def read_partly(end: Any, name: str, n: int, coordinates: tuple[str, ...] | None
     found = PartlyGiven(np.zeros((2, n), dtype=bool), np.zeros((2, n)))
     if end is None or isinstance(end, On | Periodic):
         return found
-    end = (end,) if isinstance(end, Mapping) else end
+    end = (end,) if isinstance(end, Mapping) and end else end
     if isinstance(end, Nodes) or not isinstance(end, list | tuple) or not 1 <= len(end) <= 2:
         raise TypeError(
             f"{name}: found {described(end)}; give a tuple (q, v), each an array (n,), a mapping {{coordinate: number}} of "
