@@ -27,6 +27,7 @@ AGREE = 1e-10
 OF_SOURCES = ("tests/test_house.py", "tests/test_house_walk.py", "tests/test_imports.py", "tests/test_repository.py")
 NEW_WORDS = "the message says the same with the argument's new name or group, or a printed value instead of its type"
 ONE_MORE = "the deprecated keyword of the call brings a warning of its own"
+NEW_OUTCOME = "13 is the number of Outcome.SADDLE"
 NEW_CLAIM = "verdict measures claims that it did not measure then"
 INSIDE = "the test imports what is inside a room by way of a helper"
 # Tests of the tag that fail, each with the reason for which it may.
@@ -42,6 +43,8 @@ EXPECTED = {
     "tests/step/test_varying.py::test_a_study_ends_at_a_time_as_an_ensemble_does": NEW_WORDS,
     "tests/step/test_varying.py::test_runs_in_lanes_end_at_a_time_as_each_does_alone": NEW_WORDS,
     "tests/step/test_velocity_integrators.py::test_redefined_nodes": NEW_WORDS,
+    "tests/store/test_damage.py::test_malformed_data_are_refused[a solution with code 13]": NEW_OUTCOME,
+    "tests/store/test_damage.py::test_malformed_data_are_refused[code 99]": NEW_OUTCOME,
     "tests/systems/test_independent.py::test_everything_else_takes_the_chosen_system_and_names_the_other": NEW_WORDS,
     "tests/test_default_compilation.py::test_back_ends_agree_under_xlas_defaults": INSIDE,
 }
