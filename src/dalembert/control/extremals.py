@@ -146,12 +146,14 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     it, activity = ready.minimise(ready.sizes)
     data.check_ranks(it.z, kkt.positions[: data.layout.n])
     found = control_solution(data, kkt, it, asked.certify, activity)
-    for side in (1.0, -1.0) if found.outcome is Outcome.SADDLE else ():
-        beside = ready.search(it.z + side * leave_saddle(it, activity), ready.sizes, None)
-        lower = control_solution(data, kkt, beside[0], asked.certify, beside[1])
-        if lower.outcome is Outcome.SUCCESS:
-            found = lower
-            break
+    if found.outcome is Outcome.SADDLE:
+        off = leave_saddle(it, activity)
+        for z in (it.z + off, it.z - off):
+            beside, active = ready.search(z, ready.sizes, None)
+            lower = control_solution(data, kkt, beside, asked.certify, active)
+            if lower.outcome is Outcome.SUCCESS:
+                found = lower
+                break
     if asked.certify and found.outcome is Outcome.SUCCESS:
         _warn_of_resolution(problem, found, kkt.positions[: data.layout.n])
     return found

@@ -98,7 +98,7 @@ class OptimalControl(eqx.Module):
 
     @property
     def coordinates(self) -> tuple[str, ...] | None:
-        """The parameters of the plant."""
+        """The names of the plant's coordinates, None without any."""
         return self.system.coordinates
 
     def texts(self) -> dict[str, Any]:

@@ -117,7 +117,8 @@ def leave_saddle(it: Iterate, activity: Activity) -> Float[np.ndarray, "blocks b
     step = np.random.default_rng(0).standard_normal(it.z.shape) * kkt.units * kkt.free
     for _ in range(ROUNDS):
         step = np.where(kkt.primal, factors.solve(np.where(kkt.primal, kkt.weights * step * kkt.free, 0.0)), 0.0)
-        step *= DESCENT / it.change(step)
+        size = max(it.change(step), float(np.max(np.abs(step / kkt.units))))  # it may move controls alone
+        step *= DESCENT / size if size > 0.0 else 0.0
     return step
 
 

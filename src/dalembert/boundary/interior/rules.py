@@ -124,7 +124,7 @@ def descent(at, slope, length, small, tolerance, *, xp: Any = jnp):
 
 def acceptable(at, new, slope, length, update, small, tolerance, *, xp: Any = jnp):
     """True if a step of this length from `at` to `new` is acceptable where the filter allows it. update: of the whole step;
-    one that goes far has to lower the violation, or the barrier function falls where nothing is feasible."""
+    one that goes far has to lower the violation, as long as there is any."""
     noise = 10.0 * NOISE * abs(at.barrier)
     armijo = new.barrier <= at.barrier + ARMIJO * length * slope + noise
     less = (new.violation <= (1.0 - MARGIN) * at.violation) | (new.barrier <= at.barrier - MARGIN * at.violation + noise)
