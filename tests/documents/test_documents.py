@@ -13,7 +13,14 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 # Pages whose results are looked at, each by a test below; the code of the others has to run.
-LOOKED_AT = ("README.md", "docs/tutorial.md", "docs/nonholonomic.md", "docs/storing.md", "docs/gallery.md")
+LOOKED_AT = (
+    "README.md",
+    "docs/tutorial.md",
+    "docs/nonholonomic.md",
+    "docs/storing.md",
+    "docs/gallery.md",
+    "docs/not_converging.md",
+)
 
 
 def pages() -> list[str]:
@@ -75,6 +82,17 @@ def test_the_page_on_files_and_processes(folder):
 def test_gallery_page(folder):
     names = run("docs/gallery.md", {}, at_least=2)
     assert np.abs(names["path"].v ** 2 @ np.ones(2) - 2.0).max() < 1e-12
+
+
+def test_the_page_on_problems_that_do_not_converge(folder):
+    names = run("docs/not_converging.md", {})
+    assert names["failed"].outcome.name == "INFEASIBLE"
+    assert abs(names["shortest"].t[-1] - 4.05) < 0.01
+    assert names["through"].outcome.failed
+    for solved in ("over", "eased", "fine"):
+        assert (names[solved].outcome.name, names[solved].kind) == ("SUCCESS", "minimum")
+    assert np.abs(names["eased"].u).max() <= 60.0 + 1e-9
+    assert names["found"].solutions[0].cost <= names["over"].cost + 1e-6
 
 
 @pytest.mark.parametrize("page", [page for page in pages() if page not in LOOKED_AT])
