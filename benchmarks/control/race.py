@@ -22,10 +22,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 import dalembert as da
-from dalembert.boundary.data.ends import TimeGrid
+from dalembert.boundary.data.ends import Request, TimeGrid
 from dalembert.boundary.newton import Termination
-from dalembert.boundary.prepare import Request
-from dalembert.boundary.solver import Asked, settings
+from dalembert.boundary.prepare import Asked
+from dalembert.boundary.solver import settings
 from dalembert.control.extremals import ControlSearch, control_search
 from dalembert.gallery import PROBLEMS
 

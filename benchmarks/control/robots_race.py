@@ -29,9 +29,9 @@ import numpy as np
 from benchmarks.control.robots import ROBOTS, Robot
 
 import dalembert as da
-from dalembert.boundary.data.ends import TimeGrid
-from dalembert.boundary.prepare import Request
-from dalembert.boundary.solver import Asked, settings
+from dalembert.boundary.data.ends import Request, TimeGrid
+from dalembert.boundary.prepare import Asked
+from dalembert.boundary.solver import settings
 from dalembert.control.extremals import control_search
 
 SAME = 1e-4  # relative difference of costs that count as one

@@ -9,9 +9,9 @@ from scipy.interpolate import CubicSpline
 
 import dalembert as da
 from dalembert.boundary.data.drawn import Slopes, onto_path_constraints
-from dalembert.boundary.data.ends import TimeGrid
-from dalembert.boundary.prepare import Request
-from dalembert.boundary.solver import Asked, settings, smooth_start
+from dalembert.boundary.data.ends import Request, TimeGrid
+from dalembert.boundary.prepare import Asked
+from dalembert.boundary.solver import settings, smooth_start
 from dalembert.gallery import knife_edge
 
 REST = knife_edge.REST

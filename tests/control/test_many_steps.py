@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.boundary.data.ends import TimeGrid
+from dalembert.boundary.data.ends import Request, TimeGrid
 from dalembert.boundary.interior import rules
 from dalembert.boundary.kkt import linear
 from dalembert.boundary.newton import Termination
-from dalembert.boundary.prepare import Request
-from dalembert.boundary.solver import Asked, settings
+from dalembert.boundary.prepare import Asked
+from dalembert.boundary.solver import settings
 from dalembert.control.extremals import control_search
 from dalembert.gallery import PROBLEMS
 

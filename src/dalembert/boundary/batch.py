@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra.banded import one_blas_thread
-from dalembert.boundary.data.ends import Nodes, TimeGrid
+from dalembert.boundary.data.ends import Nodes, Request, TimeGrid
 from dalembert.boundary.data.free_time import Free
-from dalembert.boundary.prepare import Request
-from dalembert.boundary.solver import Asked, S, Solvable, check_seek, extremal, extremals_of, settings
+from dalembert.boundary.prepare import Asked
+from dalembert.boundary.solver import S, Solvable, check_seek, extremal, extremals_of, settings
 from dalembert.native import as_threads, on_threads
 from dalembert.numbers import as_flag, as_numbers, described
 from dalembert.options import Solver, accept_single_options

@@ -31,6 +31,7 @@ from dalembert.boundary.data.end_sets import (
 )
 from dalembert.boundary.data.ends import (
     Nodes,
+    Request,
     TimeGrid,
     at_times,
     fill_slots,
@@ -48,8 +49,8 @@ from dalembert.boundary.kkt.assembly import CompiledAssembly
 from dalembert.boundary.kkt.linear import LinearSolver, chooses_own_pivots
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.kkt.terms import check_given_windows
-from dalembert.boundary.kkt.transcription import Transcription, first_values, sampled_jets, transcribe
-from dalembert.boundary.kkt.window_unknowns import WindowUnknowns, unknowns_of
+from dalembert.boundary.kkt.transcription import first_values, sampled_jets, transcribe
+from dalembert.boundary.kkt.window_unknowns import Transcription, WindowUnknowns, unknowns_of
 from dalembert.boundary.newton import Settings, Termination
 from dalembert.boundary.result import Judged, judge_end, solutions_of
 from dalembert.discretize.window_maps import Interpolated, Points, WindowMap, as_windows, check_stretchable, windows
@@ -135,15 +136,6 @@ class PreparedProblem(NamedTuple):
         """(n,): those of the coordinates alone."""
         given = with_inertia(extents, self.densities.inertia) if self.scales is None else self.scales
         return np.where(given > 0.0, given, 1.0)
-
-
-class Request(NamedTuple):
-    """Data of one problem of a batch, as `solve` takes them."""
-
-    initial: Any = None
-    final: Any = None
-    through: Any = None
-    guess: Any = None
 
 
 class Asked(NamedTuple):

@@ -19,8 +19,8 @@ from dalembert.boundary.kkt.multipliers import (
     sequences_of,
 )
 from dalembert.boundary.kkt.system import KKTSystem
-from dalembert.boundary.kkt.transcription import Transcription
 from dalembert.boundary.kkt.unknowns import PathUnknowns
+from dalembert.boundary.kkt.window_unknowns import Transcription
 from dalembert.boundary.newton import Iterate, Termination
 from dalembert.discretize.window_maps import WindowMap, Windows
 from dalembert.interrupts import wanted

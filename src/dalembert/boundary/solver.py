@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra.banded import one_blas_thread
 from dalembert.boundary.data.drawn import onto_constraints_by_polynomials, slopes_of_intervals
-from dalembert.boundary.data.ends import Nodes, TimeGrid, polynomial_pieces
+from dalembert.boundary.data.ends import Nodes, Request, TimeGrid, polynomial_pieces
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.data.redundant import linearise
 from dalembert.boundary.interior.ipopt import check_ipopt
@@ -22,7 +22,6 @@ from dalembert.boundary.prepare import (
     Asked,
     PreparedProblem,
     ReadyProblem,
-    Request,
     extremals,
     prepare_once,
     prepare_problem,

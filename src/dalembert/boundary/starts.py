@@ -12,20 +12,10 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra.banded import one_blas_thread
 from dalembert.boundary.data.drawn import onto_path_constraints
-from dalembert.boundary.data.ends import TimeGrid
+from dalembert.boundary.data.ends import Request, TimeGrid
 from dalembert.boundary.data.free_time import Free
-from dalembert.boundary.prepare import Request
-from dalembert.boundary.solver import (
-    Asked,
-    S,
-    SmoothStart,
-    Solvable,
-    check_seek,
-    extremal,
-    extremals_of,
-    settings,
-    smooth_start,
-)
+from dalembert.boundary.prepare import Asked
+from dalembert.boundary.solver import S, SmoothStart, Solvable, check_seek, extremal, extremals_of, settings, smooth_start
 from dalembert.native import as_threads
 from dalembert.numbers import as_numbers, as_positive, whole_number
 from dalembert.options import Solver, accept_single_options

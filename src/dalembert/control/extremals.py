@@ -24,7 +24,7 @@ from jaxtyping import Float
 from dalembert.algebra.dense import inverse
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.boundary.data.drawn import slopes_of_intervals
-from dalembert.boundary.data.ends import read_times
+from dalembert.boundary.data.ends import Request, read_times
 from dalembert.boundary.data.free_time import fit_times, horizon_of
 from dalembert.boundary.data.limits import (
     Asking,
@@ -39,7 +39,7 @@ from dalembert.boundary.interior.path import violation
 from dalembert.boundary.iteration import Search, search_of
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton import Iterate, Termination
-from dalembert.boundary.prepare import Asked, Request, prepare_once
+from dalembert.boundary.prepare import Asked, prepare_once
 from dalembert.boundary.solver import SmoothStart, extremal, extremals_of, smooth_start
 from dalembert.control.given import GivenPath, given_path, size_of_end
 from dalembert.control.problem import Lobatto, OptimalControl, actuation, count_equations, plant_scheme, scheme_name

@@ -29,8 +29,7 @@ from dalembert.boundary.data.end_sets import (
     sets_of,
     state_of,
 )
-from dalembert.boundary.data.ends import EndData, Nodes, Through, grid_nodes, read_through, smooth_path
-from dalembert.boundary.prepare import Request
+from dalembert.boundary.data.ends import EndData, Nodes, Request, Through, grid_nodes, read_through, smooth_path
 from dalembert.control.problem import OptimalControl, count_equations
 from dalembert.control.terms import state_constraints
 from dalembert.numbers import as_array, as_number, as_numbers, described

@@ -33,10 +33,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra.banded import one_blas_thread
-from dalembert.boundary.data.ends import Through, TimeGrid, at_times, read_through, read_times
+from dalembert.boundary.data.ends import Request, Through, TimeGrid, at_times, read_through, read_times
 from dalembert.boundary.data.free_time import Free, fit_times
-from dalembert.boundary.prepare import Request
-from dalembert.boundary.solver import Asked, extremal, settings
+from dalembert.boundary.prepare import Asked
+from dalembert.boundary.solver import extremal, settings
 from dalembert.control.extremals import ControlSearch, control_search
 from dalembert.control.problem import Lobatto, OptimalControl, check_solution_of
 from dalembert.drawing import Depicted

@@ -30,8 +30,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.boundary.kkt.assembly import Term, term_of
-from dalembert.boundary.kkt.shared_unknowns import TIME, TIMED
+from dalembert.boundary.kkt.assembly import TIME, Term, term_of
+from dalembert.boundary.kkt.shared_unknowns import TIMED
 from dalembert.boundary.kkt.unknowns import BlockParts
 from dalembert.control.problem import OptimalControl, actuation, with_plant_parameters
 from dalembert.discretize import Scheme

@@ -20,12 +20,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from dalembert.boundary.data.end_sets import refuse_sets
-from dalembert.boundary.data.ends import TimeGrid, read_times
+from dalembert.boundary.data.ends import Request, TimeGrid, read_times
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.kkt.linear import BandedFactors, LinearSolver
 from dalembert.boundary.kkt.system import KKTSystem
-from dalembert.boundary.prepare import Request
-from dalembert.boundary.solver import Asked, extremal, settings
+from dalembert.boundary.prepare import Asked
+from dalembert.boundary.solver import extremal, settings
 from dalembert.control.extremals import ControlStart, dimension_of
 from dalembert.control.given import read_partly
 from dalembert.control.problem import OptimalControl, check_optimal_control, count_equations, with_plant_parameters

@@ -15,13 +15,13 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from dalembert.boundary.data.end_sets import refuse_sets
-from dalembert.boundary.data.ends import TimeGrid, at_times
+from dalembert.boundary.data.ends import Request, TimeGrid, at_times
 from dalembert.boundary.data.limits import check_given
 from dalembert.boundary.interior.activity import Activity
 from dalembert.boundary.newton import Iterate
-from dalembert.boundary.prepare import Request
+from dalembert.boundary.prepare import Asked
 from dalembert.boundary.result import OUTCOMES
-from dalembert.boundary.solver import Asked, settings
+from dalembert.boundary.solver import settings
 from dalembert.control.extremals import ControlSearch, control_search, prepare_control
 from dalembert.control.given import read_partly, size_of_end
 from dalembert.control.problem import OptimalControl, actuation, check_optimal_control

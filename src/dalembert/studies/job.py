@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import jax
 import numpy as np
 
-from dalembert.boundary.data.ends import TimeGrid
+from dalembert.boundary.data.ends import Request, TimeGrid
 from dalembert.boundary.kkt.linear import own_pivots
 from dalembert.boundary.newton import Settings
-from dalembert.boundary.prepare import Request
-from dalembert.boundary.solver import Asked, extremal
+from dalembert.boundary.prepare import Asked
+from dalembert.boundary.solver import extremal
 from dalembert.drawing import Depicted
 from dalembert.interrupts import Interrupted
 from dalembert.lazy import as_left, fields_as_left

@@ -16,9 +16,16 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dalembert.native import Accuracy, CompiledFlow, CompiledFunction, Solved, Travelled, Unsupported
-from dalembert.native.assembly.function import GraphFunction
-from dalembert.native.flow.flow import graph_flow
+from dalembert.native import (
+    Accuracy,
+    CompiledFlow,
+    CompiledFunction,
+    GraphFunction,
+    Solved,
+    Travelled,
+    Unsupported,
+    graph_flow,
+)
 from dalembert.native.graph.dependence import Dependence, evaluate, needed_nodes
 from dalembert.native.graph.derivative import along, jacobian
 from dalembert.native.graph.graph import Graph, operands

@@ -143,6 +143,15 @@ def read_through(through: Any, n: int) -> Through:
     return Through(times, np.array([by_time[t] for t in times]).reshape(-1, n))
 
 
+class Request(NamedTuple):
+    """Data of one problem of a batch, as `solve` takes them."""
+
+    initial: Any = None
+    final: Any = None
+    through: Any = None
+    guess: Any = None
+
+
 class TimeGrid(NamedTuple):
     """The nodes' times as `solve` takes them: T and steps, or times."""
 

@@ -22,8 +22,7 @@ from jaxtyping import Bool, Float
 from numpy.polynomial import chebyshev, legendre
 
 from dalembert.boundary.kkt.linear import LinearSolver
-from dalembert.boundary.kkt.transcription import Transcription
-from dalembert.boundary.kkt.window_unknowns import slot_jets
+from dalembert.boundary.kkt.window_unknowns import Transcription, slot_jets
 from dalembert.systems import InconsistentDataError
 from dalembert.systems.higher.variational import (
     VariationalProblem,

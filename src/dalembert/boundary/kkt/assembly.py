@@ -31,6 +31,8 @@ Pattern = tuple[tuple[int, ...], tuple[int, ...]]
 Place = tuple[int, int]  # block, component
 Compiled = Callable[[np.ndarray, np.ndarray], Accumulation]
 
+TIME, ROWS = "time", "rows"  # how data of a term change besides by powers of the steps
+
 
 class Term(NamedTuple):
     """Σ_i f(z_i; data_i) + νᵢᵀc(z_i; data_i), z_i = components of the blocks start+i+offset.

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.boundary.kkt.transcription import Transcription
+from dalembert.boundary.kkt.window_unknowns import Transcription
 from dalembert.boundary.newton import Iterate, Termination
 from dalembert.discretize.window_maps import ends_with_derivatives
 

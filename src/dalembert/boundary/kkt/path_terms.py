@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.boundary.data.limits import Level, PathFunction
-from dalembert.boundary.kkt.shared_unknowns import TIME
+from dalembert.boundary.kkt.assembly import TIME
 from dalembert.discretize.window_maps import Windows
 
 

@@ -18,13 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.boundary.data.end_sets import EndFunction
-from dalembert.boundary.kkt.assembly import Elements, Place, Term, term_of
+from dalembert.boundary.kkt.assembly import ROWS, TIME, Elements, Place, Term, term_of
 from dalembert.boundary.kkt.system import Components, Monitored, Scales
 from dalembert.systems.higher.variational import with_parameters
 from dalembert.systems.sizes import power_of_two
 
 TIMED = 2  # components that a block has for it: θ and the multiplier
-TIME, ROWS = "time", "rows"  # how data change besides by powers of the steps
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,8 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.boundary.data.sizes import Sizes
-from dalembert.boundary.kkt.assembly import Place, Term, term_of
-from dalembert.boundary.kkt.shared_unknowns import ROWS, TIME
+from dalembert.boundary.kkt.assembly import ROWS, TIME, Place, Term, term_of
 from dalembert.boundary.kkt.window_unknowns import BlockLayout, Group, WindowUnknowns
 from dalembert.discretize.higher import constraint_derivatives, holonomic_derivatives
 from dalembert.discretize.window_maps import Windows, ends_with_derivatives, inner_points, window_action, window_jets

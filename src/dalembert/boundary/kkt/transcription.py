@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import jax
 import numpy as np
 
@@ -12,24 +10,12 @@ from dalembert.boundary.kkt.assembly import Elements
 from dalembert.boundary.kkt.shared_unknowns import TimedParts, carry, with_ends, with_free_time
 from dalembert.boundary.kkt.system import Components, KKTSystem, Monitored, Scales
 from dalembert.boundary.kkt.terms import TermList
-from dalembert.boundary.kkt.window_unknowns import BlockLayout, Group, WindowUnknowns, jets_of_slots
+from dalembert.boundary.kkt.window_unknowns import BlockLayout, Group, Transcription, WindowUnknowns, jets_of_slots
 from dalembert.discretize.window_maps import Windows
 from dalembert.systems.higher.variational import VariationalProblem, density
 from dalembert.systems.sizes import power_of_two
 from dalembert.systems.system import role_of
 from dalembert.tracing import seldom
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Transcription(WindowUnknowns):
-    """The unknowns with their KKT system."""
-
-    kkt: KKTSystem
-
-    @property
-    def positions(self) -> np.ndarray:
-        """(n,): typical sizes of the coordinates."""
-        return self.kkt.positions[: self.layout.n]
 
 
 def transcribe(own: WindowUnknowns, sample: np.ndarray, sizes: Sizes) -> Transcription:

@@ -22,6 +22,7 @@ from dalembert.boundary.data.limits import PathInequalities
 from dalembert.boundary.kkt.assembly import Place
 from dalembert.boundary.kkt.path_terms import PathWindows, as_given, node_windows, step_windows, velocities, with_origin
 from dalembert.boundary.kkt.shared_unknowns import TIMED
+from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.kkt.unknowns import BlockParts, PathUnknowns
 from dalembert.discretize.window_maps import Windows, constraint_windows, ends_with_derivatives, window_jets
 from dalembert.systems.higher.variational import VariationalProblem, constraint_numbers, orders_of
@@ -214,6 +215,18 @@ class WindowUnknowns(PathUnknowns):
         if a.highest:
             jets[:, :, :, -1] = z[:, self.carriers, a.part("highest")].reshape(len(z), -1, a.points, a.n)
         return jets.reshape(len(z), -1, a.k + 1, a.n)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Transcription(WindowUnknowns):
+    """The unknowns with their KKT system."""
+
+    kkt: KKTSystem
+
+    @property
+    def positions(self) -> np.ndarray:
+        """(n,): typical sizes of the coordinates."""
+        return self.kkt.positions[: self.layout.n]
 
 
 def unknowns_of(
