@@ -26,7 +26,7 @@ class Outcome(enum.IntEnum):
         UNBOUNDED: the cost or action has fallen far below the typical sizes of the problem, and is still falling.
         INTERRUPTED: the user ended it by Ctrl-C; the results up to then are kept.
         SADDLE: a minimum was sought, and the critical point that was found is none.
-        message: the cause and a remedy, in words.
+        message: the cause and a remedy of a run, in words; those of a boundary problem are `solution.message`.
         failed: whether the run ended before its last step, and not by the user's stop condition.
 
     Example:

@@ -248,6 +248,11 @@ class CriticalPoint(Described, eqx.Module):
         return Outcome(int(self.code))
 
     @property
+    def message(self) -> str:
+        """The cause of the outcome of a problem of this kind, and a remedy: `outcome.message` is that of a run."""
+        return self.messages.get(self.outcome, self.outcome.message)
+
+    @property
     def kind(self) -> str:
         """The kind of critical point, as counted by the inertia of the KKT matrix."""
         if self.outcome not in (Outcome.SUCCESS, Outcome.SADDLE):
@@ -281,8 +286,7 @@ class CriticalPoint(Described, eqx.Module):
         return "\n".join([
             f"{len(self.t) - 1} steps from t = {float(self.t[0]):g} to t = {float(self.t[-1]):g}, "
             f"{self.discretized}: {self.scheme}",
-            f"outcome: {self.outcome.name.lower().replace('_', ' ')}: "
-            f"{self.messages.get(self.outcome, self.outcome.message)}",
+            f"outcome: {self.outcome.name.lower().replace('_', ' ')}: {self.message}",
             f"{name} {value:.12g}, {self.kind}",
             *([self.final_time.describe(float(self.t[-1]), self.outcome is Outcome.SUCCESS)] if self.final_time else []),
             f"{int(s.iterations)} {ITERATIONS.get(self.method, 'iterations')}, {int(s.factorizations)} factorizations, "

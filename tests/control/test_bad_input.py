@@ -187,3 +187,13 @@ def test_what_has_no_bounds_has_no_switches_and_bounds_of_coordinates_belong_to_
     problem = da.OptimalControl(PLANE, cost=effort, actuated=(0, 1))
     with pytest.raises(ValueError, match=r"bounds: found 'x'; .*\{'x': \(lower, upper\)\}"):
         da.solve(problem, initial=([0.0, 0.0],), T=1.0, steps=10, bounds={"x": (0.0, 1.0)})
+
+
+@pytest.mark.parametrize(("iterations", "says"), [(50, "adjoints"), (1, "guess=(q, u)")])
+def test_a_message_speaks_of_the_problem_and_not_of_the_steps_of_a_run(iterations, says):
+    solver = da.Solver(max_iterations=iterations)
+    limits = {"u": (-6.0, 6.0)}
+    found = da.solve(MOVE, **ENDS, bounds=limits, solver=solver, throw=False)
+    assert says in found.message
+    assert found.message in found.describe()
+    assert "Reduce h" not in found.message

@@ -208,7 +208,7 @@ def plot_solution(solution: CriticalPoint, theme: Theme, *, title: str | None = 
     _check_values(solution, "plot its solutions one by one")
     sphere = _sphere(solution)
     beside = None if sphere is None else lambda part: Scenery(part, 111, [sphere], theme)
-    heading = [text for text in (title, "" if solution.outcome.name == "SUCCESS" else solution.outcome.message) if text]
+    heading = [text for text in (title, "" if solution.outcome.name == "SUCCESS" else solution.message) if text]
     fine = np.linspace(float(solution.t[0]), float(solution.t[-1]), 400)
     behind = None if exact is None else (fine, _exact(exact, fine, np.shape(solution.q)[1]))
     return _draw(panels_of_solution(solution), theme, 1.5, beside, heading, behind=behind)[0]
