@@ -23,8 +23,8 @@ import numpy as np
 
 import dalembert as da
 from dalembert.boundary.data.ends import Request, TimeGrid
+from dalembert.boundary.kinds import Asked
 from dalembert.boundary.newton import Termination
-from dalembert.boundary.prepare import Asked
 from dalembert.boundary.solver import settings
 from dalembert.control.extremals import ControlSearch, control_search
 from dalembert.gallery import PROBLEMS

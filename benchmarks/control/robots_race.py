@@ -30,7 +30,7 @@ from benchmarks.control.robots import ROBOTS, Robot
 
 import dalembert as da
 from dalembert.boundary.data.ends import Request, TimeGrid
-from dalembert.boundary.prepare import Asked
+from dalembert.boundary.kinds import Asked
 from dalembert.boundary.solver import settings
 from dalembert.control.extremals import control_search
 

@@ -10,8 +10,8 @@ from scipy.interpolate import CubicSpline
 import dalembert as da
 from dalembert.boundary.data.drawn import Slopes, onto_path_constraints
 from dalembert.boundary.data.ends import Request, TimeGrid
-from dalembert.boundary.prepare import Asked
-from dalembert.boundary.solver import settings, smooth_start
+from dalembert.boundary.kinds import Asked, smooth_start
+from dalembert.boundary.solver import settings
 from dalembert.gallery import knife_edge
 
 REST = knife_edge.REST

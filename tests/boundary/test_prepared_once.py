@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.boundary import prepare
+from dalembert.boundary import kinds
 from dalembert.boundary.kkt.system import KKTSystem
 
 STIFFNESS = {"k": 1.0}
@@ -28,7 +28,7 @@ def systems(monkeypatch):
     """The KKT systems that are made."""
     made, real = [], KKTSystem.__init__
     monkeypatch.setattr(KKTSystem, "__init__", lambda self, *x, **y: (made.append(self), real(self, *x, **y))[1])
-    prepare._READY.clear()
+    kinds._READY.clear()
     return made
 
 
@@ -97,7 +97,7 @@ def test_other_methods_tolerances_and_guesses_are_other_problems(systems):
 
 
 def test_many_steps_are_not_kept(systems, monkeypatch):
-    monkeypatch.setattr(prepare, "MOST_KEPT", 10)
+    monkeypatch.setattr(kinds, "MOST_KEPT", 10)
     da.solve(MOVE, **ends(2))
     da.solve(MOVE, **ends(2))
     assert len(systems) == 2

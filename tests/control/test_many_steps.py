@@ -6,9 +6,9 @@ import pytest
 import dalembert as da
 from dalembert.boundary.data.ends import Request, TimeGrid
 from dalembert.boundary.interior import rules
+from dalembert.boundary.kinds import Asked
 from dalembert.boundary.kkt import linear
 from dalembert.boundary.newton import Termination
-from dalembert.boundary.prepare import Asked
 from dalembert.boundary.solver import settings
 from dalembert.control.extremals import control_search
 from dalembert.gallery import PROBLEMS

@@ -11,8 +11,8 @@ from jaxtyping import Array, Float
 from dalembert.algebra.banded import one_blas_thread
 from dalembert.boundary.data.ends import Nodes, Request, TimeGrid
 from dalembert.boundary.data.free_time import Free
-from dalembert.boundary.prepare import Asked
-from dalembert.boundary.solver import S, Solvable, check_seek, extremal, extremals_of, settings
+from dalembert.boundary.kinds import Asked, S, Solvable, extremal, extremals_of
+from dalembert.boundary.solver import check_seek, settings
 from dalembert.native import as_threads, on_threads
 from dalembert.numbers import as_flag, as_numbers, described
 from dalembert.options import Solver, accept_single_options

@@ -4,10 +4,9 @@ there; once for all calls with the same arguments."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from dalembert.boundary.data.checks import (
@@ -45,8 +44,7 @@ from dalembert.boundary.data.limits import Asking, Bounded, check_given, read_bo
 from dalembert.boundary.data.redundant import check_met, redundant
 from dalembert.boundary.data.sizes import SLIGHT, Densities, Sizes, extents_of, origin_of, shift_origin, sizes_of
 from dalembert.boundary.iteration import Search, search_of
-from dalembert.boundary.kkt.assembly import CompiledAssembly
-from dalembert.boundary.kkt.linear import LinearSolver, chooses_own_pivots
+from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.kkt.terms import check_given_windows
 from dalembert.boundary.kkt.transcription import first_values, sampled_jets, transcribe
@@ -57,23 +55,11 @@ from dalembert.discretize.window_maps import Interpolated, Points, WindowMap, as
 from dalembert.interrupts import keep
 from dalembert.native import on_threads
 from dalembert.numbers import as_numbers
-from dalembert.solution import CriticalPoint, Solution
+from dalembert.solution import Solution
 from dalembert.systems import InconsistentDataError, check_x64
 from dalembert.systems.higher.variational import check_problem as check_variational
 from dalembert.systems.higher.variational import constraint_numbers, true_orders
 from dalembert.systems.sizes import as_scales, with_inertia
-from dalembert.tracing import Remembered, Walk
-
-MOST_KEPT = 10_000  # steps of a problem that is kept as it was prepared
-DATA = (list, dict, np.ndarray)
-
-
-class HasSystem(Protocol):
-    @property
-    def kkt(self) -> KKTSystem: ...
-
-
-T = TypeVar("T", bound=HasSystem)
 
 
 def warm_multipliers(made: Transcription, z: np.ndarray, guess: Solution) -> None:
@@ -136,19 +122,6 @@ class PreparedProblem(NamedTuple):
         """(n,): those of the coordinates alone."""
         given = with_inertia(extents, self.densities.inertia) if self.scales is None else self.scales
         return np.where(given > 0.0, given, 1.0)
-
-
-class Asked(NamedTuple):
-    """Arguments of `solve` besides the problem, its settings checked."""
-
-    request: Request
-    grid: TimeGrid
-    scheme: Any
-    scales: Any
-    settings: Settings
-    certify: bool
-    bounds: Any = None
-    inequalities: Any = None
 
 
 def prepare_problem(
@@ -323,52 +296,3 @@ def _dimension(problem, start, end, through, guess) -> int:
         if n == 0:
             raise ValueError("initial, final, through, guess: found an empty array; a point has n coordinates")
     return n
-
-
-def prepare_once(prepare: Callable[[Any, Asked], T], problem: Any, asked: Asked) -> T:
-    """prepare(problem, asked), or what it gave to an earlier call with the same numbers and the same functions, which still
-    read the same."""
-    check_x64()
-    key = _key_of(prepare, problem, asked)
-    if key is None:
-        return prepare(problem, asked)
-    found = _READY.get(key)
-    if found is None:
-        try:
-            own = asked._replace(request=Request(*map(_copy, asked.request)), bounds=_copy(asked.bounds))
-            own = own._replace(grid=TimeGrid(*map(_copy, asked.grid)), scales=_copy(asked.scales))
-        except RecursionError:  # a list that holds itself
-            return prepare(problem, asked)
-        found = prepare(problem, own)
-        if isinstance(found.kkt.assembly, CompiledAssembly):  # what runs on JAX gives a warning at every call
-            _READY.put(key, found)
-    return found
-
-
-def _key_of(prepare: Callable, problem: Any, asked: Asked) -> Any:
-    """Equal for equal calls; None where calls cannot be compared, or are too large to keep, or where data are wrong, which
-    `prepare` explains."""
-    functions, numbers = Walk(), Walk()
-    try:
-        steps = asked.grid.steps if asked.grid.times is None else len(asked.grid.times)
-        read = functions.of((problem, asked.scheme, asked.inequalities))
-        given = numbers.of((asked.request, asked.grid, asked.scales, asked.settings, asked.bounds))
-        others = [same for same in numbers.objects if not isinstance(same.object, DATA)]
-    except (TypeError, ValueError):  # of arrays that hold no numbers
-        return None
-    kept = functions.lasting and numbers.lasting and isinstance(steps, int) and steps <= MOST_KEPT
-    return (prepare, read, given, (*functions.objects, *others), chooses_own_pivots()) if kept else None
-
-
-_READY: Remembered[Any] = Remembered(8)
-
-
-def _copy(x: Any) -> Any:
-    """Numbers that nobody else can change."""
-    if isinstance(x, np.ndarray):
-        return x.copy()
-    if isinstance(x, Mapping):
-        return {key: _copy(value) for key, value in x.items()}
-    if type(x) in (list, tuple):
-        return type(x)(map(_copy, x))
-    return jax.tree.map(_copy, x) if isinstance(x, Nodes | CriticalPoint) else x

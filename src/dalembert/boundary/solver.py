@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,44 +16,22 @@ from dalembert.boundary.data.ends import Nodes, Request, TimeGrid, polynomial_pi
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.data.redundant import linearise
 from dalembert.boundary.interior.ipopt import check_ipopt
+from dalembert.boundary.kinds import Asked, S, SmoothStart, Solvable, extremal, extremals_of, prepare_once, smooth_start
 from dalembert.boundary.newton import Settings
-from dalembert.boundary.prepare import (
-    Asked,
-    PreparedProblem,
-    ReadyProblem,
-    extremals,
-    prepare_once,
-    prepare_problem,
-    ready_problem,
-)
+from dalembert.boundary.prepare import PreparedProblem, ReadyProblem, extremals, prepare_problem, ready_problem
 from dalembert.drawing import Depicted
 from dalembert.interrupts import Interrupted, held_back
 from dalembert.messages import suggesting
 from dalembert.numbers import as_choice, as_flag
 from dalembert.options import Solver, accept_single_options
 from dalembert.outcome import Outcome
-from dalembert.solution import CriticalPoint, SolveError
+from dalembert.solution import CriticalPoint, Solution, SolveError
 from dalembert.systems.higher.variational import VariationalProblem, constraints_of_order, holonomic_constraints
 from dalembert.systems.sizes import with_inertia
 from dalembert.tracing import seldom
 
 MAX_ITERATIONS = 200  # of each attempt, unless a user says more
 BOW = 0.5  # height of the second first path, in typical sizes
-
-S = TypeVar("S", bound=CriticalPoint, covariant=True)
-
-
-class Solvable(Protocol[S]):
-    """A problem that `solve` takes: a VariationalProblem, or of a class that `extremal` has registered."""
-
-    @property
-    def solution_class(self) -> type[S]:
-        """Class of its solutions."""
-        ...
-
-    def replace(self, **values: Any) -> Solvable[S]:
-        """The same with other parameters."""
-        ...
 
 
 @accept_single_options
@@ -152,9 +129,8 @@ def solve(
     return solution
 
 
-@functools.singledispatch
-def extremal(problem: Any, asked: Asked) -> Any:
-    """The end of the iteration. Other kinds of problem than a VariationalProblem register what solves them."""
+@extremal.register
+def _(problem: VariationalProblem, asked: Asked) -> Solution:
     ready = prepare_once(_ready, problem, asked)
     found = extremals(ready, asked.certify)[0]
     if found.outcome in (Outcome.INFEASIBLE, Outcome.NOT_CONVERGED, Outcome.SINGULAR) and asked.request.guess is None:
@@ -167,12 +143,10 @@ def extremal(problem: Any, asked: Asked) -> Any:
     return found
 
 
-@functools.singledispatch
-def extremals_of(
-    problem: Any, asked: Asked, requests: Sequence[Request], threads: int, continued: bool = False
-) -> list[Any]:
-    """The ends of the iterations for many requests in the place of that which is asked, prepared once; continued: each from
-    the solution of its neighbour."""
+@extremals_of.register
+def _(
+    problem: VariationalProblem, asked: Asked, requests: Sequence[Request], threads: int, continued: bool = False
+) -> list[Solution]:
     if continued:
         raise ValueError("continued: is for an OptimalControl; a VariationalProblem takes guess=, a list of solutions")
     return extremals(ready_problem(_prepare(problem, asked, requests), asked.settings), asked.certify, threads)
@@ -187,24 +161,8 @@ def _prepare(problem: VariationalProblem, asked: Asked, requests: Sequence[Reque
     return prepare_problem(problem, requests, asked.grid, asked.scheme, scales=asked.scales, **limits)
 
 
-class SmoothStart(NamedTuple):
-    """First path where there is no guess. t: (N+1,); path: (N+1, n); sizes: (n,), of the coordinates.
-
-    given: (N+1, n), which positions are; rows: `slopes_of_intervals` of constraints, at paths (batch, N+1, n), or None;
-    onto: moves paths near constraints of which some have a higher order than 1, or None.
-    """
-
-    t: np.ndarray
-    path: np.ndarray
-    sizes: np.ndarray
-    given: np.ndarray
-    rows: Callable[[np.ndarray], Any] | None = None
-    onto: Callable[[np.ndarray], np.ndarray] | None = None
-
-
-@functools.singledispatch
-def smooth_start(problem: Any, asked: Asked) -> SmoothStart:
-    """The smooth path through what is given."""
+@smooth_start.register
+def _(problem: VariationalProblem, asked: Asked) -> SmoothStart:
     return _smooth(_prepare(problem, asked, [asked.request]))
 
 

@@ -14,8 +14,8 @@ from dalembert.algebra.banded import one_blas_thread
 from dalembert.boundary.data.drawn import onto_path_constraints
 from dalembert.boundary.data.ends import Request, TimeGrid
 from dalembert.boundary.data.free_time import Free
-from dalembert.boundary.prepare import Asked
-from dalembert.boundary.solver import S, SmoothStart, Solvable, check_seek, extremal, extremals_of, settings, smooth_start
+from dalembert.boundary.kinds import Asked, S, SmoothStart, Solvable, extremal, extremals_of, smooth_start
+from dalembert.boundary.solver import check_seek, settings
 from dalembert.native import as_threads
 from dalembert.numbers import as_numbers, as_positive, whole_number
 from dalembert.options import Solver, accept_single_options

@@ -37,17 +37,16 @@ from dalembert.boundary.data.sizes import extents_of, origin_of
 from dalembert.boundary.interior.activity import Activity, leave_saddle
 from dalembert.boundary.interior.path import violation
 from dalembert.boundary.iteration import Search, search_of
+from dalembert.boundary.kinds import Asked, SmoothStart, extremal, extremals_of, prepare_once, smooth_start
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton import Iterate, Termination
-from dalembert.boundary.prepare import Asked, prepare_once
-from dalembert.boundary.solver import SmoothStart, extremal, extremals_of, smooth_start
 from dalembert.control.given import GivenPath, given_path, size_of_end
 from dalembert.control.problem import Lobatto, OptimalControl, actuation, count_equations, plant_scheme, scheme_name
 from dalembert.control.result import control_solution
 from dalembert.control.terms import ControlLayout, check_parabolas
 from dalembert.control.transcription import (
     ControlData,
-    ControlSizes,
+    ControlStart,
     balance_controls,
     check_controls,
     control_sizes,
@@ -76,24 +75,6 @@ FAILED = (Termination.INFEASIBLE, Termination.NOT_CONVERGED, Termination.SINGULA
 UNRESOLVED = 0.25  # of the path, by which an integrated step may end off the next node
 PARTS = 4  # of a step that is integrated
 SUSPICIOUS = 0.05  # of the path: where a step integrated in one part ends nearer the next node, it is resolved
-
-
-class ControlStart(NamedTuple):
-    """A checked problem, its first path (blocks, b), and sizes. smooth: the first path without the guess."""
-
-    data: ControlData
-    z: np.ndarray
-    sizes: ControlSizes
-    smooth: np.ndarray | None = None
-    guess: Any = None
-
-    def nearer(self, share: float) -> np.ndarray:
-        """A path that much nearer to the smooth one, with neither controls nor multipliers."""
-        assert self.smooth is not None
-        state, z = self.data.layout.part("state"), np.zeros(self.z.shape)
-        z[:, state] = (1.0 - share) * self.z[:, state] + share * self.smooth[:, state]
-        self.data.place_values(z)
-        return z
 
 
 class ControlSearch(NamedTuple):

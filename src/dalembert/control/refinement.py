@@ -35,8 +35,8 @@ from jaxtyping import Array, Float
 from dalembert.algebra.banded import one_blas_thread
 from dalembert.boundary.data.ends import Request, Through, TimeGrid, at_times, read_through, read_times
 from dalembert.boundary.data.free_time import Free, fit_times
-from dalembert.boundary.prepare import Asked
-from dalembert.boundary.solver import extremal, settings
+from dalembert.boundary.kinds import Asked, extremal
+from dalembert.boundary.solver import settings
 from dalembert.control.extremals import ControlSearch, control_search
 from dalembert.control.problem import Lobatto, OptimalControl, check_solution_of
 from dalembert.drawing import Depicted

@@ -245,6 +245,24 @@ class ControlData(PathUnknowns):
             yield PathWindows(((1, 0), (0, 0)), 0, len(level.t), slice(-1, None), *ends, 0), controls
 
 
+class ControlStart(NamedTuple):
+    """A checked problem, its first path (blocks, b), and sizes. smooth: the first path without the guess."""
+
+    data: ControlData
+    z: np.ndarray
+    sizes: ControlSizes
+    smooth: np.ndarray | None = None
+    guess: Any = None
+
+    def nearer(self, share: float) -> np.ndarray:
+        """A path that much nearer to the smooth one, with neither controls nor multipliers."""
+        assert self.smooth is not None
+        state, z = self.data.layout.part("state"), np.zeros(self.z.shape)
+        z[:, state] = (1.0 - share) * self.z[:, state] + share * self.smooth[:, state]
+        self.data.place_values(z)
+        return z
+
+
 def transcribe(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance: float) -> KKTSystem:
     """The KKT system; z: (blocks, b), a first path; tolerance: to which its equations will be solved."""
     layout, t = data.layout, data.t

@@ -22,15 +22,15 @@ from jaxtyping import Array, Bool, Float, Int
 from dalembert.boundary.data.end_sets import refuse_sets
 from dalembert.boundary.data.ends import Request, TimeGrid, read_times
 from dalembert.boundary.data.free_time import Free
+from dalembert.boundary.kinds import Asked, extremal
 from dalembert.boundary.kkt.linear import BandedFactors, LinearSolver
 from dalembert.boundary.kkt.system import KKTSystem
-from dalembert.boundary.prepare import Asked
-from dalembert.boundary.solver import extremal, settings
-from dalembert.control.extremals import ControlStart, dimension_of
+from dalembert.boundary.solver import settings
+from dalembert.control.extremals import dimension_of
 from dalembert.control.given import read_partly
 from dalembert.control.problem import OptimalControl, check_optimal_control, count_equations, with_plant_parameters
 from dalembert.control.terms import ControlLayout
-from dalembert.control.transcription import timed_elements_of
+from dalembert.control.transcription import ControlStart, timed_elements_of
 from dalembert.discretize import Scheme
 from dalembert.guidance.linearisation import active_paths, complete_multipliers, extremal_along, fixed_components, read_given
 from dalembert.numbers import as_array, is_traced

@@ -32,11 +32,18 @@ from dalembert.boundary.data.ends import grid_nodes, read_through
 from dalembert.boundary.data.free_time import Free, Horizon
 from dalembert.boundary.data.limits import Asking, PathInequalities, read_inequalities
 from dalembert.boundary.kkt.system import KKTSystem
-from dalembert.control.extremals import ControlStart
 from dalembert.control.given import PartlyGiven, read_partly, settled_rows
 from dalembert.control.problem import Lobatto, OptimalControl, check_solution_of, count_equations, scheme_name
 from dalembert.control.terms import ControlLayout
-from dalembert.control.transcription import ControlData, ControlSizes, control_sizes, path_values, sample_path, transcribe
+from dalembert.control.transcription import (
+    ControlData,
+    ControlSizes,
+    ControlStart,
+    control_sizes,
+    path_values,
+    sample_path,
+    transcribe,
+)
 from dalembert.discretize import Scheme
 from dalembert.messages import warn
 from dalembert.numbers import as_function, described

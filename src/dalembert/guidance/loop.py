@@ -18,8 +18,8 @@ from dalembert.boundary.data.end_sets import refuse_sets
 from dalembert.boundary.data.ends import Request, TimeGrid, at_times
 from dalembert.boundary.data.limits import check_given
 from dalembert.boundary.interior.activity import Activity
+from dalembert.boundary.kinds import Asked
 from dalembert.boundary.newton import Iterate
-from dalembert.boundary.prepare import Asked
 from dalembert.boundary.result import OUTCOMES
 from dalembert.boundary.solver import settings
 from dalembert.control.extremals import ControlSearch, control_search, prepare_control
