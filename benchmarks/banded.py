@@ -25,8 +25,7 @@ import numpy as np
 from build import built
 from scipy.linalg import get_lapack_funcs
 
-from dalembert.algebra import inertia
-from dalembert.algebra.banded import BandedLU
+from dalembert.algebra import BandedLU, inertia
 
 BANDS = ((8, 7), (10, 7), (13, 10), (16, 10), (20, 10), (30, 16))  # lower = upper, rows of a node
 TILE = 1000  # nodes after which the matrix repeats itself: sides fill it from what stays in the cache

@@ -17,8 +17,7 @@ from benchmarks.peers.packages import heyoka_ode
 from benchmarks.peers.problems import Problem, problems
 
 from dalembert.native import Accuracy, Integration, Solved
-from dalembert.systems.frame import along_constraints
-from dalembert.systems.proof import proven_start
+from dalembert.systems import along_constraints, proven_start
 
 ERRORS = (1e-3, 1e-5, 1e-7, 1e-9, 1e-10, 1e-11)
 TOLERANCES = tuple(10.0**-k for k in range(2, 16))

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 import dalembert as da
 from dalembert.gallery import cart_pole
-from dalembert.show.style import LIGHT
+from dalembert.show import LIGHT
 
 UP, H, TIME, BOUND = np.array([0.0, np.pi]), 0.005, 8.0, 15.0
 REACH, KEPT = [3.0, 1.1], 20

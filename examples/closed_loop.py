@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 import dalembert as da
 from dalembert.gallery import cart_pole
-from dalembert.show.style import LIGHT
+from dalembert.show import LIGHT
 
 FAST = bool(os.environ.get("DALEMBERT_EXAMPLES_FAST"))
 REST, UP = [0.0, 0.0], ([1.0, np.pi], [0.0, 0.0])

@@ -15,10 +15,7 @@ from PIL import Image
 
 import dalembert as da
 from dalembert.gallery import ENTRIES, PROBLEMS
-from dalembert.show.motion import at_times, scene_for
-from dalembert.show.results import results_of
-from dalembert.show.stage import Scenery
-from dalembert.show.style import Theme, theme_of
+from dalembert.show import Scenery, Theme, at_times, results_of, scene_for, theme_of
 
 FAST = bool(os.environ.get("DALEMBERT_EXAMPLES_FAST"))
 FRAMES, FPS = (6, 5) if FAST else (96, 16)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 import dalembert as da
 from dalembert.gallery import PROBLEMS, parked_car
-from dalembert.show.style import LIGHT
+from dalembert.show import LIGHT
 
 FAST = bool(os.environ.get("DALEMBERT_EXAMPLES_FAST"))
 SHOWN = 5  # positions of the car

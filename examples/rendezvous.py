@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 import dalembert as da
 from dalembert.gallery import PROBLEMS, rendezvous
-from dalembert.show.style import LIGHT
+from dalembert.show import LIGHT
 
 FAST = bool(os.environ.get("DALEMBERT_EXAMPLES_FAST"))
 SHOWN = 9  # places of point and target

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import dalembert as da
-from dalembert.show.style import LIGHT
+from dalembert.show import LIGHT
 
 M = da.manifolds
 CURVES = (("Riemannian, |Dq̇/dt|²", False), ("ambient, |q̈|²", True))

@@ -228,6 +228,24 @@ def test_examples_and_benchmarks_import_what_there_is():
     assert missing == []
 
 
+def test_what_a_door_offers_is_imported_from_there():
+    root, found = SOURCES.parents[1], []
+    files = [path for folder in ("src", "tests", "benchmarks", "examples") for path in (root / folder).rglob("*.py")]
+    for path in sorted(files):
+        own = path.relative_to(SOURCES).parts[0] if SOURCES in path.parents else ""
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and re.match(rf"{PACKAGE}\.\w+\.", node.module or ""):
+                door = importlib.import_module(".".join(node.module.split(".")[:2]))
+                names = [alias.name for alias in node.names if _is_offered(door, node.module, alias.name)]
+                if names and room(node.module) != own:
+                    found.append(f"{path.relative_to(root)}:{node.lineno}: {door.__name__} offers {', '.join(names)}")
+    assert found == []
+
+
+def _is_offered(door, module: str, name: str) -> bool:
+    return hasattr(door, name) and getattr(door, name) is getattr(importlib.import_module(module), name, None)
+
+
 def _has(module: str, name: str) -> bool:
     return hasattr(importlib.import_module(module), name) or importlib.util.find_spec(f"{module}.{name}") is not None
 

@@ -21,13 +21,18 @@ import numpy as np
 from benchmarks.boundary import sphere
 
 import dalembert as da
-from dalembert.algebra.banded import BandedLU
-from dalembert.boundary.data.ends import Request, TimeGrid
-from dalembert.boundary.kkt.linear import LinearSolver
-from dalembert.boundary.kkt.transcription import first_values, transcribe
-from dalembert.boundary.kkt.window_unknowns import Transcription
-from dalembert.boundary.newton import BoundaryNewton, Settings
-from dalembert.boundary.prepare import prepare_problem
+from dalembert.algebra import BandedLU
+from dalembert.boundary import (
+    BoundaryNewton,
+    LinearSolver,
+    Request,
+    Settings,
+    TimeGrid,
+    Transcription,
+    first_values,
+    prepare_problem,
+    transcribe,
+)
 
 PROBLEM = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, da.Holonomic(lambda q: q @ q - 1.0), derivatives=2)
 

@@ -21,7 +21,7 @@ from benchmarks.control import casadi_swing_up as peers
 from benchmarks.control.race import Solved, ours, prepared
 
 import dalembert as da
-from dalembert.boundary.newton import Termination
+from dalembert.boundary import Termination
 
 COST = 58.807667458167
 TOLERANCE = 1e-10

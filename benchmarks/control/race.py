@@ -22,11 +22,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 import dalembert as da
-from dalembert.boundary.data.ends import Request, TimeGrid
-from dalembert.boundary.kinds import Asked
-from dalembert.boundary.newton import Termination
-from dalembert.boundary.solver import settings
-from dalembert.control.extremals import ControlSearch, control_search
+from dalembert.boundary import Asked, Request, Termination, TimeGrid, settings
+from dalembert.control import ControlSearch, control_search
 from dalembert.gallery import PROBLEMS
 
 FORCES = (None, 12.0)

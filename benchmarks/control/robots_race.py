@@ -29,10 +29,8 @@ import numpy as np
 from benchmarks.control.robots import ROBOTS, Robot
 
 import dalembert as da
-from dalembert.boundary.data.ends import Request, TimeGrid
-from dalembert.boundary.kinds import Asked
-from dalembert.boundary.solver import settings
-from dalembert.control.extremals import control_search
+from dalembert.boundary import Asked, Request, TimeGrid, settings
+from dalembert.control import control_search
 
 SAME = 1e-4  # relative difference of costs that count as one
 WORSE = 1.05

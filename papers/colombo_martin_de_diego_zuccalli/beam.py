@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.boundary import solve
-from dalembert.discretize import Averaged, Hermite, Interpolated
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.discretize import Averaged, Hermite, Interpolated, WindowMap
 from dalembert.systems import VariationalProblem
 from papers.convergence import fitted_slope
 from papers.drawing import BLUE, GREEN, RED, Save, panels, step_ticks

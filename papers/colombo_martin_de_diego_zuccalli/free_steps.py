@@ -11,12 +11,9 @@ from jaxtyping import Array, Float
 from numpy.polynomial.chebyshev import Chebyshev
 
 from dalembert.boundary import Nodes, solve
-from dalembert.discretize import Averaged, Interpolated, Points
-from dalembert.discretize.time import energies, with_time
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.discretize import Averaged, Interpolated, Points, WindowMap, energies, with_time
 from dalembert.solution import Solution
-from dalembert.systems import VariationalProblem
-from dalembert.systems.higher.variational import density
+from dalembert.systems import VariationalProblem, density
 from dalembert.tracing import Jitted
 from papers.colombo_martin_de_diego_zuccalli.beam import LOADED, TAPERED, UNIFORM, Beam
 from papers.drawing import BLUE, GREEN, GREY, RED, Save, panels

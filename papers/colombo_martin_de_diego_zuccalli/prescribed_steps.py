@@ -11,9 +11,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.boundary import Nodes, solve
-from dalembert.discretize.time import energies, with_time
-from dalembert.systems import VariationalProblem
-from dalembert.systems.higher.variational import density
+from dalembert.discretize import energies, with_time
+from dalembert.systems import VariationalProblem, density
 from dalembert.tracing import Jitted
 from papers.colombo_martin_de_diego_zuccalli.beam import Beam
 from papers.drawing import BLUE, GREY, RED, Save, panels

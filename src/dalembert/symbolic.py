@@ -14,11 +14,9 @@ import numpy as np
 
 from dalembert.native import Graph, Tracer, Unsupported, needed_nodes
 from dalembert.numbers import check_x64, described, whole_number
-from dalembert.systems.constraints import Holonomic, Nonholonomic, SecondOrder
+from dalembert.systems import Holonomic, Nonholonomic, SecondOrder, System, check_system, with_parameters
 from dalembert.systems.equations import all_reactions, force, value
-from dalembert.systems.higher.variational import with_parameters
 from dalembert.systems.pickling import made
-from dalembert.systems.system import System, check_system
 
 __all__ = ["SymbolicEquations", "from_sympy", "symbolic_equations"]
 

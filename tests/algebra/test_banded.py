@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dalembert.algebra.banded import BandedLU, condition
+from dalembert.algebra import BandedLU, condition
 
 BANDS = (0, 1, 3, 8)
 LENGTHS = (1, 2, 3, 4, 5, 11, 40)

@@ -8,7 +8,7 @@ import scipy.linalg  # noqa: F401  its BLAS is one of those that are limited
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import dalembert as da
-from dalembert.algebra.banded import one_blas_thread
+from dalembert.algebra import one_blas_thread
 
 
 def threads() -> list[int]:

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dalembert.algebra.dense import inverse, least_norm
+from dalembert.algebra import inverse, least_norm
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3])

@@ -197,11 +197,17 @@ def test_discrete_lagrangian_given_directly():
 
 
 def test_portable_sums_agree_with_machine_code():
-    from dalembert.boundary.data.ends import Request, TimeGrid
-    from dalembert.boundary.kkt.assembly import CompiledAssembly, Elements, JaxAssembly
+    from dalembert.boundary import (
+        CompiledAssembly,
+        Elements,
+        JaxAssembly,
+        Request,
+        TimeGrid,
+        first_values,
+        prepare_problem,
+        transcribe,
+    )
     from dalembert.boundary.kkt.terms import TermList
-    from dalembert.boundary.kkt.transcription import first_values, transcribe
-    from dalembert.boundary.prepare import prepare_problem
 
     problem = da.VariationalProblem(
         lambda q, v, t, p: 0.5 * p["m"] * v @ v + t * q[0] ** 3,

@@ -8,10 +8,8 @@ import pytest
 from scipy.interpolate import CubicSpline
 
 import dalembert as da
+from dalembert.boundary import Asked, Request, TimeGrid, settings, smooth_start
 from dalembert.boundary.data.drawn import Slopes, onto_path_constraints
-from dalembert.boundary.data.ends import Request, TimeGrid
-from dalembert.boundary.kinds import Asked, smooth_start
-from dalembert.boundary.solver import settings
 from dalembert.gallery import knife_edge
 
 REST = knife_edge.REST

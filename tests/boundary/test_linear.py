@@ -5,11 +5,19 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.boundary.data.ends import Request, TimeGrid
-from dalembert.boundary.kkt.linear import FrontalFactors, LinearSolver, inertia_of
-from dalembert.boundary.kkt.transcription import first_values, transcribe
-from dalembert.boundary.newton import BoundaryNewton, Settings, Termination
-from dalembert.boundary.prepare import prepare_problem
+from dalembert.boundary import (
+    BoundaryNewton,
+    FrontalFactors,
+    LinearSolver,
+    Request,
+    Settings,
+    Termination,
+    TimeGrid,
+    first_values,
+    inertia_of,
+    prepare_problem,
+    transcribe,
+)
 
 SPHERE = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, da.Holonomic(lambda q: q @ q - 1.0), derivatives=2)
 CART = da.VariationalProblem(

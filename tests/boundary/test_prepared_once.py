@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.boundary import kinds
-from dalembert.boundary.kkt.system import KKTSystem
+from dalembert.boundary import KKTSystem, kinds
 
 STIFFNESS = {"k": 1.0}
 

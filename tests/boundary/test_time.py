@@ -91,9 +91,7 @@ def test_fixed_steps_as_constraints_leave_the_q_equation_alone():
     x = np.array(nodes)
     x[:, 1] = np.asarray(plain.q[:, 0])
     # The q equations of the problem with time at fixed steps vanish on the plain solution, whatever the multipliers are.
-    from dalembert.boundary.data.ends import Request, TimeGrid
-    from dalembert.boundary.kkt.transcription import first_values, transcribe
-    from dalembert.boundary.prepare import prepare_problem
+    from dalembert.boundary import Request, TimeGrid, first_values, prepare_problem, transcribe
 
     base = prepare_problem(fixed, [Request(ends["initial"], ends["final"], None, x)], TimeGrid(1.0, steps), da.Points())
     made = transcribe(base.unknowns, base.values[0], base.sizes(np.ones(2)))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.boundary.kkt.assembly import CompiledAssembly, Elements, Term
+from dalembert.boundary import CompiledAssembly, Elements, Term
 
 CALLS = "CALLS_OF_THE_LAGRANGIAN"
 

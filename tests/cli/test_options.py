@@ -11,7 +11,7 @@ import pytest
 
 from dalembert.cli import arguments, options
 from dalembert.cli.records import gallery_record
-from dalembert.discretize.window_maps import MAPS
+from dalembert.discretize import MAPS
 from dalembert.gallery import ENTRIES, PROBLEMS, Entry
 from dalembert.options import STARTERS
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import dalembert as da
-from dalembert.systems.distribution.reduction import leaf_forms
+from dalembert.systems import leaf_forms
 
 
 def kinetic(q, v):

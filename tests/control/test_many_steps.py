@@ -4,13 +4,10 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.boundary.data.ends import Request, TimeGrid
+from dalembert.boundary import Asked, Request, Termination, TimeGrid, settings
 from dalembert.boundary.interior import rules
-from dalembert.boundary.kinds import Asked
 from dalembert.boundary.kkt import linear
-from dalembert.boundary.newton import Termination
-from dalembert.boundary.solver import settings
-from dalembert.control.extremals import control_search
+from dalembert.control import control_search
 from dalembert.gallery import PROBLEMS
 
 MANY = 10_000

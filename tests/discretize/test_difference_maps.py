@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 import dalembert as da
-from dalembert.discretize.scheme import check_maps
+from dalembert.discretize import check_maps
 
 
 class Given(da.PairMap):

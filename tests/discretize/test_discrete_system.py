@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.discretize.discrete import Reading
+from dalembert.discretize import Reading
 from dalembert.gallery import ENTRIES
 from dalembert.options import PLACES, group_options
 

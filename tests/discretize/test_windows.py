@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dalembert.discretize import Averaged, Hermite, Interpolated, windows
-from dalembert.discretize.window_maps import window_jets
+from dalembert.discretize import Averaged, Hermite, Interpolated, window_jets, windows
 
 EVEN = np.linspace(0.0, 1.0, 7)
 

@@ -7,7 +7,7 @@ import pytest
 
 import dalembert as da
 from dalembert.measure import poincare_cartan
-from dalembert.systems.higher.variational import constraint_rates
+from dalembert.systems import constraint_rates
 
 # L = ½|top|², φ = top₀ + ½ m₁² with h = 1 and the mean m of a window (`Averaged`): the matrices below are derived by hand.
 PROBLEMS = {

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dalembert.algebra.jacobian import left_to_the_reader, value_and_jacobian
+from dalembert.algebra import left_to_the_reader, value_and_jacobian
 from dalembert.native import CACHE, SLOPES, along, compile_function, evaluate, translate_function
 
 RULES = {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dalembert.algebra.dense import choose_pivots
+from dalembert.algebra import choose_pivots
 from dalembert.native import FrontalFactorization, Places, Summand, Windowed, symbolic_plan
 
 SIZE, BLOCKS = 3, 12

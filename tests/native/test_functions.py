@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
-from dalembert.algebra.jacobian import value_and_jacobian
+from dalembert.algebra import value_and_jacobian
 from dalembert.native import Unsupported, compile_function, supported
 
 A = np.array([[2.0, 0.3, -0.7, 0.1], [0.4, -1.1, 0.2, 0.5], [-0.3, 0.8, 0.6, 1.7], [1.2, 0.9, -0.4, 0.3]])

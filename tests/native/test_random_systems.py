@@ -25,8 +25,8 @@ from dalembert.step.run.machine import machine_steps
 from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, StepOptions, initial_state
 from dalembert.step.run.steps import run_all
 from dalembert.step.start.prepare import prepare_system, program_for
+from dalembert.systems import check_shapes
 from dalembert.systems.equations import value
-from dalembert.systems.system import check_shapes
 
 COEFFICIENTS, ZERO = 24, jnp.asarray(0.0)
 CHOICES = StepOptions(None, Newton(), None, None, None, None)

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 
 import dalembert as da
 from dalembert.gallery import inertia_wheel_pendulum
-from dalembert.measure.nodes import node_view
+from dalembert.measure import node_view
 from papers.borda_fernandez_grillo import one_equation, particle, particle_figures, pendulum, pendulum_figures
 from papers.convergence import ONE_STEP, PRINTED
 from papers.drawing import panels

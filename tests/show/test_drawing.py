@@ -11,7 +11,7 @@ import pytest
 import dalembert as da
 from dalembert.drawing import scene_of
 from dalembert.gallery import ENTRIES, PROBLEMS
-from dalembert.show.results import at_times, results_of, scene_for
+from dalembert.show import at_times, results_of, scene_for
 
 PENDULUM = ENTRIES["pendulum"]
 

@@ -11,8 +11,8 @@ from PIL import Image
 
 import dalembert as da
 from dalembert.gallery import ENTRIES
+from dalembert.show import results_of
 from dalembert.show.html.content import as_json, content_of
-from dalembert.show.results import results_of
 
 PENDULUM = ENTRIES["pendulum"]
 

@@ -8,7 +8,7 @@ import pytest
 import dalembert as da
 from dalembert.gallery import ENTRIES
 from dalembert.gallery import inertia_wheel_pendulum as wheel
-from dalembert.systems.lyapunov import lyapunov_control, lyapunov_factor
+from dalembert.systems import lyapunov_control, lyapunov_factor
 
 CUBIC = da.System(lambda q, v: 0.5 * v @ v, da.SecondOrder(lambda q, v, a: (a[0] - 1) * (a[0] - 3) * (a[0] + 2)))
 PENDULUM = ENTRIES["inertia_wheel_pendulum"]

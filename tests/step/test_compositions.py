@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.discretize.scheme import composition
+from dalembert.discretize import composition
 from dalembert.gallery import ENTRIES
 from dalembert.native import HISTORY
 from dalembert.step.run.loop import extrapolation

@@ -13,8 +13,8 @@ import pytest
 
 import dalembert as da
 from dalembert import interrupts
+from dalembert.boundary import BoundaryNewton
 from dalembert.boundary import result as boundary_result
-from dalembert.boundary.newton import BoundaryNewton
 from dalembert.gallery import ENTRIES
 from dalembert.guidance import loop
 from dalembert.native import on_threads

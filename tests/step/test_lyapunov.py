@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import dalembert as da
-from dalembert.systems.lyapunov import lyapunov_control, lyapunov_factor
+from dalembert.systems import lyapunov_control, lyapunov_factor
 
 # Cart-pole, q = (x, θ), force on the cart only. With E the energy, dE/dt = ẋ λ. So V = E + ½k x², F = c ẋ² gives
 # dV/dt + F = ẋ (λ + k x + c ẋ): u = ẋ and λ = -k x - c ẋ.

@@ -11,9 +11,8 @@ import scipy.optimize
 
 import dalembert as da
 from dalembert.gallery import nonholonomic_particle
-from dalembert.systems import cutoff
+from dalembert.systems import cutoff, velocity_constraints
 from dalembert.systems.distribution.charts import largest_volume, quality_bound
-from dalembert.systems.distribution.reduction import velocity_constraints
 
 # n = 4, m = 2, a mass that depends on q: A by hand for the dependent coordinates (2, 3).
 

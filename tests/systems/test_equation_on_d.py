@@ -12,7 +12,7 @@ import dalembert as da
 from dalembert.gallery import ENTRIES
 from dalembert.native import Accuracy
 from dalembert.systems import frame as on_d
-from dalembert.systems.compiled import reduced_flow
+from dalembert.systems import reduced_flow
 from dalembert.systems.frame import _Written, frame_flow
 from dalembert.systems.system import parts_of
 

@@ -13,7 +13,7 @@ import dalembert as da
 from dalembert.gallery import ENTRIES, inertia_wheel_pendulum
 from dalembert.native import DENSE, ERROR_3, ERROR_5, NODES, STAGES, Accuracy, FlowFunctions, ImplicitPart, compile_flow
 from dalembert.native.trace import place
-from dalembert.systems.compiled import reduced_flow
+from dalembert.systems import reduced_flow
 
 PARTICLE = ENTRIES["nonholonomic_particle"]
 T = np.linspace(0.0, 5.0, 23)

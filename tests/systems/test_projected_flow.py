@@ -8,7 +8,7 @@ from scipy.integrate import solve_ivp
 import dalembert as da
 from dalembert.gallery import ENTRIES, chain
 from dalembert.native import Accuracy, FlowFunctions, compile_flow, compile_projection
-from dalembert.systems.continuous import integrate_motion
+from dalembert.systems import integrate_motion
 
 SPHERE = ENTRIES["spherical_pendulum"]
 ROUNDING = 1e-14  # of terms of up to ten

@@ -12,10 +12,9 @@ from benchmarks.peers.measure import Method
 from benchmarks.peers.problems import SAMPLES, Problem
 
 import dalembert as da
-from dalembert.discretize.scheme import composition
+from dalembert.discretize import composition
 from dalembert.native import Accuracy
-from dalembert.systems.frame import along_constraints
-from dalembert.systems.proof import proven_start
+from dalembert.systems import along_constraints, proven_start
 
 MOST_BASE_STEPS = 2_000_000  # of a composition
 TOLERANCES = tuple(10.0**-k for k in range(3, 14))

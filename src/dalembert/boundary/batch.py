@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra.banded import one_blas_thread
+from dalembert.algebra import one_blas_thread
 from dalembert.boundary.data.ends import Nodes, Request, TimeGrid
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.kinds import Asked, S, Solvable, extremal, extremals_of

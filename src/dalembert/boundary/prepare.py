@@ -51,15 +51,15 @@ from dalembert.boundary.kkt.transcription import first_values, sampled_jets, tra
 from dalembert.boundary.kkt.window_unknowns import Transcription, WindowUnknowns, unknowns_of
 from dalembert.boundary.newton import Settings, Termination
 from dalembert.boundary.result import Judged, judge_end, solutions_of
-from dalembert.discretize.window_maps import Interpolated, Points, WindowMap, as_windows, check_stretchable, windows
+from dalembert.discretize import Interpolated, Points, WindowMap, as_windows, windows
+from dalembert.discretize.window_maps import check_stretchable
 from dalembert.interrupts import keep
 from dalembert.native import on_threads
 from dalembert.numbers import as_numbers
 from dalembert.solution import Solution
-from dalembert.systems import InconsistentDataError, check_x64
+from dalembert.systems import InconsistentDataError, check_x64, constraint_numbers, true_orders, with_inertia
 from dalembert.systems.higher.variational import check_problem as check_variational
-from dalembert.systems.higher.variational import constraint_numbers, true_orders
-from dalembert.systems.sizes import as_scales, with_inertia
+from dalembert.systems.sizes import as_scales
 
 
 def warm_multipliers(made: Transcription, z: np.ndarray, guess: Solution) -> None:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra.banded import one_blas_thread
+from dalembert.algebra import one_blas_thread
 from dalembert.boundary.data.drawn import onto_constraints_by_polynomials, slopes_of_intervals
 from dalembert.boundary.data.ends import Nodes, Request, TimeGrid, polynomial_pieces
 from dalembert.boundary.data.free_time import Free
@@ -26,8 +26,7 @@ from dalembert.numbers import as_choice, as_flag
 from dalembert.options import Solver, accept_single_options
 from dalembert.outcome import Outcome
 from dalembert.solution import CriticalPoint, Solution, SolveError
-from dalembert.systems.higher.variational import VariationalProblem, constraints_of_order, holonomic_constraints
-from dalembert.systems.sizes import with_inertia
+from dalembert.systems import VariationalProblem, constraints_of_order, holonomic_constraints, with_inertia
 from dalembert.tracing import seldom
 
 MAX_ITERATIONS = 200  # of each attempt, unless a user says more

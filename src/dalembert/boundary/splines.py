@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.boundary.solver import solve
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.discretize import WindowMap
 from dalembert.numbers import MOST_NODES, as_flag, as_number, as_numbers, called, check_x64, described, whole_number
 from dalembert.options import Solver, accept_single_options
 from dalembert.solution import Solution

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra.banded import one_blas_thread
+from dalembert.algebra import one_blas_thread
 from dalembert.boundary.data.drawn import onto_path_constraints
 from dalembert.boundary.data.ends import Request, TimeGrid
 from dalembert.boundary.data.free_time import Free

@@ -10,15 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.claims.subject import Claim, Promise, Subject, negligible
-from dalembert.measure.invariants import Invariant, energy, momentum
+from dalembert.measure import Invariant, energy, momentum
 from dalembert.numbers import EPSILON
 from dalembert.options import Save
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step import simulate
 from dalembert.step.simulation import check_interrupted
-from dalembert.systems import Lyapunov, System
-from dalembert.systems.compiled import SystemFunction
+from dalembert.systems import Lyapunov, System, SystemFunction
 
 LONGER = 8  # times the run: the energy is looked at over so much
 BLOCKS = 16  # of the run: their means say how far the slope of a line through them is by chance

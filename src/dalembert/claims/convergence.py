@@ -11,14 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.claims.subject import Claim, Finding, Promise, Subject
-from dalembert.discretize.window_maps import Interpolated, WindowMap
-from dalembert.measure import consistency
-from dalembert.measure.convergence import Convergence, TrueMotion, converge, order, times_of
+from dalembert.discretize import Interpolated, WindowMap
+from dalembert.measure import Convergence, consistency, order
+from dalembert.measure.convergence import TrueMotion, converge, times_of
 from dalembert.options import Start
 from dalembert.outcome import Outcome
 from dalembert.step import simulate
-from dalembert.systems import VariationalProblem, ostrogradsky, reference
-from dalembert.systems.distribution.reduction import leaf_forms
+from dalembert.systems import VariationalProblem, leaf_forms, ostrogradsky, reference
 
 STEPS = 16  # of the coarsest run
 HALVINGS = 1.0 / np.array([1.0, 2.0, 4.0, 8.0, 16.0])

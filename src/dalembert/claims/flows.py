@@ -15,11 +15,18 @@ from dalembert.claims.balance import DIGITS_LEFT, ENERGY, NOETHER, judge_drift
 from dalembert.claims.convergence import FlowData, flow_orders
 from dalembert.claims.geometry import EVOLUTION, FLOW, IDENTITY, WINDOWS, judge_evolution, judge_ranks
 from dalembert.claims.subject import Claim, Promise
-from dalembert.discretize import DiscreteSystem
-from dalembert.discretize.window_maps import Interpolated
-from dalembert.measure import Invariant, energy, momentum, poincare_cartan, regularity, symplectic_defect
+from dalembert.discretize import DiscreteSystem, Interpolated
+from dalembert.measure import (
+    Invariant,
+    NodeView,
+    energy,
+    momentum,
+    node_view,
+    poincare_cartan,
+    regularity,
+    symplectic_defect,
+)
 from dalembert.measure.higher import PathData, path_windows
-from dalembert.measure.nodes import NodeView, node_view
 from dalembert.numbers import EPSILON
 from dalembert.outcome import Outcome
 from dalembert.path import Path

@@ -12,24 +12,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.algebra import numerical_rank
-from dalembert.algebra.dense import least_norm
+from dalembert.algebra import least_norm, numerical_rank
 from dalembert.claims.subject import RESTRICTIONS, Claim, Finding, Promise, Subject, reversed_motion
-from dalembert.discretize import Scheme
-from dalembert.discretize.nodes import Interval, legendre_plus
-from dalembert.measure.invariants import constraint_residual
+from dalembert.discretize import Interval, Scheme
+from dalembert.discretize.nodes import legendre_plus
+from dalembert.measure import SymplecticDefect, constraint_residual, regularity, symplectic_defect
 from dalembert.measure.nodes import nodes_of
-from dalembert.measure.ranks import regularity
-from dalembert.measure.symplectic import SymplecticDefect, symplectic_defect
 from dalembert.numbers import EPSILON
 from dalembert.options import Solver
 from dalembert.outcome import Outcome
 from dalembert.step import ensemble, simulate
 from dalembert.step.simulation import check_interrupted
-from dalembert.systems import System, momentum, references
-from dalembert.systems.compiled import SystemFunction
+from dalembert.systems import System, SystemFunction, momentum, motion_along, references
 from dalembert.systems.consistency import stacked_residuals
-from dalembert.systems.continuous import motion_along
 from dalembert.systems.equations import all_reactions, first_derivative, force, kkt_residual, value
 from dalembert.systems.sizes import units_of
 

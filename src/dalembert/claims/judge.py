@@ -11,14 +11,13 @@ import numpy as np
 
 from dalembert.claims import balance, convergence, flows, geometry
 from dalembert.claims.subject import SAMPLES, Claim, RunData, Subject, Verdict
-from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.window_maps import WindowMap
-from dalembert.measure.nodes import own_scheme, states_of
+from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
+from dalembert.measure import own_scheme
+from dalembert.measure.nodes import states_of
 from dalembert.numbers import as_function, as_number, as_positive, as_state, described, whole_number
 from dalembert.options import Solver, Start, accept_single_options, check_groups
 from dalembert.step import simulate
-from dalembert.systems import System, VariationalProblem, check_x64, is_traced
-from dalembert.systems.system import check_system
+from dalembert.systems import System, VariationalProblem, check_system, check_x64, is_traced
 
 
 @accept_single_options

@@ -17,12 +17,9 @@ from jaxtyping import Float
 from dalembert.discretize import Scheme
 from dalembert.notebook import Described
 from dalembert.path import Path
-from dalembert.systems import System, energy
-from dalembert.systems.compiled import SystemFunction
+from dalembert.systems import CONSISTENT, System, SystemFunction, energy, motion_along
 from dalembert.systems.consistency import stacked_residuals
-from dalembert.systems.continuous import motion_along
 from dalembert.systems.equations import all_reactions, force
-from dalembert.systems.sizes import CONSISTENT
 from dalembert.tracing import seldom
 
 

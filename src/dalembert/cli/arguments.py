@@ -16,15 +16,13 @@ import numpy as np
 
 from dalembert.cli.options import BACKENDS, BRANCHES, SCHEMES, SchemeOptions, Setting, check_apart
 from dalembert.control import OptimalControl
-from dalembert.discretize import Scheme
-from dalembert.discretize.window_maps import MAPS
+from dalembert.discretize import MAPS, Scheme
 from dalembert.gallery import ENTRIES, PROBLEMS, BoundaryEntry, Entry
 from dalembert.numbers import MOST, MOST_NODES, as_positive, whole_number
 from dalembert.options import Solver
 from dalembert.step import Avoid, Branch, Nearest, Varying
 from dalembert.studies.swept import ARGUMENTS, SweptProblem
-from dalembert.systems import System
-from dalembert.systems.sizes import as_step
+from dalembert.systems import System, as_step
 
 PRESETS = {
     "borda-fernandez-grillo": Scheme.borda_fernandez_grillo,

@@ -366,9 +366,7 @@ def page(
         from dalembert.cli import arguments
         from dalembert.gallery import BoundaryEntry
         from dalembert.outcome import Outcome
-        from dalembert.show import animate
-        from dalembert.show.html.report import page_text
-        from dalembert.show.results import results_of
+        from dalembert.show import animate, page_text, results_of
         from dalembert.step import simulate
 
         entry = arguments.entry_of(name)
@@ -431,7 +429,7 @@ def cache(
 ) -> None:
     """Show where compiled machine code is kept and how much there is, or remove it. $DALEMBERT_CACHE sets another folder."""
     with one_line_errors():
-        from dalembert.native.llvm.cache import CACHE
+        from dalembert.native import CACHE
 
         found = CACHE.size()
         record = {"folder": None if CACHE.folder is None else str(CACHE.folder), "files": found[0], "bytes": found[1]}

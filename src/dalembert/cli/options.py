@@ -234,8 +234,7 @@ class OutputOptions:
         `plot`."""
         with one_line_errors():
             from dalembert.path import Path
-            from dalembert.show import plot
-            from dalembert.show.style import write_whole
+            from dalembert.show import plot, write_whole
             from dalembert.store import load, save
 
             if self.file is not None and not self.store:

@@ -6,6 +6,7 @@ of it.
 
 from dalembert.control import extremals
 from dalembert.control.eliminated import eliminate
+from dalembert.control.extremals import ControlSearch, control_search, prepare_control
 from dalembert.control.problem import Lobatto, OptimalControl
 from dalembert.control.refinement import refine
 from dalembert.control.result import singular_arcs

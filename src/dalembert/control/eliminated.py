@@ -15,8 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from dalembert.control.problem import OptimalControl, actuation, check_optimal_control, plant_scheme, with_plant_parameters
-from dalembert.discretize import Scheme
-from dalembert.discretize.nodes import Interval, incoming, outgoing
+from dalembert.discretize import Interval, Scheme, incoming, outgoing
 from dalembert.numbers import as_positive
 from dalembert.systems import VariationalProblem
 from dalembert.systems.equations import euler_lagrange

@@ -15,12 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
+from dalembert.boundary import Nodes, On, Periodic, Request
 from dalembert.boundary.data.end_sets import (
     EndFunction,
     EndSets,
     EndState,
-    On,
-    Periodic,
     check_ends_agree,
     check_rank,
     coordinate_at,
@@ -29,13 +28,13 @@ from dalembert.boundary.data.end_sets import (
     sets_of,
     state_of,
 )
-from dalembert.boundary.data.ends import EndData, Nodes, Request, Through, grid_nodes, read_through, smooth_path
+from dalembert.boundary.data.ends import EndData, Through, grid_nodes, read_through, smooth_path
 from dalembert.control.problem import OptimalControl, count_equations
 from dalembert.control.terms import state_constraints
 from dalembert.numbers import as_array, as_number, as_numbers, described
 from dalembert.solution import ControlSolution
-from dalembert.systems import InconsistentDataError, check_initial_data
-from dalembert.systems.distribution.reduction import Forms, leaf_forms, solved_for
+from dalembert.systems import InconsistentDataError, check_initial_data, leaf_forms
+from dalembert.systems.distribution.reduction import Forms, solved_for
 from dalembert.systems.equations import first_derivative, value
 from dalembert.systems.sizes import residual_limit
 from dalembert.tracing import seldom

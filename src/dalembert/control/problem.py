@@ -16,10 +16,10 @@ from dalembert.notebook import card
 from dalembert.numbers import as_array, as_function, described
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
-from dalembert.systems import System
+from dalembert.systems import System, check_shapes, check_system, output_shape, run_on_shapes
 from dalembert.systems.pickling import reduced
-from dalembert.systems.shapes import check_scalar, output_shape, run_on_shapes
-from dalembert.systems.system import check_shapes, check_system, texts_of
+from dalembert.systems.shapes import check_scalar
+from dalembert.systems.system import texts_of
 
 
 class OptimalControl(eqx.Module):

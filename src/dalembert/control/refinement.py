@@ -32,11 +32,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra.banded import one_blas_thread
-from dalembert.boundary.data.ends import Request, Through, TimeGrid, at_times, read_through, read_times
-from dalembert.boundary.data.free_time import Free, fit_times
-from dalembert.boundary.kinds import Asked, extremal
-from dalembert.boundary.solver import settings
+from dalembert.algebra import one_blas_thread
+from dalembert.boundary import Asked, Free, Request, TimeGrid, extremal, settings
+from dalembert.boundary.data.ends import Through, at_times, read_through, read_times
+from dalembert.boundary.data.free_time import fit_times
 from dalembert.control.extremals import ControlSearch, control_search
 from dalembert.control.problem import Lobatto, OptimalControl, check_solution_of
 from dalembert.drawing import Depicted

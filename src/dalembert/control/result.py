@@ -11,11 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
+from dalembert.boundary import Iterate, KKTSystem, Termination
 from dalembert.boundary.interior.activity import Activity
 from dalembert.boundary.interior.path import violation
 from dalembert.boundary.kkt.multipliers import Sequence, by_parabolas
-from dalembert.boundary.kkt.system import KKTSystem
-from dalembert.boundary.newton import Iterate, Termination
 from dalembert.boundary.result import judge
 from dalembert.control.problem import Lobatto, OptimalControl, check_optimal_control
 from dalembert.control.terms import node_velocities

@@ -30,13 +30,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.boundary.kkt.assembly import TIME, Term, term_of
+from dalembert.boundary import Term
+from dalembert.boundary.kkt.assembly import TIME, term_of
 from dalembert.boundary.kkt.shared_unknowns import TIMED
 from dalembert.boundary.kkt.unknowns import BlockParts
 from dalembert.control.problem import OptimalControl, actuation, with_plant_parameters
-from dalembert.discretize import Scheme
-from dalembert.discretize.nodes import Interval, Node, incoming, kinematic_equations, outgoing
-from dalembert.systems.equations import all_reactions, first_derivative, force, momentum, value
+from dalembert.discretize import Interval, Node, Scheme, incoming, outgoing
+from dalembert.discretize.nodes import kinematic_equations
+from dalembert.systems import momentum
+from dalembert.systems.equations import all_reactions, first_derivative, force, value
 
 
 @dataclasses.dataclass(frozen=True)

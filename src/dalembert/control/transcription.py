@@ -10,7 +10,6 @@ makes such forces, u = min_i φ_i/|B_ia|, and the cost the size σ = max |∂²C
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -19,16 +18,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
+from dalembert.boundary import Elements, KKTSystem, Term
 from dalembert.boundary.data.ends import at_times
 from dalembert.boundary.data.limits import Level, PathInequalities, parabola_rates
-from dalembert.boundary.kkt.assembly import Elements, Place, Term, term_of
+from dalembert.boundary.kkt.assembly import Place, term_of
 from dalembert.boundary.kkt.path_terms import PathWindows, node_windows, step_windows, with_origin
 from dalembert.boundary.kkt.shared_unknowns import TimedParts, carry, timed_elements, with_ends, with_free_time
-from dalembert.boundary.kkt.system import Components, KKTSystem, Monitored, Scales
+from dalembert.boundary.kkt.system import Components, Monitored, Scales
 from dalembert.boundary.kkt.unknowns import PathUnknowns
 from dalembert.control.given import Ends, GivenPath, SharedLeaf, node_rows
 from dalembert.control.problem import Lobatto, OptimalControl, actuation, with_plant_parameters
-from dalembert.control.resolution import Accelerations, accelerations_of
 from dalembert.control.terms import (
     ControlLayout,
     EndNode,
@@ -41,10 +40,9 @@ from dalembert.control.terms import (
 )
 from dalembert.discretize import Scheme
 from dalembert.solution import ControlSolution
-from dalembert.systems import System
+from dalembert.systems import System, role_of, with_inertia
 from dalembert.systems.equations import all_reactions, force, value
-from dalembert.systems.sizes import LIGHT, with_inertia
-from dalembert.systems.system import role_of
+from dalembert.systems.sizes import LIGHT
 from dalembert.tracing import seldom
 
 SAMPLES = 7
@@ -189,10 +187,6 @@ class ControlData(PathUnknowns):
     scheme_name: str = ""
     settled_ends: Bool[np.ndarray, "2 2 m"] = dataclasses.field(default_factory=lambda: np.zeros((2, 2, 1), dtype=bool))
     leaf: SharedLeaf | None = None
-
-    @functools.cached_property
-    def accelerations(self) -> Accelerations:
-        return accelerations_of(self.problem, self.layout.n, self.layout.r)
 
     @property
     def first_block(self) -> int:

@@ -1,10 +1,21 @@
 """From continuous to discrete: difference maps, schemes, discrete systems, and the equations at a node."""
 
-from dalembert.discretize.discrete import DiscreteSystem
-from dalembert.discretize.nodes import Redefined, redefined
-from dalembert.discretize.scheme import Beta, Central, PairMap, Scheme, SchemeClaims, TripleMap
+from dalembert.discretize.discrete import DiscreteSystem, Reading
+from dalembert.discretize.nodes import Interval, Node, Redefined, incoming, outgoing, redefined
+from dalembert.discretize.scheme import Beta, Central, PairMap, Scheme, SchemeClaims, TripleMap, check_maps, composition
 from dalembert.discretize.time import energies, with_time
-from dalembert.discretize.window_maps import Averaged, Hermite, Interpolated, Points, WindowMap, Windows, windows
+from dalembert.discretize.window_maps import (
+    MAPS,
+    Averaged,
+    Hermite,
+    Interpolated,
+    Points,
+    WindowMap,
+    Windows,
+    as_windows,
+    window_jets,
+    windows,
+)
 
 __all__ = [
     "Averaged",

@@ -14,10 +14,10 @@ from jaxtyping import Array, Float
 
 from dalembert.native import Places, Unsupported, Windowed, vanishing
 from dalembert.numbers import as_flag, as_function, described, whole_number
+from dalembert.systems import Problem, with_parameters
 from dalembert.systems.constraints import annihilator
-from dalembert.systems.higher.variational import with_parameters
 from dalembert.systems.pickling import made
-from dalembert.systems.system import Problem, as_arrays, names_of
+from dalembert.systems.system import as_arrays, names_of
 
 HIGHEST = 64  # nodes before the last one in a window
 

@@ -29,12 +29,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize.window_maps import WindowMap, window_action
-from dalembert.systems.higher.variational import (
-    VariationalProblem,
-    common_order,
-    constraints_of_order,
-    holonomic_constraints,
-)
+from dalembert.systems import VariationalProblem, common_order, constraints_of_order, holonomic_constraints
 from dalembert.tracing import remember
 
 

@@ -18,9 +18,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import numerical_rank
 from dalembert.numbers import as_choice, as_flag, as_number, described, is_traced, outside, whole_number
-from dalembert.systems import System
-from dalembert.systems.constraints import Constraint
-from dalembert.systems.shapes import output_shape, run_on_shapes
+from dalembert.systems import Constraint, System, output_shape, run_on_shapes
 from dalembert.tracing import remember, seldom
 
 

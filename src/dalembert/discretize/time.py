@@ -15,19 +15,20 @@ from dalembert.discretize.window_maps import Averaged, Hermite, Interpolated, Wi
 from dalembert.numbers import as_flag, as_function, as_numbers, described
 from dalembert.path import Path
 from dalembert.solution import Solution
-from dalembert.systems.constraints import Holonomic, Nonholonomic, SecondOrder
-from dalembert.systems.higher.variational import (
+from dalembert.systems import (
+    Holonomic,
+    Nonholonomic,
+    SecondOrder,
     VariationalProblem,
-    check_problem,
     constraint_numbers,
     constraint_rates,
     constraints_of_order,
     density,
     holonomic_constraints,
     orders_of,
-    with_fields,
     with_parameters,
 )
+from dalembert.systems.higher.variational import check_problem, with_fields
 from dalembert.tracing import remember, seldom
 
 

@@ -27,7 +27,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from dalembert.numbers import described, first_line
-from dalembert.systems.higher.variational import VariationalProblem, constraints_of_order, density
+from dalembert.systems import VariationalProblem, constraints_of_order, density
 from dalembert.tracing import remember
 
 

@@ -19,16 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from dalembert.boundary import Asked, BandedFactors, Free, KKTSystem, LinearSolver, Request, TimeGrid, extremal, settings
 from dalembert.boundary.data.end_sets import refuse_sets
-from dalembert.boundary.data.ends import Request, TimeGrid, read_times
-from dalembert.boundary.data.free_time import Free
-from dalembert.boundary.kinds import Asked, extremal
-from dalembert.boundary.kkt.linear import BandedFactors, LinearSolver
-from dalembert.boundary.kkt.system import KKTSystem
-from dalembert.boundary.solver import settings
+from dalembert.boundary.data.ends import read_times
+from dalembert.control import OptimalControl
 from dalembert.control.extremals import dimension_of
 from dalembert.control.given import read_partly
-from dalembert.control.problem import OptimalControl, check_optimal_control, count_equations, with_plant_parameters
+from dalembert.control.problem import check_optimal_control, count_equations, with_plant_parameters
 from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import ControlStart, timed_elements_of
 from dalembert.discretize import Scheme
@@ -37,7 +34,7 @@ from dalembert.numbers import as_array, is_traced
 from dalembert.options import Solver, accept_single_options
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
-from dalembert.systems.system import is_flag
+from dalembert.systems import is_flag
 from dalembert.tracing import seldom
 
 

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.control.problem import OptimalControl, actuation, check_solution_of
+from dalembert.control import OptimalControl
+from dalembert.control.problem import actuation, check_solution_of
 from dalembert.discretize import Scheme
 from dalembert.guidance.linearisation import (
     Linearised,

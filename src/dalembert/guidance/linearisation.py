@@ -27,13 +27,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
+from dalembert.boundary import Free, KKTSystem
 from dalembert.boundary.data.end_sets import refuse_sets
 from dalembert.boundary.data.ends import grid_nodes, read_through
-from dalembert.boundary.data.free_time import Free, Horizon
+from dalembert.boundary.data.free_time import Horizon
 from dalembert.boundary.data.limits import Asking, PathInequalities, read_inequalities
-from dalembert.boundary.kkt.system import KKTSystem
+from dalembert.control import Lobatto, OptimalControl
 from dalembert.control.given import PartlyGiven, read_partly, settled_rows
-from dalembert.control.problem import Lobatto, OptimalControl, check_solution_of, count_equations, scheme_name
+from dalembert.control.problem import check_solution_of, count_equations, scheme_name
 from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import (
     ControlData,

@@ -14,17 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from dalembert.boundary import Asked, Iterate, Request, TimeGrid, settings
 from dalembert.boundary.data.end_sets import refuse_sets
-from dalembert.boundary.data.ends import Request, TimeGrid, at_times
+from dalembert.boundary.data.ends import at_times
 from dalembert.boundary.data.limits import check_given
 from dalembert.boundary.interior.activity import Activity
-from dalembert.boundary.kinds import Asked
-from dalembert.boundary.newton import Iterate
 from dalembert.boundary.result import OUTCOMES
-from dalembert.boundary.solver import settings
-from dalembert.control.extremals import ControlSearch, control_search, prepare_control
+from dalembert.control import ControlSearch, OptimalControl, control_search, prepare_control
 from dalembert.control.given import read_partly, size_of_end
-from dalembert.control.problem import OptimalControl, actuation, check_optimal_control
+from dalembert.control.problem import actuation, check_optimal_control
 from dalembert.control.result import control_solution
 from dalembert.discretize import Scheme
 from dalembert.interrupts import Interrupted
@@ -35,8 +33,7 @@ from dalembert.outcome import CONTROLLED, Outcome
 from dalembert.path import Path
 from dalembert.solution import ControlSolution, SolveError
 from dalembert.step import simulate
-from dalembert.systems import System
-from dalembert.systems.system import check_system
+from dalembert.systems import System, check_system
 from dalembert.tracing import Jitted
 
 

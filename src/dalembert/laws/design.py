@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.control.problem import OptimalControl
+from dalembert.control import OptimalControl
 from dalembert.laws.shaping import (
     PLACES,
     Actuated,
@@ -36,7 +36,7 @@ from dalembert.laws.shaping import (
     unactuated_direction,
 )
 from dalembert.numbers import as_numbers, as_vector, whole_number
-from dalembert.systems.system import System
+from dalembert.systems import System
 from dalembert.tracing import seldom
 
 UNCONTROLLABLE = 1e-7  # sine of the angle between α and β in units of the mass

@@ -17,15 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from dalembert.algebra import agree
-from dalembert.algebra.jacobian import value_and_jacobian
-from dalembert.algebra.roots import depends
+from dalembert.algebra import agree, depends, value_and_jacobian
 from dalembert.numbers import EPSILON, as_number, as_numbers, as_vector, is_traced
 from dalembert.step import SampledFeedback
-from dalembert.systems.constraints import Constraint
-from dalembert.systems.equations import acceleration, acceleration_equation, euler_lagrange, force, reactions
+from dalembert.systems import Constraint, System, acceleration, check_shapes, check_system
+from dalembert.systems.equations import acceleration_equation, euler_lagrange, force, reactions
 from dalembert.systems.pickling import reduced
-from dalembert.systems.system import System, check_shapes, check_system
 from dalembert.tracing import seldom, traced_once
 
 

@@ -24,14 +24,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from dalembert.algebra.dense import least_norm
-from dalembert.control.problem import OptimalControl, actuation, count_equations, with_plant_parameters
+from dalembert.algebra import least_norm
+from dalembert.control import OptimalControl
+from dalembert.control.problem import actuation, count_equations, with_plant_parameters
 from dalembert.laws.law import Law, Value, force_of
 from dalembert.numbers import as_function, as_numbers, as_vector, whole_number
+from dalembert.systems import Lyapunov, System, check_shapes, check_system, run_on_shapes
 from dalembert.systems.equations import euler_lagrange
-from dalembert.systems.lyapunov import Lyapunov
-from dalembert.systems.shapes import check_scalar, run_on_shapes
-from dalembert.systems.system import System, check_shapes, check_system
+from dalembert.systems.shapes import check_scalar
 from dalembert.tracing import seldom
 
 Actuated = int | Sequence[int] | Callable

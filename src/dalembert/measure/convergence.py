@@ -31,9 +31,7 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step import simulate
 from dalembert.step.simulation import check_interrupted
-from dalembert.systems import System, reference
-from dalembert.systems.continuous import integrate_motion, motion_along
-from dalembert.systems.system import check_system
+from dalembert.systems import System, check_system, integrate_motion, motion_along, reference
 
 SAFETY = 1e3  # rounding errors of all steps added up, times this, are the floor: a fit above it sees truncation only
 SATURATED = 0.5  # an error of that part of the solution's own size says nothing about an order

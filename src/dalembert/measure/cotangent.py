@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra.dense import inverse
-from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.nodes import Interval, incoming, legendre_minus, legendre_plus
+from dalembert.algebra import inverse
+from dalembert.discretize import DiscreteSystem, Interval, Scheme, incoming
+from dalembert.discretize.nodes import legendre_minus, legendre_plus
 from dalembert.measure.nodes import (
     NodeView,
     check_direction,
@@ -28,11 +28,9 @@ from dalembert.notebook import Described
 from dalembert.numbers import EPSILON, as_function, as_number, as_vector
 from dalembert.path import Path
 from dalembert.step import simulate
-from dalembert.systems import System, check_x64, is_traced, momentum
+from dalembert.systems import System, as_step, check_shapes, check_system, check_x64, is_traced, momentum
 from dalembert.systems import momentum as momentum_at
 from dalembert.systems.equations import force, reactions
-from dalembert.systems.sizes import as_step
-from dalembert.systems.system import check_shapes, check_system
 from dalembert.tracing import seldom
 
 

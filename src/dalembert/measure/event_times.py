@@ -11,15 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
 from dalembert.measure.nodes import check_neighbours, check_single, form_of
 from dalembert.numbers import EPSILON, as_function, is_traced, whole_number
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step import simulate
-from dalembert.systems import System, VariationalProblem
-from dalembert.systems.shapes import check_scalar, run_on_shapes
+from dalembert.systems import System, VariationalProblem, run_on_shapes
+from dalembert.systems.shapes import check_scalar
 from dalembert.tracing import Jitted
 
 PARTS = 4  # of a step, between which g is looked at

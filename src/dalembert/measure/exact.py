@@ -11,19 +11,27 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.discretize import Scheme
-from dalembert.discretize.nodes import Interval
+from dalembert.discretize import Interval, Scheme
 from dalembert.measure.convergence import Convergence, converge
 from dalembert.measure.nodes import SystemNodes, kernel, node_view
 from dalembert.numbers import as_choice, as_number, as_tolerance, as_vector, decreasing_steps, is_traced
 from dalembert.options import STARTERS, Starter
 from dalembert.step.start.prepare import second_node
-from dalembert.systems import System, check_initial_data, check_x64, momentum, reference
+from dalembert.systems import (
+    System,
+    as_step,
+    check_initial_data,
+    check_shapes,
+    check_system,
+    check_x64,
+    integrate_motion,
+    momentum,
+    motion_along,
+    reference,
+)
 from dalembert.systems.consistency import velocity_residuals
-from dalembert.systems.continuous import chosen_backend, integrate_motion, motion_along
+from dalembert.systems.continuous import chosen_backend
 from dalembert.systems.equations import all_reactions
-from dalembert.systems.sizes import as_step
-from dalembert.systems.system import check_shapes, check_system
 from dalembert.tracing import seldom
 
 NODES, WEIGHTS = (np.polynomial.legendre.leggauss(16) + np.array([[1.0], [0.0]])) * 0.5  # of ∫L, far below its error

@@ -13,17 +13,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from dalembert.algebra import Newton, Solve, newton
-from dalembert.algebra.roots import implicit
-from dalembert.discretize import Scheme
+from dalembert.algebra import Newton, Solve, implicit, newton
+from dalembert.discretize import Hermite, Interpolated, Scheme, WindowMap, as_windows
 from dalembert.discretize.higher import forward_differences, node_defects
-from dalembert.discretize.window_maps import Hermite, Interpolated, WindowMap, as_windows
 from dalembert.measure.nodes import check_neighbours, check_single
 from dalembert.numbers import as_array, as_number, as_positive, described
 from dalembert.path import Path
-from dalembert.systems import VariationalProblem
-from dalembert.systems.higher.variational import (
-    check_problem,
+from dalembert.systems import (
+    VariationalProblem,
     common_order,
     constraint_numbers,
     constraints_of_order,
@@ -31,6 +28,7 @@ from dalembert.systems.higher.variational import (
     holonomic_constraints,
     true_orders,
 )
+from dalembert.systems.higher.variational import check_problem
 from dalembert.tracing import seldom
 
 Nodes = Float[Array, "p n"]

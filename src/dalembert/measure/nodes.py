@@ -14,23 +14,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra import Newton, Solve, newton
-from dalembert.algebra.roots import implicit
-from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.discrete import Reading, discrete_impulses
-from dalembert.discretize.nodes import Interval, discrete_force, incoming, legendre_plus, outgoing
-from dalembert.discretize.scheme import check_maps
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.algebra import Newton, Solve, implicit, newton
+from dalembert.discretize import DiscreteSystem, Interval, Reading, Scheme, WindowMap, check_maps, incoming, outgoing
+from dalembert.discretize.discrete import discrete_impulses
+from dalembert.discretize.nodes import discrete_force, legendre_plus
 from dalembert.numbers import described
 from dalembert.path import Path, check_path
-from dalembert.step.programs.base import StepProgram
+from dalembert.step import StepProgram
 from dalembert.step.programs.node import DiscreteProgram, NodeProgram
 from dalembert.step.start.prepare import check_discrete
-from dalembert.systems import System, is_traced
+from dalembert.systems import System, as_step, check_shapes, check_system, is_traced, output_shape, run_on_shapes
 from dalembert.systems.equations import value
-from dalembert.systems.shapes import output_shape, run_on_shapes
-from dalembert.systems.sizes import as_step
-from dalembert.systems.system import check_shapes, check_system
 from dalembert.tracing import traced_once
 
 Vector = Float[Array, "n"]

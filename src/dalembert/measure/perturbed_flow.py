@@ -18,13 +18,12 @@ from dalembert.discretize import Scheme
 from dalembert.numbers import as_number, as_positive, as_tolerance, as_vector, first_line
 from dalembert.path import Path
 from dalembert.step import simulate
-from dalembert.systems import Connection, System, connection, cutoff, reduction
+from dalembert.systems import Connection, System, check_shapes, connection, cutoff, reduction, velocity_constraints
 from dalembert.systems.distribution.adapted import flow
 from dalembert.systems.distribution.charts import as_points, chart_argument, compile_method
-from dalembert.systems.distribution.reduction import check_first_order, explicit_terms, velocity_constraints
+from dalembert.systems.distribution.reduction import check_first_order, explicit_terms
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import check_indices
-from dalembert.systems.system import check_shapes
 from dalembert.tracing import seldom
 
 Vector = Float[Array, "n"]

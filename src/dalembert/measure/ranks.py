@@ -12,15 +12,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import numerical_rank
-from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
 from dalembert.measure.higher import FlowPath, HigherFlow, path_windows, read_flow_path
 from dalembert.measure.nodes import NodeView, kernel, node_view, nodes_of
 from dalembert.notebook import Described
 from dalembert.numbers import as_number, as_numbers, whole_number
 from dalembert.path import Path
-from dalembert.systems import System, VariationalProblem, check_x64
-from dalembert.systems.higher.variational import constraint_numbers
+from dalembert.systems import System, VariationalProblem, check_x64, constraint_numbers
 from dalembert.tracing import seldom
 
 

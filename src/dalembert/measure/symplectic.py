@@ -12,16 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from dalembert.algebra import numerical_rank
-from dalembert.algebra.ode import integrate
-from dalembert.algebra.roots import implicit
-from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.algebra import implicit, integrate, numerical_rank
+from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
 from dalembert.measure.higher import HigherFlow, higher_flow
 from dalembert.measure.nodes import NodeView, kernel, node_view
 from dalembert.notebook import Described
 from dalembert.numbers import as_function, as_number, as_positive, as_tolerance, as_vector, whole_number
 from dalembert.systems import (
+    CONSISTENT,
     InconsistentDataError,
     RankDeficientError,
     System,
@@ -31,11 +29,10 @@ from dalembert.systems import (
     check_x64,
     is_traced,
     momentum,
+    output_shape,
 )
 from dalembert.systems.consistency import stacked_residuals
 from dalembert.systems.equations import all_reactions, force, kkt_residual
-from dalembert.systems.shapes import output_shape
-from dalembert.systems.sizes import CONSISTENT
 from dalembert.tracing import Jitted, seldom
 
 Matrix = Float[Array, "d d"]

@@ -16,8 +16,7 @@ from dalembert.numbers import described
 from dalembert.path import Path, Study
 from dalembert.show.panels import names_of
 from dalembert.solution import CriticalPoint
-from dalembert.systems import is_traced
-from dalembert.systems.system import Problem
+from dalembert.systems import Problem, is_traced
 
 FRAMES = 600  # nodes that are drawn; between them a drawing is interpolated
 SEEN = 0.12  # part of the picture that a point may move between two frames, in the median, to be followed by the eye

@@ -13,8 +13,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
 from dalembert.interrupts import Interrupted
 from dalembert.lazy import fields_as_left
 from dalembert.native import COUNTED, counts, native_first

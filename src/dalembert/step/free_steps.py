@@ -13,9 +13,8 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from dalembert.algebra import Newton, newton
-from dalembert.discretize import Hermite, Interpolated, Points, WindowMap, with_time
+from dalembert.discretize import Hermite, Interpolated, Points, WindowMap, as_windows, with_time
 from dalembert.discretize.higher import forward_differences
-from dalembert.discretize.window_maps import as_windows
 from dalembert.numbers import EPSILON, as_flag, as_numbers, whole_number
 from dalembert.options import Solver
 from dalembert.outcome import Outcome
@@ -23,9 +22,9 @@ from dalembert.path import Path, Statistics, StepError
 from dalembert.step.options import RunOptions
 from dalembert.step.programs.higher import HigherProgram
 from dalembert.step.start.higher import Begun, as_multipliers, check_consistent, first_matrix, from_nodes
-from dalembert.systems import VariationalProblem, check_x64
+from dalembert.systems import VariationalProblem, check_x64, common_order, constraint_numbers
 from dalembert.systems.higher.ostrogradsky import check_regular
-from dalembert.systems.higher.variational import check_problem, common_order, constraint_numbers
+from dalembert.systems.higher.variational import check_problem
 from dalembert.systems.sizes import check_resolved
 from dalembert.tracing import Jitted, traced_once
 

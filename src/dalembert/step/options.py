@@ -15,25 +15,17 @@ import jax
 import numpy as np
 
 from dalembert.algebra import Newton
-from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.window_maps import Interpolated, WindowMap
+from dalembert.discretize import DiscreteSystem, Interpolated, Scheme, WindowMap
 from dalembert.drawing import Depicted
-from dalembert.numbers import (
-    MOST_NODES,
-    MOST_ROWS,
-    as_double,
-    as_number,
-    described,
-    whole_number,
-)
+from dalembert.numbers import MOST_NODES, MOST_ROWS, as_double, as_number, described, whole_number
 from dalembert.options import Save, Solver, Start, Stop
 from dalembert.path import Provenance
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.varying import Varying
 from dalembert.step.run.branch import Avoid, Branch, Least, Nearest
 from dalembert.step.run.state import Grid, Recipe, SampledFeedback, StepOptions
-from dalembert.systems import System, is_traced
-from dalembert.systems.sizes import as_step, check_resolved
+from dalembert.systems import System, as_step, is_traced
+from dalembert.systems.sizes import check_resolved
 from dalembert.tracing import source
 
 MOST_NUMBERS = 1000  # of an array of many runs that is recorded by its values

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
 from dalembert.interrupts import Interrupted
 from dalembert.messages import suggesting
 from dalembert.numbers import as_flag, as_state, described, outside
@@ -24,8 +23,7 @@ from dalembert.step.run.driver import ReadyRun, Run, Vector, find_run, with_one_
 from dalembert.step.run.state import Given, Prepared, SampledFeedback, initial_state
 from dalembert.step.run.steps import check_progress, report_progress, sink_of
 from dalembert.step.start.prepare import check_callbacks, initial_value, prepare_any
-from dalembert.systems import System, VariationalProblem, check_x64, is_traced
-from dalembert.systems.system import check_system
+from dalembert.systems import System, VariationalProblem, check_system, check_x64, is_traced
 
 
 @accept_single_options

@@ -10,16 +10,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, newton
-from dalembert.discretize import Scheme
-from dalembert.discretize.scheme import check_maps
+from dalembert.discretize import Scheme, check_maps
 from dalembert.numbers import as_number, as_vector, described, whole_number
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Call, second_root
 from dalembert.step.start.prepare import program_for
-from dalembert.systems import System, check_initial_data, is_traced
+from dalembert.systems import System, as_step, check_initial_data, check_shapes, is_traced
 from dalembert.systems.consistency import STEPS
-from dalembert.systems.sizes import as_step
-from dalembert.systems.system import check_shapes
 from dalembert.tracing import Jitted
 
 MOST_STARTS = 1_000_000

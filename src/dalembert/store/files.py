@@ -18,7 +18,7 @@ from dalembert.store.paths import attribute, check_format, check_path, path_from
 from dalembert.store.runs import load_run
 from dalembert.store.solutions import CONTENTS, check_solution, solution_from_xarray, solution_to_xarray
 from dalembert.store.studies import STUDIES, VALUES, check_study, load_study, study_from_xarray
-from dalembert.systems.system import Problem
+from dalembert.systems import Problem
 
 if TYPE_CHECKING:
     import xarray

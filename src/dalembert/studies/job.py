@@ -21,10 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import jax
 import numpy as np
 
-from dalembert.boundary.data.ends import Request, TimeGrid
-from dalembert.boundary.kinds import Asked, extremal
-from dalembert.boundary.kkt.linear import own_pivots
-from dalembert.boundary.newton import Settings
+from dalembert.boundary import Asked, Request, Settings, TimeGrid, extremal, own_pivots
 from dalembert.drawing import Depicted
 from dalembert.interrupts import Interrupted
 from dalembert.lazy import as_left, fields_as_left

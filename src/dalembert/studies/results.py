@@ -26,7 +26,8 @@ from dalembert.outcome import Outcome
 from dalembert.path import Study, tree_of_values
 from dalembert.step.run.state import Watch
 from dalembert.step.run.steps import Progress, report_progress
-from dalembert.store.atomic import FileError, Lock, as_new_store, create_folder, drop_partial
+from dalembert.store import FileError
+from dalembert.store.atomic import Lock, as_new_store, create_folder, drop_partial
 from dalembert.store.paths import flatten
 from dalembert.store.studies import COMMITTED, RUN, VALUES, StudyStore, empty_rows, place_on_axes, record_of
 from dalembert.studies.fingerprint import check_same

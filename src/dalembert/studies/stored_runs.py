@@ -21,20 +21,20 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
 from dalembert.numbers import as_file, as_flag
 from dalembert.options import Save, Solver, Start, Starter, Stop, accept_single_options, check_groups
 from dalembert.outcome import Outcome
 from dalembert.path import Path
+from dalembert.step import SampledFeedback, Varying
 from dalembert.step.options import RunOptions, lengths_of
-from dalembert.step.programs.varying import Varying
 from dalembert.step.run.driver import find_run
-from dalembert.step.run.state import Given, SampledFeedback
+from dalembert.step.run.state import Given
 from dalembert.step.run.steps import Opening, Sink, State, check_progress, register, report_progress
 from dalembert.step.simulation import begin_run, check_path
 from dalembert.step.start.prepare import check_any_system
-from dalembert.store.atomic import FileError, Lock, as_new_store, create_folder, drop_partial, flush, flush_one, refusal
+from dalembert.store import FileError
+from dalembert.store.atomic import Lock, as_new_store, create_folder, drop_partial, flush, flush_one, refusal
 from dalembert.store.chunked import ChunkedArray, attributes_of_store, create
 from dalembert.store.paths import SCALARS, STATISTICS
 from dalembert.store.runs import (

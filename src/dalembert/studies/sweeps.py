@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Literal, NamedTuple
 
-from dalembert.boundary.solver import check_seek, settings
+from dalembert.boundary import check_seek, settings
 from dalembert.control import OptimalControl
 from dalembert.discretize import DiscreteSystem
 from dalembert.messages import accept_moved, warn

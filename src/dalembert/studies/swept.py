@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dalembert.boundary import Free, Nodes
-from dalembert.boundary.data.end_sets import On
+from dalembert.boundary import Free, Nodes, On
 from dalembert.numbers import as_numbers, described
 from dalembert.path.study import SweptName
 from dalembert.store.studies import RUN_NAMES, SOLUTION_NAMES, label_of
-from dalembert.systems.system import is_flag
+from dalembert.systems import is_flag
 
 DATA = {"q0": 1, "v0": 1, "nodes": 2, "jets": 2, "multipliers": 2}  # axes of each in one run
 ALIKE = ("h", "steps", "t0", "times", "scheme", "guess", "scales", "inequalities", "tolerance", "max_iterations")

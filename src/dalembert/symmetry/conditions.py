@@ -22,16 +22,18 @@ from dalembert.discretize import DiscreteSystem
 from dalembert.discretize.discrete import node_reactions
 from dalembert.numbers import as_number, as_numbers, as_state, as_vector, described, is_traced
 from dalembert.step.start.prepare import check_discrete
-from dalembert.systems import System, VariationalProblem
-from dalembert.systems.equations import all_reactions, first_derivative, force, reactions, value
-from dalembert.systems.higher.variational import (
+from dalembert.systems import (
+    CONSISTENT,
+    System,
+    VariationalProblem,
+    check_shapes,
     constraint_numbers,
     density,
     differential_constraints,
     holonomic_constraints,
+    with_inertia,
 )
-from dalembert.systems.sizes import CONSISTENT, with_inertia
-from dalembert.systems.system import check_shapes
+from dalembert.systems.equations import all_reactions, first_derivative, force, reactions, value
 from dalembert.tracing import seldom
 
 Jet = Float[Array, "slots n"]

@@ -27,18 +27,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra.dense import inverse
-from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.nodes import Interval, incoming, outgoing
+from dalembert.algebra import inverse
+from dalembert.discretize import DiscreteSystem, Interval, Scheme, incoming, outgoing
 from dalembert.numbers import as_function, coordinate_index, described
 from dalembert.symmetry.search import Symmetry, as_generator
-from dalembert.systems import Holonomic, System
-from dalembert.systems.consistency import RankDeficientError
+from dalembert.systems import Holonomic, RankDeficientError, System, velocity_constraints, with_parameters
+from dalembert.systems import momentum as momentum_at
 from dalembert.systems.constraints import annihilator
-from dalembert.systems.distribution.reduction import constraint_rows, velocity_constraints
+from dalembert.systems.distribution.reduction import constraint_rows
 from dalembert.systems.equations import force
-from dalembert.systems.equations import momentum as momentum_at
-from dalembert.systems.higher.variational import with_parameters
 from dalembert.systems.pickling import made
 from dalembert.tracing import Jitted
 

@@ -14,10 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.algebra.dense import inverse
-from dalembert.discretize import Beta, DiscreteSystem, Scheme
-from dalembert.discretize.nodes import Interval, incoming, outgoing
-from dalembert.measure.nodes import check_neighbours, own_scheme
+from dalembert.algebra import inverse
+from dalembert.discretize import Beta, DiscreteSystem, Interval, Scheme, incoming, outgoing
+from dalembert.measure import check_neighbours, own_scheme
 from dalembert.notebook import Described
 from dalembert.numbers import as_positive, as_vector
 from dalembert.path import Path
@@ -25,12 +24,10 @@ from dalembert.step import simulate
 from dalembert.symmetry.conditions import Neighbourhood, Samples, inertia_at, jets_of, place_of_search, sample
 from dalembert.symmetry.coordinates import GroupChart, VelocityFrame, chart_of, indices_of, reduced_system, with_own
 from dalembert.symmetry.reduced import FullMotion, Reduced
-from dalembert.systems import System, check_x64
-from dalembert.systems.consistency import RankDeficientError
+from dalembert.systems import RankDeficientError, System, check_shapes, check_system, check_x64
+from dalembert.systems import momentum as momentum_at
 from dalembert.systems.equations import all_reactions, force, value
-from dalembert.systems.equations import momentum as momentum_at
 from dalembert.systems.pickling import made
-from dalembert.systems.system import check_shapes, check_system
 from dalembert.tracing import Jitted, seldom
 
 TURNS = 7  # of Newton's method for the turn of a step, which begins at 0

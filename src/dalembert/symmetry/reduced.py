@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.measure.nodes import check_neighbours, own_scheme
+from dalembert.measure import check_neighbours, own_scheme
 from dalembert.notebook import Described
 from dalembert.numbers import as_number, as_positive, as_vector
 from dalembert.path import Path
@@ -27,12 +27,9 @@ from dalembert.symmetry.coordinates import (
     reduced_force,
     reduced_system,
 )
-from dalembert.systems import System, check_x64
-from dalembert.systems.consistency import InconsistentDataError, RankDeficientError
+from dalembert.systems import InconsistentDataError, RankDeficientError, System, check_shapes, check_x64, output_shape
 from dalembert.systems.distribution.reduction import check_first_order
 from dalembert.systems.equations import all_reactions
-from dalembert.systems.shapes import output_shape
-from dalembert.systems.system import check_shapes
 from dalembert.tracing import seldom
 
 SAME = 1e-7  # of the longest step: by how much stages may miss the next state

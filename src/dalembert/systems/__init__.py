@@ -6,19 +6,38 @@ For constraints on velocities also: the explicit formula for (λ, v̇), solvabil
 from dalembert.numbers import check_x64, is_traced
 from dalembert.systems import manifolds
 from dalembert.systems.checks import check_initial_data
+from dalembert.systems.compiled import SystemFunction, reduced_flow
 from dalembert.systems.consistency import InconsistentDataError, Projection, RankDeficientError, project
 from dalembert.systems.constraints import Constraint, Holonomic, Nonholonomic, SecondOrder
-from dalembert.systems.continuous import Reference, reference, references
+from dalembert.systems.continuous import Reference, integrate_motion, motion_along, reference, references
 from dalembert.systems.distribution.adapted import AdaptedReference, ChartChange, adapted_reference
 from dalembert.systems.distribution.charts import Connection, Interpolant, connection, cutoff, interpolant
-from dalembert.systems.distribution.reduction import Reduction, deformed, reduction
+from dalembert.systems.distribution.reduction import Reduction, deformed, leaf_forms, reduction, velocity_constraints
 from dalembert.systems.distribution.solvability import Solvability, solvability
 from dalembert.systems.equations import acceleration, energy, momentum
+from dalembert.systems.frame import along_constraints
 from dalembert.systems.higher.ostrogradsky import Ostrogradsky, ostrogradsky
-from dalembert.systems.higher.variational import VariationalProblem, lift, ostrogradsky_momenta
-from dalembert.systems.lyapunov import Lyapunov
+from dalembert.systems.higher.variational import (
+    VariationalProblem,
+    common_order,
+    constraint_numbers,
+    constraint_rates,
+    constraints_of_order,
+    density,
+    differential_constraints,
+    holonomic_constraints,
+    lift,
+    orders_of,
+    ostrogradsky_momenta,
+    true_orders,
+    with_parameters,
+)
+from dalembert.systems.lyapunov import Lyapunov, deflatable, lyapunov_control, lyapunov_factor
+from dalembert.systems.proof import proven_start
 from dalembert.systems.redundant import Independent, independent
-from dalembert.systems.system import System
+from dalembert.systems.shapes import output_shape, run_on_shapes
+from dalembert.systems.sizes import CONSISTENT, as_step, power_of_two, with_inertia
+from dalembert.systems.system import Problem, System, check_shapes, check_system, is_flag, role_of
 
 __all__ = [
     "AdaptedReference",

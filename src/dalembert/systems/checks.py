@@ -10,8 +10,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
-from dalembert.algebra import newton, numerical_rank
-from dalembert.algebra.jacobian import value_and_jacobian
+from dalembert.algebra import newton, numerical_rank, value_and_jacobian
 from dalembert.numbers import check_x64, is_traced
 from dalembert.systems.consistency import (
     InconsistentDataError,

@@ -23,7 +23,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
-from dalembert.algebra.jacobian import value_and_jacobian
+from dalembert.algebra import value_and_jacobian
 from dalembert.native import (
     Accuracy,
     CompiledFlow,

@@ -19,9 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra import numerical_rank
-from dalembert.algebra.dense import least_norm
-from dalembert.algebra.jacobian import value_and_jacobian
+from dalembert.algebra import least_norm, numerical_rank, value_and_jacobian
 from dalembert.numbers import as_number, as_state, check_x64, is_traced
 from dalembert.systems.equations import first_derivative, motion_at, value, velocity_constraints
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, with_inertia

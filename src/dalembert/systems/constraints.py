@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra.jacobian import value_and_jacobian
+from dalembert.algebra import value_and_jacobian
 from dalembert.numbers import as_function
 from dalembert.systems.pickling import made, reduced
 from dalembert.systems.shapes import output_shape, trace_output

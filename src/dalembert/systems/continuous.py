@@ -11,19 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra.ode import integrate
+from dalembert.algebra import integrate
 from dalembert.lazy import Lazy, as_left
 from dalembert.native import Accuracy, Solved, as_threads, native_first, outputs_along, travel
-from dalembert.numbers import (
-    as_choice,
-    as_flag,
-    as_numbers,
-    check_x64,
-    described,
-    is_traced,
-    outside,
-    whole_number,
-)
+from dalembert.numbers import as_choice, as_flag, as_numbers, check_x64, described, is_traced, outside, whole_number
 from dalembert.systems.checks import check_data
 from dalembert.systems.compiled import LARGEST, drift, in_program, reduced_flow
 from dalembert.systems.consistency import STEPS

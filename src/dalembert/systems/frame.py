@@ -17,22 +17,29 @@ import jax
 import numpy as np
 
 from dalembert.native import (
+    ANALYTIC,
+    CONTINUOUS,
     Accuracy,
     CompiledFlow,
     CompiledFunction,
+    Dependence,
+    Graph,
     GraphFunction,
     Solved,
+    Tracer,
     Travelled,
     Unsupported,
+    along,
+    evaluate,
+    gather_factors,
     graph_flow,
+    jacobian,
+    needed_nodes,
+    operands,
+    refusing,
+    replace_nodes,
+    with_angles,
 )
-from dalembert.native.graph.dependence import Dependence, evaluate, needed_nodes
-from dalembert.native.graph.derivative import along, jacobian
-from dalembert.native.graph.graph import Graph, operands
-from dalembert.native.graph.simplify import gather_factors, replace_nodes, with_angles
-from dalembert.native.trace.place import refusing
-from dalembert.native.trace.proof import ANALYTIC, CONTINUOUS
-from dalembert.native.trace.tracer import Tracer
 from dalembert.systems.compiled import SystemFlow, reduced_flow
 from dalembert.systems.equations import force, value
 from dalembert.systems.proof import RunStart

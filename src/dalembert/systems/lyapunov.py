@@ -15,8 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra import agree
-from dalembert.algebra.ode import GAUSS_NODES, GAUSS_WEIGHTS
+from dalembert.algebra import GAUSS_NODES, GAUSS_WEIGHTS, agree
 from dalembert.numbers import EPSILON, as_function, as_numbers
 from dalembert.systems.constraints import Constraint, Law, Matrix, Rows, Vector
 from dalembert.systems.equations import Time, acceleration_equation, euler_lagrange, reactions

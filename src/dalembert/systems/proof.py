@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from dalembert.algebra.jacobian import value_and_jacobian
+from dalembert.algebra import value_and_jacobian
 from dalembert.native import ROOT_FOUND, CompiledRoot, Unsupported, compile_root
 from dalembert.numbers import as_array, as_numbers, as_state, described, holds_tracer, outside
 from dalembert.systems.compiled import LARGEST

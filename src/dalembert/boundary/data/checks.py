@@ -8,14 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool
 
-from dalembert.algebra import numerical_rank
-from dalembert.algebra.dense import least_norm
+from dalembert.algebra import least_norm, numerical_rank
 from dalembert.boundary.data.ends import EndData, FilledSlots
 from dalembert.boundary.data.sizes import Densities, Sizes
+from dalembert.discretize import Windows
 from dalembert.discretize.higher import holonomic_derivatives
-from dalembert.discretize.window_maps import Windows
-from dalembert.systems import InconsistentDataError, RankDeficientError
-from dalembert.systems.higher.variational import (
+from dalembert.systems import (
+    InconsistentDataError,
+    RankDeficientError,
     VariationalProblem,
     constraint_rates,
     density,

@@ -12,13 +12,18 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from dalembert.boundary.data.ends import EndData, Nodes
+from dalembert.discretize import Windows
 from dalembert.discretize.higher import holonomic_derivatives
-from dalembert.discretize.window_maps import Windows
 from dalembert.numbers import as_function, as_number, as_numbers, described, whole_number
-from dalembert.systems import InconsistentDataError, RankDeficientError
-from dalembert.systems.higher.variational import VariationalProblem, with_parameters
-from dalembert.systems.shapes import output_shape, run_on_shapes
-from dalembert.systems.system import Problem
+from dalembert.systems import (
+    InconsistentDataError,
+    Problem,
+    RankDeficientError,
+    VariationalProblem,
+    output_shape,
+    run_on_shapes,
+    with_parameters,
+)
 from dalembert.tracing import seldom
 
 STARTS, STEPS, MET = 12, 60, 1e-10

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.boundary.data.free_time import Free, spread
-from dalembert.discretize.window_maps import Windows
+from dalembert.discretize import Windows
 from dalembert.numbers import MOST_NODES, as_number, as_numbers, as_positive, described, whole_number
 from dalembert.systems.sizes import check_resolved
 

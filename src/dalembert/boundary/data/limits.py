@@ -23,10 +23,7 @@ from dalembert.boundary.data.ends import at_times
 from dalembert.native import Places, Unsupported, Windowed, vanishing
 from dalembert.numbers import as_function, described, real_numbers, whole_number
 from dalembert.solution import ActiveBounds
-from dalembert.systems import InconsistentDataError
-from dalembert.systems.higher.variational import with_parameters
-from dalembert.systems.shapes import output_shape, run_on_shapes
-from dalembert.systems.system import Problem
+from dalembert.systems import InconsistentDataError, Problem, output_shape, run_on_shapes, with_parameters
 from dalembert.tracing import seldom
 
 SLACK = 1e-9  # by how much what is given may be outside, relative to its size: rounding

@@ -23,8 +23,8 @@ from numpy.polynomial import chebyshev, legendre
 
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.window_unknowns import Transcription, slot_jets
-from dalembert.systems import InconsistentDataError
-from dalembert.systems.higher.variational import (
+from dalembert.systems import (
+    InconsistentDataError,
     VariationalProblem,
     differential_constraints,
     holonomic_constraints,

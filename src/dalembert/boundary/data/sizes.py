@@ -16,10 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.discretize.window_maps import Windows
-from dalembert.systems import VariationalProblem
+from dalembert.discretize import Windows
+from dalembert.systems import VariationalProblem, power_of_two
 from dalembert.systems.higher.variational import with_fields
-from dalembert.systems.sizes import power_of_two
 
 SLIGHT = 1e-3  # part of the first path's extent that counts where the given positions lie closer together
 SMALLEST = 1e-280  # the last digits of less are no normal numbers, and 0 in a thread of XLA

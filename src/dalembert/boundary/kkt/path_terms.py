@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from dalembert.boundary.data.limits import Level, PathFunction
 from dalembert.boundary.kkt.assembly import TIME
-from dalembert.discretize.window_maps import Windows
+from dalembert.discretize import Windows
 
 
 def as_given(shared):

@@ -20,8 +20,7 @@ import numpy as np
 from dalembert.boundary.data.end_sets import EndFunction
 from dalembert.boundary.kkt.assembly import ROWS, TIME, Elements, Place, Term, term_of
 from dalembert.boundary.kkt.system import Components, Monitored, Scales
-from dalembert.systems.higher.variational import with_parameters
-from dalembert.systems.sizes import power_of_two
+from dalembert.systems import power_of_two, with_parameters
 
 TIMED = 2  # components that a block has for it: θ and the multiplier
 

@@ -17,10 +17,10 @@ import numpy as np
 from dalembert.boundary.data.sizes import Sizes
 from dalembert.boundary.kkt.assembly import ROWS, TIME, Place, Term, term_of
 from dalembert.boundary.kkt.window_unknowns import BlockLayout, Group, WindowUnknowns
+from dalembert.discretize import Windows, window_jets
 from dalembert.discretize.higher import constraint_derivatives, holonomic_derivatives
-from dalembert.discretize.window_maps import Windows, ends_with_derivatives, inner_points, window_action, window_jets
-from dalembert.systems import InconsistentDataError
-from dalembert.systems.higher.variational import VariationalProblem, constraints_of_order, with_parameters
+from dalembert.discretize.window_maps import ends_with_derivatives, inner_points, window_action
+from dalembert.systems import InconsistentDataError, VariationalProblem, constraints_of_order, with_parameters
 
 GIVEN = 1e-8  # largest |φ| on nodes that are given, relative to the path
 

@@ -11,10 +11,8 @@ from dalembert.boundary.kkt.shared_unknowns import TimedParts, carry, with_ends,
 from dalembert.boundary.kkt.system import Components, KKTSystem, Monitored, Scales
 from dalembert.boundary.kkt.terms import TermList
 from dalembert.boundary.kkt.window_unknowns import BlockLayout, Group, Transcription, WindowUnknowns, jets_of_slots
-from dalembert.discretize.window_maps import Windows
-from dalembert.systems.higher.variational import VariationalProblem, density
-from dalembert.systems.sizes import power_of_two
-from dalembert.systems.system import role_of
+from dalembert.discretize import Windows
+from dalembert.systems import VariationalProblem, density, power_of_two, role_of
 from dalembert.tracing import seldom
 
 

@@ -24,8 +24,9 @@ from dalembert.boundary.kkt.path_terms import PathWindows, as_given, node_window
 from dalembert.boundary.kkt.shared_unknowns import TIMED
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.kkt.unknowns import BlockParts, PathUnknowns
-from dalembert.discretize.window_maps import Windows, constraint_windows, ends_with_derivatives, window_jets
-from dalembert.systems.higher.variational import VariationalProblem, constraint_numbers, orders_of
+from dalembert.discretize import Windows, window_jets
+from dalembert.discretize.window_maps import constraint_windows, ends_with_derivatives
+from dalembert.systems import VariationalProblem, constraint_numbers, orders_of
 from dalembert.tracing import seldom
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.algebra.jacobian import value_and_jacobian
+from dalembert.algebra import value_and_jacobian
 from dalembert.interrupts import leave_if_wanted
 from dalembert.native.assembly.function import CompiledFunction, GraphFunction, compile_function, translate_function
 from dalembert.native.flow.choices import Choices

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.algebra.jacobian import value_and_jacobian
+from dalembert.algebra import value_and_jacobian
 from dalembert.native.assembly.function import GraphFunction
 from dalembert.native.graph.dependence import evaluate
 from dalembert.native.graph.elimination import GROWTH, PivotOrder, choose_order, definite_parts, eliminate

@@ -10,7 +10,7 @@ import importlib
 import math
 from collections.abc import Sequence
 
-from dalembert.algebra.dense import SINGULAR_PIVOT
+from dalembert.algebra import SINGULAR_PIVOT
 from dalembert.native.graph.graph import size_of_system
 from dalembert.native.llvm.builder import Code, Operand, where
 from dalembert.native.llvm.subset import Address, Real, Reals, Whole, machine, program

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.algebra.jacobian import value_and_jacobian
+from dalembert.algebra import value_and_jacobian
 from dalembert.native.graph.dependence import Dependence, evaluate
 from dalembert.native.graph.graph import Graph
 from dalembert.native.trace.proof import Equations

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dalembert.algebra.roots import DIVERGING
+from dalembert.algebra import DIVERGING
 from dalembert.native.graph.graph import combine_pairs
 from dalembert.native.llvm.builder import Code, Operand, intrinsic, module, where
 from dalembert.native.llvm.dense import EXACT, NOT_FINITE, SOLVED

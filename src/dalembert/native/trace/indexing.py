@@ -10,7 +10,8 @@ import numpy as np
 
 from dalembert.native.graph.graph import Graph, Unsupported, combine_pairs
 from dalembert.native.trace.elementwise import Nodes, concrete, constants, convert_type, elementwise
-from dalembert.tracing.evaluation.rules import RULES, fill_value, gather_slices, positions, scatter_slices, window
+from dalembert.tracing import RULES, gather_slices, scatter_slices
+from dalembert.tracing.evaluation.rules import fill_value, positions, window
 
 
 def _moving(g: Graph, name: str, indices: Nodes) -> tuple[np.ndarray, int | None]:

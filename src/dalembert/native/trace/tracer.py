@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
-from dalembert.algebra.jacobian import left_to_the_reader, spelled_out
+from dalembert.algebra import left_to_the_reader, spelled_out
 from dalembert.native.graph.dependence import needed_nodes
 from dalembert.native.graph.derivative import jacobian
 from dalembert.native.graph.graph import Graph, Unsupported

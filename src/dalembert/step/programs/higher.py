@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from dalembert.discretize import WindowMap
 from dalembert.discretize.higher import (
     HigherState,
     Unknowns,
@@ -17,10 +18,9 @@ from dalembert.discretize.higher import (
     shifted_back,
     window_equations,
 )
-from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import EPSILON
 from dalembert.step.programs.base import Outputs, StepProgram, Vector
-from dalembert.systems.higher.variational import VariationalProblem, common_order, holonomic_constraints
+from dalembert.systems import VariationalProblem, common_order, holonomic_constraints
 
 
 @final

@@ -9,15 +9,14 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from dalembert.algebra.jacobian import value_and_jacobian
-from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.discrete import Reading, discrete_equations
+from dalembert.algebra import value_and_jacobian
+from dalembert.discretize import DiscreteSystem, Interval, Node, Reading, Scheme
+from dalembert.discretize.discrete import discrete_equations
 from dalembert.discretize.discrete import node_reactions as discrete_reactions
-from dalembert.discretize.nodes import Interval, Kick, Node, kick_equations, node_equations, node_reactions
+from dalembert.discretize.nodes import Kick, kick_equations, node_equations, node_reactions
 from dalembert.step.programs.base import DerivedProgram, Outputs, StepProgram, Vector, join, velocity_scale
-from dalembert.systems import System
+from dalembert.systems import System, deflatable, lyapunov_factor
 from dalembert.systems.equations import all_reactions, kkt_residual, reactions
-from dalembert.systems.lyapunov import deflatable, lyapunov_factor
 
 Kinds = tuple[tuple[int, int], ...]  # (order, number of equations) of each constraint
 _ITERATIONS = 3  # for multipliers whose equations are not affine, from an error of O(h) that is squared each time

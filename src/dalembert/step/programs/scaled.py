@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from dalembert.step.programs.base import DerivedProgram, StepProgram
 from dalembert.step.run.state import Prepared
-from dalembert.systems.sizes import power_of_two
+from dalembert.systems import power_of_two
 from dalembert.tracing import Jitted
 
 FAR = 2.0**20  # the ratio of units from which on they count: below, an ordinary step has digits enough

@@ -16,12 +16,10 @@ from dalembert.numbers import as_function, as_positive, is_traced
 from dalembert.step.programs.base import DerivedProgram, StepProgram
 from dalembert.step.programs.node import motion_from
 from dalembert.step.run.state import Prepared
-from dalembert.systems import System, momentum
+from dalembert.systems import System, as_step, check_shapes, momentum
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.equations import first_guess
 from dalembert.systems.pickling import reduced
-from dalembert.systems.sizes import as_step
-from dalembert.systems.system import check_shapes
 from dalembert.tracing import Jitted
 
 Vector = Float[Array, "n"]

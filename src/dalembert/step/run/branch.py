@@ -11,8 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from dalembert.algebra import Newton, Solve, agree, newton, root
-from dalembert.algebra.ode import GAUSS_NODES, GAUSS_WEIGHTS
+from dalembert.algebra import GAUSS_NODES, GAUSS_WEIGHTS, Newton, Solve, agree, newton, root
 from dalembert.numbers import EPSILON, as_choice, as_function, as_positive, described, whole_number
 from dalembert.step.programs.base import StepProgram
 from dalembert.systems.pickling import reduced

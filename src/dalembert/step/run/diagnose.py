@@ -12,14 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra.jacobian import value_and_jacobian
+from dalembert.algebra import value_and_jacobian
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.varying import OWN, VaryingSteps
 from dalembert.step.run.branch import Call, solve_step
 from dalembert.step.run.loop import force_of_law, prediction, solve_stages
 from dalembert.step.run.state import RunState, StepOptions
-from dalembert.systems.compiled import LARGEST, SystemFunction
+from dalembert.systems import SystemFunction
+from dalembert.systems.compiled import LARGEST
 from dalembert.tracing import seldom
 
 EXACT = 1e-6  # |F|, rows scaled, below which there is a root

@@ -17,8 +17,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Float
 
-from dalembert.discretize import Scheme
-from dalembert.discretize.scheme import check_maps
+from dalembert.discretize import Scheme, check_maps
 from dalembert.interrupts import Interrupted, held_back, wanted
 from dalembert.native import COUNTED, Unsupported, counts, native_first
 from dalembert.numbers import as_numbers, as_state, holds_tracer, outside
@@ -46,9 +45,9 @@ from dalembert.step.run.machine import (
 from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, StepOptions, Watch, initial_state
 from dalembert.step.run.steps import Opening, Rows, Sink, Steps, fingerprint, run_all
 from dalembert.step.start.prepare import DEFAULT, Motion, begin_steps, check_branch, check_callbacks, program_for
-from dalembert.systems import System
+from dalembert.systems import System, check_shapes
 from dalembert.systems.proof import REMEMBERED, InitialMotion, InitialRoot, root_of
-from dalembert.systems.system import check_shapes, parts_of
+from dalembert.systems.system import parts_of
 from dalembert.tracing import Content, Jitted, Pool, Remembered, content, is_unchanged
 
 NEAR = 1e-12  # of the time: what is left is no step whose length the times resolve, and its square is below rounding

@@ -41,7 +41,8 @@ from dalembert.step.run.branch import Avoid, Call, divided_by_factor
 from dalembert.step.run.loop import extrapolation, row_of, rows_of, stops, traced_run
 from dalembert.step.run.state import Grid, RunState, StepOptions, as_before
 from dalembert.step.run.steps import Rows, Steps
-from dalembert.systems.system import SystemParts, parts_of, role_of
+from dalembert.systems import role_of
+from dalembert.systems.system import SystemParts, parts_of
 from dalembert.tracing import Remembered, Walk
 
 REMEMBERED = 128  # compiled programs found again without a new trace; machine code itself is kept by its content

@@ -18,8 +18,8 @@ from dalembert.numbers import as_flag, as_function, is_traced, whole_number
 from dalembert.options import Start
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Branch
+from dalembert.systems import run_on_shapes
 from dalembert.systems.pickling import reduced
-from dalembert.systems.shapes import run_on_shapes
 
 Watch = Callable[[int], None] | None  # is told now and then how many steps are done
 

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, numerical_rank, root
+from dalembert.discretize import Hermite, Interpolated, WindowMap, as_windows
 from dalembert.discretize.higher import (
     HigherState,
     Unknowns,
@@ -23,25 +24,27 @@ from dalembert.discretize.higher import (
     starting_windows,
     window_equations,
 )
-from dalembert.discretize.window_maps import Hermite, Interpolated, WindowMap, as_windows
 from dalembert.numbers import as_array
 from dalembert.step.programs.base import join
 from dalembert.step.programs.higher import HigherProgram
 from dalembert.step.programs.scaled import in_units, units_for
 from dalembert.step.run.state import Given, Grid, Prepared
-from dalembert.systems import VariationalProblem, is_traced
-from dalembert.systems.consistency import STEPS, InconsistentDataError, RankDeficientError, check_parameters
-from dalembert.systems.higher.ostrogradsky import check_regular, sizes_of
-from dalembert.systems.higher.variational import (
+from dalembert.systems import (
+    InconsistentDataError,
+    RankDeficientError,
+    VariationalProblem,
     common_order,
     constraint_numbers,
     constraint_rates,
     density,
     holonomic_constraints,
-    next_derivatives,
+    is_traced,
     ostrogradsky_momenta,
     true_orders,
 )
+from dalembert.systems.consistency import STEPS, check_parameters
+from dalembert.systems.higher.ostrogradsky import check_regular, sizes_of
+from dalembert.systems.higher.variational import next_derivatives
 from dalembert.systems.sizes import residual_limit, units_of
 from dalembert.tracing import Jitted, seldom
 

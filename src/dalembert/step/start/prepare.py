@@ -13,31 +13,38 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, newton, numerical_rank
-from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.scheme import check_maps
-from dalembert.discretize.window_maps import WindowMap
-from dalembert.numbers import (
-    as_array,
-    as_state,
-    described,
-    real_numbers,
-)
+from dalembert.discretize import DiscreteSystem, Scheme, WindowMap, check_maps
+from dalembert.numbers import as_array, as_state, described, real_numbers
 from dalembert.options import Starter
 from dalembert.step.programs.node import Composed, DiscreteProgram, KickDriftKick, NodeProgram
 from dalembert.step.programs.scaled import in_units, units_for
 from dalembert.step.run.branch import Avoid, Nearest, divided
 from dalembert.step.run.state import Given, Grid, Prepared, Recipe, StepOptions, promote
 from dalembert.step.start.higher import begin_higher
-from dalembert.systems import System, VariationalProblem, acceleration, is_traced, reference
+from dalembert.systems import (
+    CONSISTENT,
+    Constraint,
+    InconsistentDataError,
+    Problem,
+    RankDeficientError,
+    System,
+    VariationalProblem,
+    acceleration,
+    deflatable,
+    is_flag,
+    is_traced,
+    output_shape,
+    project,
+    reference,
+    run_on_shapes,
+    with_inertia,
+)
 from dalembert.systems.checks import solve_start
-from dalembert.systems.consistency import STEPS, InconsistentDataError, RankDeficientError, check_parameters, project
-from dalembert.systems.constraints import Constraint
+from dalembert.systems.consistency import STEPS, check_parameters
 from dalembert.systems.equations import value
-from dalembert.systems.lyapunov import deflatable
 from dalembert.systems.proof import number_of_runs
-from dalembert.systems.shapes import check_indices, check_scalar, condition_shape, output_shape, run_on_shapes
-from dalembert.systems.sizes import CONSISTENT, ROUNDING, residual_limit, units_of, with_inertia
-from dalembert.systems.system import Problem, is_flag
+from dalembert.systems.shapes import check_indices, check_scalar, condition_shape
+from dalembert.systems.sizes import ROUNDING, residual_limit, units_of
 from dalembert.tracing import Jitted, seldom
 
 DEFAULT = Scheme()

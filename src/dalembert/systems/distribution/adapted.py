@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra.ode import integrate
+from dalembert.algebra import integrate
 from dalembert.native import Accuracy, FlowFunctions, ImplicitPart, Travelled, native_first
 from dalembert.numbers import as_state, is_traced, outside
 from dalembert.systems.checks import check_initial_data

@@ -18,18 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra import numerical_rank
-from dalembert.algebra.jacobian import value_and_jacobian
+from dalembert.algebra import numerical_rank, value_and_jacobian
 from dalembert.numbers import as_function, as_number, as_vector, check_x64, is_traced
 from dalembert.systems.consistency import RankDeficientError
 from dalembert.systems.constraints import Nonholonomic
-from dalembert.systems.equations import (
-    Time,
-    acceleration_equations,
-    all_reactions,
-    euler_lagrange,
-    velocity_constraints,
-)
+from dalembert.systems.equations import Time, acceleration_equations, all_reactions, euler_lagrange, velocity_constraints
 from dalembert.systems.pickling import made
 from dalembert.systems.system import System, check_shapes, check_system
 from dalembert.tracing import seldom

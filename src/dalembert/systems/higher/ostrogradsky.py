@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra import numerical_rank
-from dalembert.algebra.ode import integrate
+from dalembert.algebra import integrate, numerical_rank
 from dalembert.native import Accuracy, native_first
 from dalembert.numbers import as_array, as_flag, is_traced, outside, whole_number
 from dalembert.systems.compiled import derivatives_flow

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra.dense import inverse, least_norm
+from dalembert.algebra import inverse, least_norm
 from dalembert.numbers import as_array, as_choice, as_function, as_numbers, as_positive
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import output_shape, run_on_shapes
