@@ -7,6 +7,7 @@ import ctypes
 import gc
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,11 +26,28 @@ class Noted:
 
 
 _HELD: list[Noted] = []
+_LIMIT = threading.local()  # time: by time.perf_counter, at which the work of this thread has to end
 
 
 def wanted() -> bool:
-    """True if Ctrl-C was pressed inside `held_back`: whoever asks has to come to an end. Of any thread."""
-    return bool(_HELD) and _HELD[0].pressed
+    """True if Ctrl-C was pressed inside `held_back`, in any thread, or the time of `until` has passed: whoever asks has to
+    come to an end."""
+    return (bool(_HELD) and _HELD[0].pressed) or (is_timed() and time.perf_counter() > _LIMIT.time)
+
+
+def is_timed() -> bool:
+    """True inside `until`: whoever works has to ask `wanted` often."""
+    return getattr(_LIMIT, "time", None) is not None
+
+
+@contextlib.contextmanager
+def until(end: float | None) -> Iterator[None]:
+    """What is inside comes to an end at this time of time.perf_counter, as after Ctrl-C; None: it takes what it takes."""
+    _LIMIT.time = end
+    try:
+        yield
+    finally:
+        _LIMIT.time = None
 
 
 def keep() -> None:
@@ -66,7 +84,7 @@ def held_back(keeping: bool = True) -> Iterator[Noted]:
 
 
 def _note(number: int, frame: Any) -> None:
-    if wanted() or not all(noted.keeping for noted in _HELD):
+    if any(noted.pressed or not noted.keeping for noted in _HELD):
         raise KeyboardInterrupt
     if _HELD:
         _HELD[0].pressed = True

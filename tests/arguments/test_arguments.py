@@ -490,10 +490,12 @@ CALLS = {
         CONTROL | {"times": "times or None"}),
     "refine": (da.refine, LANDS | {"initial": (PLACE, PLACE)}, CONTROL | {"T": "guess of a time or None"}),
     "controllability": (da.guidance.controllability, {"problem": MOVE, "solution": plan}, CONTROL),
-    "mpc": (da.mpc, {"problem": MOVE, "final": ([1.0, 1.0], PLACE), "T": 1.0, "steps": 5}, CONTROL | {"steps": "count"}),
+    "mpc": (da.mpc, {"problem": MOVE, "final": ([1.0, 1.0], PLACE), "T": 1.0, "steps": 5},
+            CONTROL | {"steps": "count", "deadline": "positive or None"}),
     "closed_loop": (
         da.closed_loop,
-        STATE | {"controller": da.mpc(MOVE, final=([1.0, 1.0], PLACE), T=1.0, steps=5), "h": 0.1, "steps": 1}, {}),
+        STATE | {"controller": da.mpc(MOVE, final=([1.0, 1.0], PLACE), T=1.0, steps=5), "h": 0.1, "steps": 1},
+        {"disturbance": "vector or None", "noise": "vector or None"}),
     "control_law": (da.control_law, {"system": SERVO}, {}),
     "Law.saturated": (
         da.control_law(SERVO).saturated, {"lower": -1.0, "upper": 1.0}, {"lower": "number", "upper": "number"}),

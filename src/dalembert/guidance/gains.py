@@ -26,6 +26,7 @@ from dalembert.guidance.linearisation import (
     linearise,
     read_given,
 )
+from dalembert.notebook import Described
 from dalembert.numbers import as_number, as_numbers, as_positive, as_vector, described, is_traced, whole_number
 from dalembert.solution import ControlSolution
 from dalembert.step import SampledFeedback
@@ -36,7 +37,7 @@ from dalembert.tracing import seldom
 LARGEST = 1e300  # stands for an infinite bound where bounds are interpolated
 
 
-class Feedback(eqx.Module):
+class Feedback(Described, eqx.Module):
     """u(t, q, v) = ū(t) - K(t) (q - q̄(t), v - v̄(t)), clipped to the bounds of the plan: what `feedback` returns.
 
     Between nodes all of it is interpolated linearly in t. After the last node the law holds the plan's last state, with
@@ -82,6 +83,27 @@ class Feedback(eqx.Module):
         n = self.q.shape[1]
         t, q, v = as_number(t, "t", "a finite time"), as_vector(q, "q", n), as_vector(v, "v", n)
         return jnp.asarray(self._control(self._law_rows(t)[0], q, v))
+
+    def __repr__(self) -> str:
+        return f"Feedback(t={self.t[0]:g} to {self.t[-1]:g}, K={self.K.shape})"
+
+    def describe(self) -> str:
+        """The law, its plan and its gains."""
+        size = np.abs(np.asarray(self.K)).max(axis=(0, 1))
+        names = self.problem.coordinates or [f"q{i}" for i in range(self.q.shape[1])]
+        each = ", ".join(f"{name} {x:.3g}" for name, x in zip([*names, *(f"d{x}/dt" for x in names)], size, strict=True))
+        lower, upper = (f(np.asarray(x)) for f, x in ((np.min, self.lower), (np.max, self.upper)))
+        bounded = np.isfinite(lower) or np.isfinite(upper)
+        return "\n".join([
+            "law: u = ū(t) - K(t) (q - q̄(t), v - v̄(t))",
+            f"plan: {len(self.t) - 1} steps from t = {self.t[0]:g} to t = {self.t[-1]:g}, {self.u.shape[1]} controls",
+            f"largest gains: {each}" + (f"; held from t = {self.held:g}" if self.held < self.t[-1] else ""),
+            f"bounds on u: {f'{lower:g} to {upper:g}' if bounded else 'none'}",
+        ])  # fmt: skip
+
+    def planned(self, t: Float[np.ndarray, "times"]) -> Float[np.ndarray, "times n"]:
+        """The positions q̄ at these times; the last ones after the plan."""
+        return np.asarray(self._law_rows(t))[:, : self.q.shape[1]]
 
     def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
         """Called by `closed_loop`: ū of t + ahead, corrected by the state at t."""

@@ -9,10 +9,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from dalembert.boundary import Asked, Iterate, Request, TimeGrid, settings
 from dalembert.boundary.data.end_sets import refuse_sets
@@ -25,14 +24,16 @@ from dalembert.control.given import read_partly, size_of_end
 from dalembert.control.problem import actuation, check_optimal_control
 from dalembert.control.result import control_solution
 from dalembert.discretize import Scheme
-from dalembert.interrupts import Interrupted
+from dalembert.interrupts import Interrupted, until
 from dalembert.lazy import as_left
-from dalembert.numbers import as_number, as_numbers, as_positive, as_state, as_vector, described, whole_number
+from dalembert.notebook import Described
+from dalembert.numbers import as_number, as_numbers, as_positive, as_state, as_vector, called, described, whole_number
 from dalembert.options import Solver
 from dalembert.outcome import CONTROLLED, Outcome
-from dalembert.path import Path
+from dalembert.path import ClosedLoop, Path, Provenance, Statistics
 from dalembert.solution import ControlSolution, SolveError
 from dalembert.step import simulate
+from dalembert.step.options import RunOptions
 from dalembert.systems import System, check_system
 from dalembert.tracing import Jitted
 
@@ -44,36 +45,6 @@ class Controller(Protocol):
     def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
         """u (r,) for the time t + ahead, from the state at t."""
         ...
-
-
-class ClosedLoop(eqx.Module):
-    """(q, v) at the nodes of the plant, and the controls that acted: what `closed_loop` returns.
-
-    Attributes:
-        t: (N+1,) times of the nodes.
-        q: (N+1, n) positions at t.
-        v: (N+1, n) velocities at t.
-        t_u: (K,) times at which the controls start to act.
-        u: (K, r) the controls, each held until the next.
-        code: the Outcome of the plant's run as an integer; if it failed, or Ctrl-C ended it, the arrays end there.
-
-    Example:
-        >>> run = da.closed_loop(move.system, law, [0.1], [0.0], h=0.01, steps=100, every=2)
-        >>> run.q.shape, run.u.shape
-        ((101, 1), (50, 1))
-    """
-
-    t: Float[np.ndarray, "nodes"]
-    q: Float[np.ndarray, "nodes n"]
-    v: Float[np.ndarray, "nodes n"]
-    t_u: Float[np.ndarray, "samples"]
-    u: Float[np.ndarray, "samples r"]
-    code: Int[np.ndarray, ""]
-
-    @property
-    def outcome(self) -> Outcome:
-        """The Outcome of the plant's run."""
-        return Outcome(int(self.code))
 
 
 def closed_loop(
@@ -88,6 +59,8 @@ def closed_loop(
     delay: int = 0,
     t0: float = 0.0,
     scheme: Scheme | None = None,
+    disturbance: Callable | Float[Array | np.ndarray, "..."] | None = None,
+    noise: Callable | Float[Array | np.ndarray, "..."] | None = None,
 ) -> ClosedLoop:
     """u(t) = controller(t_j, q(t_j), v(t_j)) for t_j + delay ≤ t < t_{j+1} + delay: a plant under a controller that is
     sampled, delayed and held.
@@ -106,10 +79,14 @@ def closed_loop(
         every: number of steps between two samples.
         delay: number of steps between a sample and the start of its control.
         t0: initial time.
-        scheme: the Scheme of the plant's steps, as in `simulate`.
+        scheme: the Scheme of the plant's steps, as in `simulate`; of a form with velocities at the nodes.
+        disturbance: generalised forces (n,) on the plant that the controller does not know, held over each step: a constant,
+            a row for each step, (N, n), or a function of the time, which is called with the middle of each step. Forces that
+            depend on the state belong to `system`.
+        noise: errors (2n,) of the measured (q, v): a constant, a row for each sample, or a function of its time.
 
     Returns:
-        A ClosedLoop, with the nodes and the controls.
+        A ClosedLoop: a Path, which can be plotted, animated and saved, with the controls, the plan and the disturbances.
 
     Raises:
         TypeError: an argument is of the wrong type.
@@ -127,41 +104,52 @@ def closed_loop(
     h, t0, steps = as_positive(h, "h"), as_number(t0, "t0"), whole_number(steps, "steps")
     every, delay = whole_number(every, "every"), whole_number(delay, "delay", 0)
     q, v = as_state(q0, v0, system.coordinates, as_numbers)
-    plant, parts, code = _Plant(with_held_force(system, len(q)), push, h, scheme), [(q[None], v[None])], Outcome.SUCCESS
-    measured = {k for k in range(0, steps, every) if k + delay < steps}
-    marks = sorted({0, steps, *measured, *(k + delay for k in measured)})
-    decided: dict[int, np.ndarray] = {}
-    u = None
+    n, samples = len(q), [k for k in range(0, steps, every) if k + delay < steps]
+    errors = _read_rows(noise, "noise", t0 + h * np.array(samples), 2 * n, "sample")
+    added = _read_rows(disturbance, "disturbance", t0 + h * (np.arange(steps) + 0.5), n, "step")
+    changes = [] if added is None else 1 + np.flatnonzero(np.any(np.diff(added, axis=0) != 0.0, axis=1))
+    marks = sorted({0, steps, *samples, *(k + delay for k in samples), *map(int, changes)})
+    given = {"q0": q, "v0": v, "controller": _name_of(controller), "every": every, "delay": delay}
+    record = RunOptions(h, steps, t0, scheme=scheme).new_record(system.subject.under(scheme), **given)
+    run = _Running(_Plant(with_held_force(system, n), push, h, scheme), controller, q, v)
+    numbers = {k: i for i, k in enumerate(samples)}
     try:
         for k, end in itertools.pairwise(marks):
-            if k in measured:
-                own = controller.control(t0 + k * h, q, v, (delay + 0.5 * every) * h)
-                decided[k + delay] = np.asarray(own, dtype=float)
-            u = decided.get(k, u)
-            run = plant.run(q, v, t0 + k * h, end - k, u)  # pressed inside, Ctrl-C is its outcome
-            code = Outcome(int(as_left(run, "code")))
-            q, v = _rows_into(parts, run)
-            if code is Outcome.INTERRUPTED or code.failed:
+            if k in numbers:
+                error = np.zeros(2 * n) if errors is None else errors[numbers[k]]
+                run.sample(k + delay, t0 + k * h, error, (delay + 0.5 * every) * h)
+            if not run.advance(k, end, t0 + k * h, None if added is None else added[k]):
                 break
     except KeyboardInterrupt:  # between the runs or in the controller, which is the user's and is broken off
-        code = Outcome.INTERRUPTED
+        run.code = Outcome.INTERRUPTED
 
     def result() -> ClosedLoop:
-        q, v = (np.concatenate(rows) for rows in zip(*parts, strict=True))
-        acted = [k for k in decided if k < len(q)]
-        t, u = t0 + h * np.arange(len(q)), np.array([decided[k] for k in acted])
-        return ClosedLoop(t, q, v, t[acted], u, np.asarray(int(code)))
+        return run.result(t0, record, added, errors)
 
-    if code is Outcome.INTERRUPTED:
+    if run.code is Outcome.INTERRUPTED:
         raise Interrupted.later(result)
     return result()
 
 
-def _rows_into(parts: list[tuple[np.ndarray, np.ndarray]], run: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Add the states after the first one of a run, and return the last."""
-    q, v = (np.asarray(as_left(run, name)) for name in ("q", "v"))
-    parts.append((q[1:].copy(), v[1:].copy()))
-    return q[-1], v[-1]
+def _read_rows(given: Any, name: str, times: np.ndarray, width: int, of: str) -> np.ndarray | None:
+    """(times, width), from a constant, rows or a function of the time."""
+    if given is None:
+        return None
+    if callable(given):
+        how = f"a time, and returns numbers ({width},)"
+        rows = np.array([as_numbers(called(given, name, how, float(t)), f"{name}: its result") for t in times])
+    else:
+        rows = as_numbers(given, name)
+    rows = np.broadcast_to(rows, (len(times), width)) if rows.shape == (width,) else rows
+    if rows.shape != (len(times), width) and len(times):
+        raise ValueError(f"{name}: found shape {rows.shape}; give ({width},), or a row for each {of}, {(len(times), width)}")
+    return rows.reshape(-1, width)
+
+
+def _name_of(controller: Controller) -> str:
+    """A line for the record of a run; without the address of an object."""
+    text = str(controller).split("\n")[0]
+    return type(controller).__qualname__ if " at 0x" in text else text
 
 
 class _Plant(NamedTuple):
@@ -172,11 +160,95 @@ class _Plant(NamedTuple):
     h: float
     scheme: Scheme | None
 
-    def run(self, q: np.ndarray, v: np.ndarray, t: float, steps: int, u: np.ndarray | None) -> Path:
-        """Some steps under the controls u; none before the first ones are known."""
-        force = np.zeros(len(q)) if u is None else np.asarray(self.push(t, q, v, u))
+    def run(self, q: np.ndarray, v: np.ndarray, t: float, steps: int, force: np.ndarray) -> Path:
+        """Some steps under a force."""
         system = self.system.replace(held=force)
         return simulate(system, q, v, h=self.h, steps=steps, t0=t, scheme=self.scheme, throw=False)
+
+
+ROWS = ("q", "v", "t_multipliers", "multipliers", "constraint_forces")
+
+
+class _Running:
+    """A closed loop on its way: the runs of the plant between two changes of its forces, and what the controller did."""
+
+    def __init__(self, plant: _Plant, controller: Controller, q: np.ndarray, v: np.ndarray):
+        self.plant, self.controller, self.q, self.v = plant, controller, q, v
+        self.code, self.levels = Outcome.SUCCESS, ("node", "mid")
+        self.rows: dict[str, list[np.ndarray]] = {name: [] for name in ROWS} | {"q": [q[None]], "v": [v[None]]}
+        self.forces, self.planned = [np.zeros((0, len(q)))], list[np.ndarray]()
+        self.statistics = list[tuple[int, Statistics]]()
+        self.u, self.codes = dict[int, np.ndarray](), list[int]()
+        self.acting: np.ndarray | None = None
+
+    def sample(self, begin: int, t: float, error: np.ndarray, ahead: float) -> None:
+        """The control that acts from the node `begin` on, from the state at t and the error of its measurement."""
+        off_q, off_v = np.split(error, 2)
+        u = np.atleast_1d(np.asarray(self.controller.control(t, self.q + off_q, self.v + off_v, ahead), dtype=float))
+        if u.ndim != 1 or (self.u and u.shape != next(iter(self.u.values())).shape):
+            raise ValueError(f"controller: its control() returned shape {u.shape}; return one number for each control, (r,)")
+        self.u[begin] = u
+        if isinstance(self.controller, PredictiveController):
+            self.codes.append(int(self.controller.records[-1].outcome))
+
+    def advance(self, begin: int, end: int, t: float, added: np.ndarray | None) -> bool:
+        """The steps from one node to another; False where the run ends there."""
+        self.acting = self.u.get(begin, self.acting)
+        own = np.zeros(len(self.q)) if self.acting is None else np.asarray(self.plant.push(t, self.q, self.v, self.acting))
+        run = self.plant.run(self.q, self.v, t, end - begin, own if added is None else own + added)
+        self.code, self.levels = Outcome(int(as_left(run, "code"))), run.levels  # pressed inside, Ctrl-C is its outcome
+        if self.levels[0] != "node":
+            raise ValueError(
+                "scheme: its velocities are between the nodes; a controller needs those at the nodes: leave it out"
+            )
+        rows = {name: np.array(as_left(run, name)) for name in ROWS}
+        self.q, self.v, done = rows["q"][-1], rows["v"][-1], len(rows["q"]) - 1
+        for name, values in rows.items():
+            self.rows[name].append(values[1:] if name in ("q", "v") else values)
+        self.statistics.append((begin, as_left(run, "statistics")))
+        self.forces.append(np.broadcast_to(own, (done, len(own))))
+        plan = getattr(self.controller, "planned", None)
+        if plan is not None:
+            nodes = t + self.plant.h * np.arange(1 if self.planned else 0, done + 1)
+            self.planned.append(plan(nodes) if self.u else np.full((len(nodes), len(own)), np.nan))
+        return not (self.code is Outcome.INTERRUPTED or self.code.failed)
+
+    def result(self, t0: float, record: Provenance, added: np.ndarray | None, errors: np.ndarray | None) -> ClosedLoop:
+        """The run as far as it came."""
+        n = len(self.q)
+        rows = {
+            name: np.concatenate(parts) if parts else np.zeros(0 if name == "t_multipliers" else (0, n))
+            for name, parts in self.rows.items()
+        }
+        done = len(rows["q"]) - 1
+        t, acted = t0 + self.plant.h * np.arange(done + 1), [k for k in self.u if k <= done]
+        fields: dict[str, Any] = rows | {
+            "t": t, "t_velocity": t, "t_feedback": t[:-1], "feedback": np.concatenate(self.forces),
+            "h": np.asarray(self.plant.h), "steps_done": np.asarray(done), "code": np.asarray(int(self.code)),
+            "statistics": _total(self.statistics), "levels": self.levels, "provenance": record,
+            "t_u": t[acted], "u": np.stack([self.u[k] for k in acted]) if acted else np.zeros((0, 0)),
+            "planned": np.concatenate(self.planned) if self.planned else None,
+            "plan_codes": np.array(self.codes[: len(acted)]) if self.codes else None,
+            "disturbance": None if added is None else added[:done],
+            "noise": None if errors is None else errors[: len(acted)],
+        }  # fmt: skip
+        return ClosedLoop(**fields)
+
+
+def _total(parts: list[tuple[int, Statistics]]) -> Statistics:
+    """The statistics of runs one after the other, each with the number of its first step."""
+    of = lambda name: np.array([as_left(one, name) for _, one in parts] or [0])  # noqa: E731
+    found: dict[str, Any] = {name: of(name).sum() for name in ("iterations", "crossings", "turns", "leaps")}
+    found |= {"max_iterations": of("max_iterations").max(), "residual": float(of("residual").max())}
+    found |= {"failed_step": -1, "failed_time": np.nan, "failed_residual": np.nan}
+    if np.any(of("leaps") < 0):  # not counted
+        found["leaps"] = -1
+    if parts and int(parts[-1][1].failed_step) >= 0:
+        begin, last = parts[-1]
+        found |= {name: as_left(last, name) for name in ("failed_time", "failed_residual")}
+        found["failed_step"] = begin + int(last.failed_step)
+    found = {name: np.asarray(x) for name, x in found.items()}
+    return Statistics(**found)
 
 
 def _pushing(controller: Controller) -> Callable:
@@ -222,7 +294,7 @@ class Replanned(NamedTuple):
 
     Attributes:
         t: time of the call.
-        outcome: how the solution ended; if not with SUCCESS, the last plan was continued.
+        outcome: how the solution ended; if not with SUCCESS, the last plan was continued. INTERRUPTED: the deadline passed.
         message: what went wrong, in words; empty if nothing did.
         iterations: number of Newton iterations.
         seconds: wall clock time of the solution.
@@ -256,7 +328,7 @@ def _shift_path(ready: ControlSearch, z: np.ndarray, by: float) -> np.ndarray:
     return np.where(ready.kkt.fixed, z, new)
 
 
-class PredictiveController:
+class PredictiveController(Described):
     """u(t, q, v) = the control at t of min ∫_t^{t+T} C dt' + Φ from (q, v): what `mpc` returns.
 
     It keeps its last plan: shifted in time, this is the guess for the next plan, and it is continued if the next
@@ -265,6 +337,7 @@ class PredictiveController:
     Attributes:
         problem: the OptimalControl, with the controller's model of the plant.
         asked: the arguments of the problem other than the measured state.
+        deadline: see `mpc`.
         begun: the time at which the last plan starts; NaN before the first one.
         records: a Replanned for every call.
 
@@ -273,8 +346,8 @@ class PredictiveController:
         (1,)
     """
 
-    def __init__(self, problem: OptimalControl, asked: Asked):
-        self.problem, self.asked, self.begun = problem, asked, math.nan
+    def __init__(self, problem: OptimalControl, asked: Asked, deadline: float | None = None):
+        self.problem, self.asked, self.deadline, self.begun = problem, asked, deadline, math.nan
         self.records = list[Replanned]()
         self._ready: ControlSearch | None = None
         self._found: tuple[Iterate, Activity] | None = None
@@ -282,6 +355,39 @@ class PredictiveController:
     def __call__(self, t: float, q: Float[Array | np.ndarray, "n"], v: Float[Array | np.ndarray, "n"]) -> np.ndarray:
         """The control (r,) at time t, from the state that is measured then."""
         return self.control(as_number(t, "t"), as_numbers(q, "q"), as_numbers(v, "v"), 0.0)
+
+    def __repr__(self) -> str:
+        grid, bounds = self.asked.grid, ", ".join(self.asked.bounds or ())
+        text = f"mpc(T={grid.T:g}, steps={grid.steps}"
+        text += f", bounds on {bounds}" if bounds else ""
+        return text + (")" if self.deadline is None else f", deadline={self.deadline:g})")
+
+    def describe(self) -> str:
+        """The problem of each sample, and how the calls have ended."""
+        (_, final, *_), grid, records = self.asked.request, self.asked.grid, self.records
+        solved = [record for record in records if record.outcome is Outcome.SUCCESS]
+        lines = [
+            f"receding horizon: {grid.steps} steps over T = {grid.T:g}, solved at every sample",
+            f"end: {'free' if final is None else final}",
+            *(f"bounds on {name}: {value}" for name, value in (self.asked.bounds or {}).items()),
+            f"deadline: {'none' if self.deadline is None else f'{self.deadline:g} s for each plan'}",
+            f"plans: {len(solved)} of {len(records)} solved",
+        ]
+        if later := records[1:]:
+            seconds = [1e3 * record.seconds for record in later]
+            lines.append(
+                f"after the first plan: {np.median([record.iterations for record in later]):g} iterations and "
+                f"{np.median(seconds):.2g} ms in the median, {max(seconds):.2g} ms at most"
+            )
+        return "\n".join(lines)
+
+    def planned(self, t: Float[np.ndarray, "times"]) -> Float[np.ndarray, "times n"]:
+        """The positions of the last plan at these times; its ends before and after it."""
+        assert self._ready is not None
+        assert self._found is not None
+        data = self._ready.start.data
+        q = self._found[0].z[1:-1, data.layout.part("state")] + data.origin
+        return np.stack([np.interp(t - self.begun, data.t - data.t[0], column) for column in q.T], axis=1)
 
     @property
     def plan(self) -> ControlSolution:
@@ -306,10 +412,14 @@ class PredictiveController:
         if self._ready is not None:  # what is no state of the plant is a mistake, and not a state that no plan begins at
             n = self._ready.start.data.layout.n
             q, v = np.asarray(as_vector(q, "q", n)), np.asarray(as_vector(v, "v", n))
+        limit = None if self._found is None else self.deadline  # the first plan has none to fall back on, and compiles
         try:
-            found = self._solve_from(t, q, v)
+            with until(None if limit is None else begun + limit):
+                found = self._solve_from(t, q, v)
             outcome, it = OUTCOMES[found[0].end], found[0]
             message = "" if outcome is Outcome.SUCCESS else CONTROLLED.get(outcome, outcome.message)
+            if limit is not None and time.perf_counter() > begun + limit:
+                outcome, message = Outcome.INTERRUPTED, f"the deadline, {limit:g} s, passed; the last plan goes on"
         except ValueError as error:  # the first call has found the arguments right: what is wrong is the measured state
             if self._found is None:
                 raise
@@ -364,6 +474,7 @@ def mpc(
     scheme: Scheme | None = None,
     tolerance: float = 1e-6,
     max_iterations: int = 100,
+    deadline: float | None = None,
 ) -> PredictiveController:
     """min ∫_t^{t+T} C dt' + Φ from the measured (q, v), solved anew at every sample: model predictive control.
 
@@ -380,6 +491,8 @@ def mpc(
         scheme: the Scheme of the plant, as in `solve`.
         tolerance: as in `solve`.
         max_iterations: of Newton's method, for one plan.
+        deadline: seconds (wall clock) for each plan after the first. If they pass, the iteration ends, the last plan goes
+            on, and the record has the outcome INTERRUPTED; `late` of the ClosedLoop has the times.
 
     Returns:
         A PredictiveController, for `closed_loop`, or to be called as u(t, q, v) in a loop of your own.
@@ -399,7 +512,7 @@ def mpc(
     grid = TimeGrid(length, whole_number(steps, "steps", 2), None)
     asked = Asked(Request(None, final, None, guess), grid, scheme, None, checked, False, bounds)
     _check_horizon(problem, asked)
-    return PredictiveController(problem, asked)
+    return PredictiveController(problem, asked, None if deadline is None else float(as_positive(deadline, "deadline")))
 
 
 def _check_horizon(problem: OptimalControl, asked: Asked) -> None:

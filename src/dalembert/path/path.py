@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
+import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, overload
 
@@ -421,6 +423,93 @@ class Path(Described, Lazy):
                 )
         v = self.v if self.levels[0] == "node" else None
         return two_nodes(self.t, self.q, v, times) if number == 2 else several_nodes(self.t, self.q, v, times, number)
+
+
+class ClosedLoop(Path):
+    """d/dt L_v - L_q = f + B(q)u + d, u held from sample to sample: what `closed_loop` returns, a Path with the controls,
+    the plan that they followed, and the disturbances. Its arrays are NumPy's.
+
+    If the plant's run failed, or Ctrl-C ended it, the arrays end there, and `outcome` says why.
+
+    Attributes:
+        t: (N+1,) times of the nodes.
+        q: (N+1, n) positions at t.
+        t_velocity: t.
+        v: (N+1, n) velocities at t.
+        t_multipliers: times of the multipliers, as in a Path.
+        multipliers: λ of the plant's constraints, at t_multipliers.
+        constraint_forces: Rᵀλ, at t_multipliers.
+        h: the step.
+        steps_done: number of steps that were solved.
+        code: the Outcome of the plant's run as an integer.
+        statistics: counts and residuals of the plant's steps, a Statistics.
+        t_feedback: (N,) times at which the steps begin.
+        feedback: (N, n) the forces B(q)u of the controls, held over each step.
+        reduced: None.
+        h_last: None.
+        levels: where the multipliers are in time, as in a Path.
+        provenance: the record of the run, as in a Path, with the controller.
+        t_u: (K,) times at which the controls start to act.
+        u: (K, r) the controls, each held until the next.
+        planned: (N+1, n) the positions at t of the last plan made before; NaN where there was none yet. None for a
+            controller without a plan.
+        plan_codes: (K,) the Outcome of the plan for each control, of `mpc`: SUCCESS, or that which made the last plan go on,
+            INTERRUPTED if its deadline passed. None for other controllers.
+        disturbance: (N, n) the generalised forces d that were added, each over one step; None without any.
+        noise: (K, 2n) the errors of the measured (q, v) that the controls come from; None without any.
+
+    Example:
+        >>> run = da.closed_loop(move.system, law, [0.1], [0.0], h=0.01, steps=100, every=2)
+        >>> run.q.shape, run.u.shape, run.planned.shape
+        ((101, 1), (50, 1), (101, 1))
+    """
+
+    t_u: Float[np.ndarray, "samples"] = dataclasses.field(default_factory=lambda: np.zeros(0))
+    u: Float[np.ndarray, "samples r"] = dataclasses.field(default_factory=lambda: np.zeros((0, 0)))
+    planned: Float[np.ndarray, "nodes n"] | None = None
+    plan_codes: Int[np.ndarray, "samples"] | None = None
+    disturbance: Float[np.ndarray, "steps n"] | None = None
+    noise: Float[np.ndarray, "samples 2n"] | None = None
+
+    if not TYPE_CHECKING:
+        __getattribute__ = eqx.Module.__getattribute__  # a Path's would put the arrays on a device
+
+    @property
+    def late(self) -> Float[np.ndarray, "late"]:
+        """The times of the controls whose plan missed its deadline, so that the last plan went on."""
+        codes = np.zeros(len(self.t_u)) if self.plan_codes is None else self.plan_codes
+        return self.t_u[codes == int(Outcome.INTERRUPTED)]
+
+    def held(self, times: Float[np.ndarray, "rows"], values: Float[np.ndarray, "rows k"]):
+        """Values that are held from their time to the next, the last ones to the end of the run, as a curve: (times,
+        values), two rows for each."""
+        ends = np.append(times[1:], self.t[-1:])[: len(times)]
+        return np.stack([times, ends], axis=1).ravel(), np.repeat(values, 2, axis=0)
+
+    def __repr__(self) -> str:
+        return f"ClosedLoop(q={self.q.shape}, u={self.u.shape}, outcome={Outcome(int(self.code)).name})"
+
+    def describe(self) -> str:
+        """The run in one paragraph: that of the plant, then the controller, its plans and the disturbances."""
+        lines = [super().describe()]
+        if self.provenance is not None:
+            lines.append(f"controller: {json.loads(self.provenance.run).get('controller', '')}")
+        controls = f"{len(self.t_u)} samples"
+        if self.u.size:
+            low, high = (" ".join(f"{x:.4g}" for x in side) for side in (self.u.min(axis=0), self.u.max(axis=0)))
+            controls += f", u from {low} to {high}"
+        lines.append(f"controls: {controls}")
+        if self.plan_codes is not None:
+            words = {Outcome.SUCCESS: "solved", Outcome.INTERRUPTED: "late"}
+            ends = collections.Counter(Outcome(int(code)) for code in self.plan_codes)
+            lines.append(
+                "plans: " + ", ".join(f"{n} {words.get(x, x.name.lower().replace('_', ' '))}" for x, n in ends.items())
+            )
+        if self.disturbance is not None:
+            lines.append(f"disturbance: up to {np.abs(self.disturbance).max(initial=0.0):.4g}")
+        if self.noise is not None:
+            lines.append(f"noise: up to {np.abs(self.noise).max(initial=0.0):.4g}")
+        return "\n".join(lines)
 
 
 def check_path(path: object) -> None:

@@ -193,7 +193,7 @@ def plot_path(
     beside = (lambda part: draw_curve(part, path, places, theme)) if curved else None
     heading = [text for text in (title, _ending(path)) if text]
     figure, axes = _draw(panels(path, velocities, places), theme, 1.3, beside, heading, red=not title)
-    if Outcome(int(path.code)).failed:
+    if int(path.statistics.failed_step) >= 0:
         for ax in axes:
             ax.axvline(float(path.statistics.failed_time), color=theme.red, linewidth=0.9, linestyle=(0, (4, 2)))
     return figure
@@ -298,6 +298,8 @@ def _ending(path: Path) -> str:
     reason = outcome.name.lower().replace("_", " ")
     if outcome == Outcome.STOPPED:
         return f"stopped by its condition at t = {float(path.t[-1]):g}"
+    if outcome is Outcome.INTERRUPTED:
+        return f"interrupted at t = {float(path.t[-1]):g}"
     if outcome.failed:
         s = path.statistics
         return (

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dalembert.path import Path
+from dalembert.path import ClosedLoop, Path
 from dalembert.solution import ActiveBounds, ControlSolution, CriticalPoint
 
 COLUMNS = 2000  # of a time axis: more than a printed figure has dots
@@ -36,12 +36,36 @@ def panels(path: Path, velocities: bool, places: Sequence[int]) -> list[Panel]:
     shared = -(-len(places) // MOST)
     groups = [places[i : i + shared] for i in range(0, len(places), shared)]
     found: list[Panel] = [
-        Panel(" ".join(names[i] for i in g), t, [(names[i], np.asarray(path.q)[:, i]) for i in g]) for g in groups
+        Panel(" ".join(names[i] for i in g), t, [(names[i], np.asarray(path.q)[:, i]) for i in g] + planned_lines(path, g))
+        for g in groups
     ]
     if velocities:
         lines = [(f"d{names[i]}/dt", np.asarray(path.v)[:, i]) for i in places]
         found += _together("velocities", np.asarray(path.t_velocity), lines)
-    return found + _force_panels(path, names, places)
+    return found + panels_of_loop(path, places) + _force_panels(path, names, places)
+
+
+def planned_lines(path: Any, places: Sequence[int]) -> list[Line]:
+    """The positions of the plan that a closed loop follows."""
+    planned = getattr(path, "planned", None)
+    return [] if planned is None else [(f"{names_of(path)[i]}, plan", planned[:, i]) for i in places]
+
+
+def panels_of_loop(path: Path, places: Sequence[int]) -> list[Panel]:
+    """The controls, the disturbance and the noise of a closed loop; nothing of another path."""
+    if not isinstance(path, ClosedLoop) or not len(path.u):
+        return []
+    names = names_of(path)
+    states = [names[i] for i in places] + [f"d{names[i]}/dt" for i in places]
+    columns = [*places, *(i + len(names) for i in places)]
+    t, u = path.held(path.t_u, path.u)
+    found = [Panel("control u", t, component_lines("u", u))]
+    if path.disturbance is not None:
+        t, values = path.held(np.asarray(path.t)[:-1], path.disturbance)
+        found.append(Panel("disturbance", t, [(f"on {names[i]}", values[:, i]) for i in places]))
+    if path.noise is not None:
+        found.append(Panel("noise", path.t_u, list(zip(states, path.noise[:, columns].T, strict=True))))
+    return found
 
 
 def _together(label: str, t: np.ndarray, lines: list[Line]) -> list[Panel]:

@@ -22,7 +22,7 @@ import numpy as np
 from dalembert.drawing import KINDS, Depicted, Outline, Scene, scene_of
 from dalembert.lazy import as_left
 from dalembert.outcome import Outcome
-from dalembert.path import Path, Provenance, Statistics, tree_of_values
+from dalembert.path import ClosedLoop, Path, Provenance, Statistics, tree_of_values
 from dalembert.solution import CriticalPoint
 from dalembert.systems import is_traced
 
@@ -197,6 +197,15 @@ SCALARS = {
     "steps_done": ("number of steps that were solved", "1"),
     "code": ("how the run ended", "1"),
 }
+LOOP_CONTENT = "closed loop"
+# of a ClosedLoop, the last four where they are there: dimensions, long_name, units
+LOOP = {
+    "u": (("sample", "control"), "control, held until the next", "unit of the control"),
+    "planned": (("node", "coordinate"), "position in the controller's plan", LENGTH),
+    "plan_codes": (("sample",), "how the plan of a control ended", "1"),
+    "disturbance": (("step", "coordinate"), "generalised force of the disturbance over a step", FORCE),
+    "noise": (("sample", "state"), "error of the measured (q, v)", "unit of q or v"),
+}
 VARYING = {"h_last": ("last step, to all its digits", TIME)}  # only where steps vary in length
 STATISTICS = {
     "iterations": ("Newton iterations, total", "1"),
@@ -235,6 +244,10 @@ def path_to_xarray(path: Path) -> xarray.Dataset:
     for owner, table in ((path, SCALARS | own), (path.statistics, STATISTICS)):
         for name, (long_name, units) in table.items():
             variables[name] = (lanes, numbers_of(owner, name), {"long_name": long_name, "units": units})
+    if isinstance(path, ClosedLoop):
+        for name, (axes, long_name, units) in LOOP.items():
+            if getattr(path, name) is not None:
+                variables[name] = (axes, getattr(path, name), {"long_name": long_name, "units": units})
     variables["code"][2].update(CODES)
     tree, leaves = reduced_to_variables(path.reduced, "value of the reducer over all steps")
     subject = path.provenance.subject if path.provenance is not None else None
@@ -277,13 +290,21 @@ def path_from_xarray(data: xarray.Dataset) -> Path:
     for name, (times, *_) in VARIABLES.items():
         if name in layout:
             fields[times] = jnp.asarray(data[_time_name(str(data[name].dims[-2]), lanes)].values)
-    return Path(
+    kind = Path
+    if _is_loop(data):
+        kind, fields = ClosedLoop, {name: np.asarray(x) for name, x in fields.items()}
+        fields |= {name: np.array(data[name].values) for name in LOOP if name in layout} | {"t_u": data["sample"].values}
+    return kind(
         **fields,
         statistics=Statistics(**{name: _statistic(data, name, np.shape(fields["code"])) for name in STATISTICS}),
         reduced=reduced_from_xarray(data),
         levels=(attribute(data, "level_of_velocities"), attribute(data, "level_of_multipliers")),
         provenance=_provenance(data),
     )
+
+
+def _is_loop(data: xarray.Dataset) -> bool:
+    return data.attrs.get("content") == LOOP_CONTENT
 
 
 def _statistic(data: xarray.Dataset, name: str, shape: tuple[int, ...]) -> jax.Array:
@@ -312,6 +333,9 @@ def _layout(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
             level = other if other in dimensions else wanted[times]
             found[name] = ((*lanes, level, axis), REAL)
             found[_time_name(level, len(lanes))] = ((*lanes, level), REAL)
+    if _is_loop(data):
+        loop = {name: axes for name, (axes, *_) in LOOP.items() if name in data or name == "u"} | {"sample": ("sample",)}
+        found |= {name: (axes, WHOLE if name == "plan_codes" else REAL) for name, axes in loop.items()}
     scalars = [name for name in (*SCALARS, *VARYING, *STATISTICS) if name in data or name not in (*LATER, *VARYING)]
     return found | {name: (lanes, WHOLE if name in COUNTED else REAL) for name in scalars}
 
@@ -367,6 +391,9 @@ def _coordinate_arrays(path: Path, lanes: tuple[str, ...], dimension: dict[str, 
             labels = {"long_name": f"time of level {level}", "units": TIME, "axis": "T"}
             found[_time_name(level, len(lanes))] = ((*lanes, level), numbers_of(path, field), labels)
     found["coordinate"] = coordinate_variable(path)
+    if isinstance(path, ClosedLoop):
+        labels = {"long_name": "time from which a control acts", "units": TIME, "axis": "T"}
+        found["sample"] = ("sample", path.t_u, labels)
     count = np.shape(as_left(path, "multipliers"))[-1]
     found["multiplier"] = ("multiplier", np.arange(count), {"long_name": "index of the multiplier"})
     return found
@@ -386,6 +413,8 @@ def coordinate_names(path: Path | CriticalPoint) -> list[str]:
 def _attributes(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {"dalembert_format": FORMAT, "title": "discrete trajectory computed by dalembert"}
     found |= {"level_of_velocities": path.levels[0], "level_of_multipliers": path.levels[1]}
+    if isinstance(path, ClosedLoop):
+        found |= {"title": "closed loop computed by dalembert", "content": LOOP_CONTENT}
     if np.ndim(path.code) == 0:
         outcome = Outcome(int(path.code))
         found |= {"outcome": outcome.name.lower(), "outcome_code": int(outcome), "outcome_message": outcome.message}

@@ -13,7 +13,7 @@ from dalembert.boundary.interior.path import Barrier, InteriorPath, Snapshot
 from dalembert.boundary.kkt.linear import REFUSALS, LinearSolver
 from dalembert.boundary.kkt.system import Evaluation, KKTSystem
 from dalembert.boundary.newton import Settings, Termination
-from dalembert.interrupts import wanted
+from dalembert.interrupts import is_timed, wanted
 from dalembert.native import CACHE, run_watched
 from dalembert.native.assembly.interior_code import CONVERGED, LIMIT, REFUSED, SCALARS, TERM, WORDS, interior_text
 
@@ -86,7 +86,8 @@ class InteriorMachine:
     def run(self, path: InteriorPath) -> bool:
         """Steps as long as the loop knows what to do; whether that was the end. The path is then as far as it came."""
         while True:
-            it, most = path.newton, min(self._limit, path.newton.iterations + self._chunk)
+            it, chunk = path.newton, 1 if is_timed() else self._chunk
+            most = min(self._limit, it.iterations + chunk)
             status = self._steps_to(path, most)
             if status != LIMIT or most == self._limit:
                 it.end = ENDS.get(status, it.end)

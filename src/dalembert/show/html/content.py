@@ -16,8 +16,8 @@ from dalembert.measure import constraint_residual
 from dalembert.measure import energy as measured_energy
 from dalembert.notebook import NAMED
 from dalembert.outcome import Outcome
-from dalembert.path import Path
-from dalembert.show.panels import Line, Panel, component_lines, envelope
+from dalembert.path import ClosedLoop, Path
+from dalembert.show.panels import Line, Panel, component_lines, envelope, panels_of_loop, planned_lines
 from dalembert.show.results import Shown, scene_for
 from dalembert.solution import ActiveBounds, ControlSolution, CriticalPoint, Solution
 from dalembert.systems import Constraint, System
@@ -88,7 +88,7 @@ def _positions(shown: Shown) -> list[Panel]:
     found = []
     for i in range(0, kept, size):
         places = range(i, min(i + size, kept))
-        lines = [(names[j], q[:, j]) for j in places]
+        lines = [(names[j], q[:, j]) for j in places] + planned_lines(shown.result, places)
         found.append(Panel(", ".join(names[j] for j in places), t, lines, _columns(bounds, list(places)), note=note))
         note = ""
     result: Any = shown.result
@@ -124,7 +124,8 @@ def _of_path(shown: Shown, path: Path) -> list[Panel]:
     acting = [one for one in _on_coordinates(shown, path.constraint_forces) if np.any(one[1] != 0.0)]
     same = len(acting) == 1 == len(found[0].lines) and np.array_equal(np.abs(acting[0][1]), np.abs(found[0].lines[0][1]))
     found += [] if same else [Panel("constraint forces Rᵀλ", t, acting)]
-    if path.feedback is not None and path.t_feedback is not None:
+    found += panels_of_loop(path, range(min(len(shown.names), MOST_COORDINATES)))
+    if path.feedback is not None and path.t_feedback is not None and not isinstance(path, ClosedLoop):
         found.append(Panel("sampled control", np.asarray(path.t_feedback), _on_coordinates(shown, path.feedback)))
     return found
 
@@ -246,9 +247,11 @@ def _attempt(make: Callable[[], Any]) -> Any:
 
 
 def ended_at(shown: Shown) -> float | None:
-    """The time of the step that could not be solved."""
+    """The time of the step that could not be solved; None also where Ctrl-C ended the run."""
     result = shown.result
-    return float(result.statistics.failed_time) if isinstance(result, Path) and Outcome(int(result.code)).failed else None
+    if not isinstance(result, Path) or int(result.statistics.failed_step) < 0:
+        return None
+    return float(result.statistics.failed_time)
 
 
 NUMBERS = 40_000  # of all drawings together: a fifth of a megabyte
