@@ -14,7 +14,6 @@ from numpy.lib.stride_tricks import as_strided, sliding_window_view
 ROWS = 48  # of a block, at least: the calls of a block cost as much as its arithmetic
 ROUNDS = 4  # of the scaling
 GROWTH = 100.0  # largest entry of S⁻¹ Eᵀ; its square is the factor by which rounding errors are passed on
-CHUNK = 4096  # rows that are scaled at once
 
 
 class Inertia(NamedTuple):
@@ -59,36 +58,55 @@ def inertia(matrix: Float[np.ndarray, "n width"], lower: int, tolerance: float =
         >>> inertia(np.array([[0.0, 2.0], [1.0, -3.0]]), 1)  # [[2, 1], [1, -3]]
         Inertia(positive=1, negative=1, zero=0)
     """
-    rows = np.array(matrix[:, : lower + 1], dtype=float)
-    if not np.all(np.isfinite(rows)):
+    half = np.asarray(matrix, dtype=float)[:, : lower + 1]
+    if not np.all(np.isfinite(half)):
         raise ValueError("matrix: found NaN or infinity; the signs of its eigenvalues are not defined")
-    equilibrate(rows)
+    sizes = EntrySizes.of(half, lower)
+    sizes.equilibrate()
+    rows = np.copysign(sizes.left.T, half)
     negative = _negative(rows, -tolerance)
     positive = len(rows) - _negative(rows, tolerance)
     return Inertia(positive, negative, len(rows) - positive - negative)
 
 
-def equilibrate(rows: Float[np.ndarray, "n lower+1"]) -> Float[np.ndarray, " n"]:
-    """rows ← D A D with the largest entry of each row near 1, by D_i ← D_i |row i|^−½ in some rounds (D. Ruiz, 2001); D."""
-    n, lower = len(rows), rows.shape[1] - 1
-    for i in range(min(lower, n)):
-        rows[i, : lower - i] = 0.0
-    parts = [slice(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK)]
-    scale = np.ones(n)
-    for _ in range(ROUNDS):
-        largest = np.zeros(lower + n)  # with `lower` rows above the first
-        for part in parts:
-            sizes = np.abs(rows[part])
-            for place in range(lower + 1):  # the entry is in row i and, by symmetry, in row i − lower + place
-                for at in (lower, place):
-                    seen = largest[part.start + at : part.stop + at]
-                    np.maximum(seen, sizes[:, place], out=seen)
-        factors = 1 / np.sqrt(np.where(largest > 0, largest, 1.0))
-        for part in parts:
-            rows[part] *= sliding_window_view(factors[part.start : part.stop + lower], lower + 1)
-            rows[part] *= factors[lower + part.start : lower + part.stop, None]
-        scale *= factors[lower:]
-    return scale
+class EntrySizes(NamedTuple):
+    """|A| of a symmetric A, stored as above: (lower+1, n) each, diagonals one after the other, because NumPy combines few
+    long rows several times sooner than many short ones. left: |A[i, i−lower+k]|; below: |A[i+lower−k, i]|, of the same
+    memory. 0 outside of A."""
+
+    left: np.ndarray
+    below: np.ndarray
+
+    @classmethod
+    def of(cls, matrix: Float[np.ndarray, "n width"], lower: int) -> EntrySizes:
+        n, width = len(matrix), len(matrix) + lower
+        whole = np.zeros((lower + 1, width))
+        left = np.abs(matrix[:, : lower + 1].T, out=whole[:, :n])
+        for i in range(min(lower, n)):
+            left[: lower - i, i] = 0.0
+        return cls(left, as_strided(whole[0, lower:], left.shape, (8 * (width - 1), 8)))
+
+    @property
+    def largest(self) -> Float[np.ndarray, " n"]:
+        """The largest entry of every row."""
+        return np.maximum(self.left.max(axis=0), self.below.max(axis=0))
+
+    @property
+    def sums(self) -> Float[np.ndarray, " n"]:
+        """The sum of every row."""
+        return self.left.sum(axis=0) + self.below[:-1].sum(axis=0)
+
+    def equilibrate(self) -> Float[np.ndarray, " n"]:
+        """|A| ← D |A| D with the largest entry of each row near 1, by D_i ← D_i |row i|^−½ in some rounds (D. Ruiz, 2001);
+        D."""
+        scale = np.ones(self.left.shape[1])
+        for _ in range(ROUNDS):
+            largest = self.largest
+            factors = 1 / np.sqrt(np.where(largest > 0, largest, 1.0))
+            for part in self:
+                part *= factors
+            scale *= factors
+        return scale
 
 
 class _Rest(NamedTuple):
@@ -197,17 +215,34 @@ class BandedLU:
         return self._substitute(self._lu, self.lower, self.lower, right, self._order, overwrite_b=True)[0]
 
 
+MOST = 6  # columns of the inverse that are looked at
+
+
 def condition(norm: float, n: int, solve: Callable[[np.ndarray], np.ndarray]) -> float:
     """An estimate of |A|₁ |A⁻¹|₁ from below for a symmetric A, (n, n), seldom by more than a factor of three; infinite for a
     singular matrix.
 
     norm: |A|₁; solve: b ↦ A⁻¹b. Source: N. Higham, F. Tisseur, SIAM J. Matrix Anal. Appl. 21 (2000), with one column.
+    SciPy's `onenormest` gives the same and takes longer than the solutions.
     """
-    from scipy.sparse.linalg import LinearOperator, onenormest  # slow to load
-
-    inverse = LinearOperator((n, n), matvec=solve, rmatvec=solve, dtype=float)  # type: ignore[call-arg]
-    estimate: Any = onenormest(inverse, t=1)
-    return float(norm * estimate) if np.isfinite(estimate) else np.inf
+    x, place, largest, sign = np.full(n, 1.0 / n), None, 0.0, np.zeros(n)
+    for _ in range(MOST):
+        y = solve(x)
+        size = float(np.abs(y).sum())
+        if not np.isfinite(size):
+            return np.inf
+        if place is not None and size <= largest:
+            break
+        largest, before, sign = size, sign, np.where(y < 0.0, -1.0, 1.0)
+        if abs(sign @ before) == n:
+            break
+        slope = np.abs(solve(sign))
+        if place is not None and slope[place] == slope.max():
+            break
+        place = int(np.argmax(slope))
+        x = np.zeros(n)
+        x[place] = 1.0
+    return norm * largest
 
 
 @functools.cache

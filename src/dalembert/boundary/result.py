@@ -82,7 +82,7 @@ def judge(
         it.end = Termination.UNBOUNDED
     if unknowns.horizon:
         _check_held(it, unknowns.time_place, gradient, pinned)
-    inertia = kind_of(kkt, it.linear, it.z, band, activity) if certify and it.end is Termination.CONVERGED else (-1, -1)
+    inertia = kind_of(it, band, activity, pinned) if certify and it.end is Termination.CONVERGED else (-1, -1)
     if inertia[0] > 0 and it.minimum:
         it.end = Termination.SADDLE
     condition = it.linear.condition(it.z, band, pinned) if certify and not wanted() else np.nan

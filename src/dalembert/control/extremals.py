@@ -16,12 +16,10 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.algebra import inverse, value_and_jacobian
 from dalembert.boundary import Asked, Iterate, KKTSystem, Request, Termination, extremal, smooth_start
 from dalembert.boundary.data.drawn import slopes_of_intervals
 from dalembert.boundary.data.ends import read_times
@@ -33,7 +31,8 @@ from dalembert.boundary.interior.path import violation
 from dalembert.boundary.iteration import Search, search_of
 from dalembert.boundary.kinds import SmoothStart, extremals_of, prepare_once
 from dalembert.control.given import GivenPath, given_path, size_of_end
-from dalembert.control.problem import Lobatto, OptimalControl, actuation, count_equations, plant_scheme, scheme_name
+from dalembert.control.problem import Lobatto, OptimalControl, count_equations, plant_scheme, scheme_name
+from dalembert.control.resolution import warn_of_resolution
 from dalembert.control.result import control_solution
 from dalembert.control.terms import ControlLayout, check_parabolas
 from dalembert.control.transcription import (
@@ -49,23 +48,17 @@ from dalembert.control.transcription import (
 )
 from dalembert.discretize import Scheme, check_maps
 from dalembert.interrupts import keep
-from dalembert.messages import warn
 from dalembert.native import on_threads
 from dalembert.numbers import as_numbers
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
 from dalembert.systems import System, check_x64
-from dalembert.systems.equations import kkt_residual, value
+from dalembert.systems.equations import value
 from dalembert.systems.sizes import as_scales
-from dalembert.tracing import seldom, traced_once
+from dalembert.tracing import seldom
 
 NEARER = (0.5, 1.0)  # to the smooth path
 FAILED = (Termination.INFEASIBLE, Termination.NOT_CONVERGED, Termination.SINGULAR)
-
-
-UNRESOLVED = 0.25  # of the path, by which an integrated step may end off the next node
-PARTS = 4  # of a step that is integrated
-SUSPICIOUS = 0.05  # of the path: where a step integrated in one part ends nearer the next node, it is resolved
 
 
 class ControlSearch(NamedTuple):
@@ -127,56 +120,8 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
                 found = lower
                 break
     if asked.certify and found.outcome is Outcome.SUCCESS:
-        _warn_of_resolution(problem, found, kkt.positions[: data.layout.n])
+        warn_of_resolution(data.accelerations, found, kkt.positions[: data.layout.n])
     return found
-
-
-def _warn_of_resolution(problem: OptimalControl, found: ControlSolution, sizes: np.ndarray) -> None:
-    """A warning where the plant, integrated over single steps, ends far from the nodes: see `step/run/assemble`."""
-    h = np.diff(found.t)
-    moves = np.maximum(sizes, np.ptp(found.q, axis=0))
-
-    def distances(parts: int) -> np.ndarray:
-        ends = _integrate_steps(problem, found.q[:-1], found.v[:-1], found.u[:-1], found.u[1:], found.t[:-1], h, parts)
-        return (np.abs(np.asarray(ends) - found.q[1:]) / moves).max(axis=1)
-
-    if np.all(distances(1) < SUSPICIOUS):  # a quarter of the time of all parts
-        return
-    off = distances(PARTS)
-    if np.any(off > UNRESOLVED):
-        k = int(np.nanargmax(off))
-        warn(
-            f"steps: found {len(h)}; the plant, integrated over step {k} with the controls of its ends, is off by "
-            f"{100 * off[k]:.0f} % of the path. The solution solves the discrete equations, but its steps do not "
-            "resolve the motion: use more steps"
-        )
-
-
-@seldom
-def _integrate_steps(problem: OptimalControl, q, v, u0, u1, t, h, parts: int):
-    """q at the ends of steps, by Runge and Kutta's method over parts of each, with u linear."""
-    system = problem.system
-
-    @traced_once
-    def rate(state, s, u):
-        x, w = state
-        push = actuation(problem, x, s) @ u
-        balance = lambda z: kkt_residual(system, x, w, s, z).at[: x.shape[0]].add(-push)  # noqa: E731, linear in z
-        zero = jnp.zeros(x.shape[0] + sum(value(system, c, x, w, w, s).shape[0] for c in system.constraints))
-        left, matrix = value_and_jacobian(balance, zero)
-        return jnp.stack([w, -(inverse(matrix) @ left)[: x.shape[0]]])
-
-    def integrate_step(q, v, u0, u1, t, h):
-        state, part = jnp.stack([q, v]), h / parts
-        for i in range(parts):
-            at = lambda y, c, i=i: rate(y, t + (i + c) * part, u0 + (i + c) / parts * (u1 - u0))  # noqa: E731
-            k1 = at(state, 0.0)
-            k2 = at(state + 0.5 * part * k1, 0.5)
-            k3 = at(state + 0.5 * part * k2, 0.5)
-            state = state + part / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + at(state + part * k3, 1.0))
-        return state[0]
-
-    return jax.vmap(integrate_step)(q, v, u0, u1, t, h)
 
 
 def control_search(problem: OptimalControl, asked: Asked) -> ControlSearch:

@@ -10,6 +10,7 @@ makes such forces, u = min_i φ_i/|B_ia|, and the cost the size σ = max |∂²C
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from dalembert.boundary.kkt.system import Components, Monitored, Scales
 from dalembert.boundary.kkt.unknowns import PathUnknowns
 from dalembert.control.given import Ends, GivenPath, SharedLeaf, node_rows
 from dalembert.control.problem import Lobatto, OptimalControl, actuation, with_plant_parameters
+from dalembert.control.resolution import Accelerations, accelerations_of
 from dalembert.control.terms import (
     ControlLayout,
     EndNode,
@@ -187,6 +189,10 @@ class ControlData(PathUnknowns):
     scheme_name: str = ""
     settled_ends: Bool[np.ndarray, "2 2 m"] = dataclasses.field(default_factory=lambda: np.zeros((2, 2, 1), dtype=bool))
     leaf: SharedLeaf | None = None
+
+    @functools.cached_property
+    def accelerations(self) -> Accelerations:
+        return accelerations_of(self.problem, self.layout.n, self.layout.r)
 
     @property
     def first_block(self) -> int:

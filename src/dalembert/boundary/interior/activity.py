@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 
 from dalembert.boundary.data.limits import Level, PathInequalities
 from dalembert.boundary.interior.path import InteriorPath
-from dalembert.boundary.kkt.linear import LinearSolver, inertia_of, inertia_with_held
+from dalembert.boundary.kkt.linear import inertia_of, inertia_with_held
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.kkt.unknowns import PathUnknowns
 from dalembert.boundary.newton import Iterate
@@ -122,15 +122,15 @@ def leave_saddle(it: Iterate, activity: Activity) -> Float[np.ndarray, "blocks b
     return step
 
 
-def kind_of(kkt: KKTSystem, linear: LinearSolver, z: np.ndarray, band: np.ndarray, activity: Activity) -> tuple[int, int]:
-    """(negative, flat) directions that keep the active bounds; band: the KKT matrix in which these are pinned.
+def kind_of(it: Iterate, band: np.ndarray, activity: Activity, pinned: np.ndarray | None) -> tuple[int, int]:
+    """(negative, flat) directions that keep the active bounds; band: the KKT matrix with `pinned`, which holds these.
 
     The directions that bounds without a multiplier forbid are looked at first: without a negative one among them it is a
     minimum. What is negative only there is undecided, and counted as flat.
     """
-
+    kkt, linear, z = it.kkt, it.linear, it.z
     if not np.any(activity.weak & (activity.active != 0)):
-        found = inertia_of(kkt, linear, z, band, activity.pins(kkt, z))
+        found = inertia_of(kkt, linear, z, band, pinned)
         if found[0] > 0 and np.any(activity.active):  # a large diagonal gives a little, and what is flat a little less
             return inertia_with_held(kkt, z, activity.active != 0)
         return found
@@ -138,5 +138,5 @@ def kind_of(kkt: KKTSystem, linear: LinearSolver, z: np.ndarray, band: np.ndarra
     wide = inertia_of(kkt, linear, z, kkt.matrix(z, added=added), added)
     if wide[0] == 0:
         return wide
-    narrow = inertia_of(kkt, linear, z, band, activity.pins(kkt, z))
+    narrow = inertia_of(kkt, linear, z, band, pinned)
     return narrow[0], narrow[1] + wide[0] - narrow[0]

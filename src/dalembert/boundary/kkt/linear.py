@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
-from dalembert.algebra import BandedLU, Pivots, choose_pivots, condition, equilibrate, inertia
+from dalembert.algebra import BandedLU, EntrySizes, Pivots, choose_pivots, condition, inertia
 from dalembert.boundary.kkt.assembly import CompiledAssembly
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.native import BoundFactorization
@@ -275,11 +274,10 @@ class LinearSolver:
         matrix: as `KKTSystem.matrix` gives it.
         """
         kkt, probed = self.kkt, self.fresh()
-        probed.nudged, lower = self.nudged, kkt.lower
-        factors = probed.factor(z, added=added)
-        scale = equilibrate(matrix[:, : lower + 1].copy())
-        columns = sliding_window_view(np.pad(scale, lower), 2 * lower + 1)
-        largest = float((np.einsum("ij,ij->i", np.abs(matrix), columns) * scale).max())
+        probed.nudged = self.nudged
+        factors, sizes = probed.factor(z, added=added), EntrySizes.of(matrix, kkt.lower)
+        scale = sizes.equilibrate()
+        largest = float(sizes.sums.max())
         weights = 1.0 / (kkt.from_rows(scale) * kkt.units)
 
         def norm(x: np.ndarray) -> float:

@@ -38,11 +38,10 @@ def alternation(given: Sequence) -> Float[np.ndarray, "m"]:
     t, x = given
     if len(t) < 5 or not x.shape[1]:
         return np.zeros(x.shape[1])
-    index = np.arange(2, len(t) - 2)[:, None]
     cubic, line = _weights(np.asarray(t, dtype=float).tobytes())
-    middle = x[2:-2]
-    fine = 0.375 * (middle - np.einsum("iw,iwm->im", cubic, x[index + NEAR]))
-    coarse = middle - np.einsum("iw,iwm->im", line, x[index + NEAR[[0, 3]]])
+    middle, near = x[2:-2], [x[2 + k : len(t) - 2 + k] for k in NEAR.tolist()]
+    fine = 0.375 * (middle - sum(w[:, None] * y for w, y in zip(cubic.T, near, strict=True)))
+    coarse = middle - sum(w[:, None] * y for w, y in zip(line.T, (near[0], near[-1]), strict=True))
     sizes = [np.sqrt(np.mean(y**2, axis=0)) for y in (fine, coarse, x)]
     return np.where((sizes[0] > LARGE * sizes[1]) & (sizes[0] > SMALL * sizes[2]), sizes[0], 0.0)
 

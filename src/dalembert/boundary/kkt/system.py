@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dalembert.algebra import EntrySizes
 from dalembert.boundary.kkt.assembly import CompiledAssembly, Elements, JaxAssembly, Pattern, Term
 from dalembert.messages import warn
 from dalembert.native import Unsupported
@@ -227,8 +228,7 @@ class KKTSystem:
 
     def row_sizes(self, matrix: np.ndarray) -> np.ndarray:
         """(blocks, b): the largest entry of every row of a KKT matrix."""
-        sizes = np.ascontiguousarray(matrix.T)  # NumPy finds the largest of many short rows ten times slower
-        return self.from_rows(np.abs(sizes, out=sizes).max(axis=0))
+        return self.from_rows(EntrySizes.of(matrix, self.lower).largest)
 
     def diagonal(self, shift: float, relax: float, added: np.ndarray | None = None) -> np.ndarray:
         """Terms that are added to the diagonal of K, (blocks, b)."""
