@@ -575,6 +575,7 @@ CALLS = {
     "manifolds.torus": (F.torus, {}, {}),
     "manifolds.hyperbolic_plane": (F.hyperbolic_plane, {}, {}),
     "manifolds.rotations": (F.rotations, {}, {}),
+    "manifolds.rotation": (F.rotation, {"q": [1.0, 0.0, 0.0, 0.0]}, {}),
     "manifolds.Chart": (F.Chart, {"metric": free}, {}),
     "manifolds.Embedded": (F.Embedded, {"phi": free}, {"metric": "positive"}),
     "manifolds.riemannian_spline": (F.riemannian_spline, {"manifold": SPHERE}, {}),

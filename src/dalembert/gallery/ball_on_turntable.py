@@ -15,7 +15,7 @@ import numpy as np
 from dalembert.drawing import Dots, Wheel
 from dalembert.gallery.entry import Entry
 from dalembert.systems import Holonomic, Nonholonomic, System
-from dalembert.systems.manifolds.manifold import rotation
+from dalembert.systems.manifolds import rotation
 
 START = (1.0, 0.0, 1.0, 0.0, 0.0, 0.0)
 MOVING = (0.2, 0.3)  # ẋ and ẏ of the typical run

@@ -14,7 +14,7 @@ from dalembert.control import OptimalControl
 from dalembert.drawing import Body, Dots
 from dalembert.gallery.entry import BoundaryEntry
 from dalembert.systems import Holonomic, System
-from dalembert.systems.manifolds.manifold import rotation
+from dalembert.systems.manifolds import rotation
 
 ANGLE, AXIS = 2.5, np.array([1.0, 2.0, 3.0]) / np.sqrt(14.0)
 REST = (0.0, 0.0, 0.0, 0.0)

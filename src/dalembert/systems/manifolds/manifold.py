@@ -402,7 +402,25 @@ def left_translation(q: Float[Array, "4"]) -> Float[Array, "4 4"]:
 
 
 def rotation(q: Float[Array, "4"]) -> Float[Array, "3 3"]:
-    """R(q) of a quaternion (w, x, y, z), of whatever length."""
+    """R(q), x ↦ q x q⁻¹ as a matrix: the rotation of a quaternion of any length but 0.
+
+    Args:
+        q: (w, x, y, z), the scalar first.
+
+    Returns:
+        The matrix (3, 3); its columns are the axes of the body.
+
+    Raises:
+        ValueError: q has another shape.
+
+    Example:
+        >>> half_a_turn = jnp.array([0.0, 0.0, 0.0, 1.0])  # about z
+        >>> da.manifolds.rotation(half_a_turn).tolist()
+        [[-1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    q = as_array(q, "q")
+    if q.shape != (4,):
+        raise ValueError(f"q: found shape {q.shape}; give a quaternion (w, x, y, z)")
     w, x, y, z = q / jnp.linalg.norm(q)
     return jnp.array([
         [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
