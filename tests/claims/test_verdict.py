@@ -286,15 +286,6 @@ def test_what_is_wrong_with_the_arguments_is_said():
         da.verdict(system, None, q, v, h=0.1, symmetries={"x": 3})
 
 
-def test_functions_without_machine_code_take_the_other_way(particle, monkeypatch):
-    """What cannot be translated is evaluated through JAX, to the same numbers."""
-    natively = particle.facts
-    monkeypatch.setattr("dalembert.systems.compiled.SystemFunction.bound", lambda *_: None)
-    again = dataclasses.replace(particle).facts
-    for name, values in natively.items():
-        np.testing.assert_allclose(again[name], values, rtol=1e-12, atol=1e-14)
-
-
 def test_one_step_has_the_declared_order_and_a_scheme_that_declares_more_is_seen(particle, monkeypatch):
     """(1, 0) of β = 0, Jiménez and Scheurle's integrator; told to be (2, 0) it is called broken, and λ is not."""
     first = dataclasses.replace(particle, scheme=da.Scheme.jimenez_scheurle(0.0))
@@ -321,8 +312,9 @@ def test_the_flow_changes_omega_by_what_its_reactions_make_of_it(name, monkeypat
     if name == "nonholonomic_particle":
         exact = da.measure.flow_symplectic_defect(run.system, run.start.q0, run.start.v0, geometry.SPAN * run.start.h)
         assert float(exact.relative) < 1e-9
-    turned = lambda system, q, *rest: geometry._phases(system, q, *rest).at[-len(q) :].multiply(-1.0)  # noqa: E731
-    monkeypatch.setattr(geometry, "_PHASES", geometry.SystemFunction(turned))
+    phases = geometry._phases
+    turned = lambda system, q, *rest: phases(system, q, *rest).at[-len(q) :].multiply(-1.0)  # noqa: E731
+    monkeypatch.setattr(geometry, "_phases", turned)
     wrong = geometry.flow_evolution(run, geometry.motion(run))
     assert wrong.finding is (HOLDS if name == "spherical_pendulum" else FAILS)  # where the reactions are ∂φ/∂q, dν = 0
     none = geometry.flow_evolution(run, geometry.MOTION.at_least(0.0, geometry.RANK, "singular"))

@@ -17,7 +17,7 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step import simulate
 from dalembert.step.simulation import check_interrupted
-from dalembert.systems import Lyapunov, System, SystemFunction
+from dalembert.systems import Lyapunov, System
 
 LONGER = 8  # times the run: the energy is looked at over so much
 BLOCKS = 16  # of the run: their means say how far the slope of a line through them is by chance
@@ -149,7 +149,7 @@ def _momentum(subject: Subject, name: str, generator: Callable) -> Claim:
     return promise.at_most(float(found.range), allowed, f"{DIGITS_LEFT:g} rounding errors of the run")
 
 
-def _generator_and_rate(generator: Callable) -> SystemFunction:
+def _generator_and_rate(generator: Callable) -> Callable:
     """ξ(q) and its rate Dξ(q)v."""
 
     def direction_and_rate(system: System, q, v, t):
@@ -160,7 +160,7 @@ def _generator_and_rate(generator: Callable) -> SystemFunction:
             )
         return found, rate
 
-    return SystemFunction(direction_and_rate)
+    return direction_and_rate
 
 
 def lyapunov(subject: Subject) -> Iterator[Claim]:
@@ -180,10 +180,10 @@ def lyapunov(subject: Subject) -> Iterator[Claim]:
         yield promise.at_most(rise, allowed, f"the largest V(k+1) - V(k); V falls from {values[0]:.3g} to {values[-1]:.3g}")
 
 
-def _function_and_rate(constraint: Lyapunov) -> SystemFunction:
+def _function_and_rate(constraint: Lyapunov) -> Callable:
     """V and F."""
 
     def function_and_rate(system: System, q, v, t):
         return system.call(constraint.V, q, v, t=t), system.call(constraint.F, q, v, t=t)
 
-    return SystemFunction(function_and_rate)
+    return function_and_rate

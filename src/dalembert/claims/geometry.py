@@ -4,7 +4,7 @@ geometry of a step: the symplectic form of T*Q, what the reactions change of it,
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.algebra import least_norm, numerical_rank
-from dalembert.claims.subject import RESTRICTIONS, Claim, Finding, Promise, Subject, reversed_motion
+from dalembert.claims.subject import Claim, Finding, Promise, Subject, restrictions_of, reversed_motion
 from dalembert.discretize import Interval, Scheme
 from dalembert.discretize.nodes import legendre_plus
 from dalembert.measure import SymplecticDefect, constraint_residual, regularity, symplectic_defect
@@ -23,7 +23,7 @@ from dalembert.options import Solver
 from dalembert.outcome import Outcome
 from dalembert.step import ensemble, simulate
 from dalembert.step.simulation import check_interrupted
-from dalembert.systems import System, SystemFunction, momentum, motion_along, references
+from dalembert.systems import System, momentum, motion_along, references
 from dalembert.systems.consistency import stacked_residuals
 from dalembert.systems.equations import all_reactions, first_derivative, force, kkt_residual, value
 from dalembert.systems.sizes import units_of
@@ -45,7 +45,7 @@ def motion(subject: Subject) -> Claim:
     q, v, t = subject.samples
     a, multipliers = subject.motion
     n = q.shape[1]
-    matrices = subject.evaluate_rows(_KKT, q, v, np.concatenate([a, multipliers], axis=1), t)
+    matrices = subject.evaluate_rows(_kkt, q, v, np.concatenate([a, multipliers], axis=1), t)
     least = np.inf
     for matrix in matrices:
         units = units_of(matrix, n)
@@ -58,9 +58,6 @@ def motion(subject: Subject) -> Claim:
 
 def _kkt(system, q, v, z, t):
     return jax.jacfwd(lambda x: kkt_residual(system, q, v, t, x))(z)
-
-
-_KKT = SystemFunction(_kkt)
 
 
 def flow(subject: Subject) -> Claim:
@@ -118,7 +115,7 @@ def _rounding(subject: Subject, number: int, rate: bool) -> float:
     return DIGITS_LEFT * EPSILON * max(total, float(np.finfo(float).tiny))
 
 
-def _terms_of(number: int, rate: bool) -> SystemFunction:
+def _terms_of(number: int, rate: bool) -> Callable:
     """|∂φ/∂q|, |∂φ/∂v|, |∂φ/∂a| of one constraint, or of its derivative by the time."""
 
     def term_sizes(system, q, v, a, t):
@@ -126,7 +123,7 @@ def _terms_of(number: int, rate: bool) -> SystemFunction:
         of = lambda x, w, b: first_derivative(system, c, x, w, t) if rate else value(system, c, x, w, b, t)  # noqa: E731
         return tuple(jnp.abs(x) for x in jax.jacfwd(of, (0, 1, 2))(q, v, a))
 
-    return SystemFunction(term_sizes)
+    return term_sizes
 
 
 def distribution(subject: Subject) -> Iterator[Claim]:
@@ -137,7 +134,7 @@ def distribution(subject: Subject) -> Iterator[Claim]:
         yield DISTRIBUTION.not_met(f"the form {subject.form} with state={subject.scheme.state!r} has its states elsewhere")
         return
     q, v, t = subject.samples
-    found = subject.evaluate_rows(RESTRICTIONS, q, v, t)
+    found = subject.evaluate_rows(restrictions_of, q, v, t)
     sizes = np.max(np.abs(v), axis=0) + np.max(np.abs(q), axis=0) / subject.start.h
     allowed = DIGITS_LEFT * EPSILON * float(np.max(found["slopes"] @ sizes, initial=np.finfo(float).tiny))
     worst = float(np.max(np.abs(found["value"])))
@@ -225,7 +222,7 @@ def _evolution_defect(subject: Subject, width: float) -> tuple[float, float]:
         raise RuntimeError("a motion from a neighbouring state does not go so far")
     q, v, s = (np.asarray(x).reshape(-1, *x.shape[2:]) for x in (found.q, found.v, found.t))
     a, multipliers = motion_along(subject.system, q, v, s)
-    rows = subject.evaluate_rows(_PHASES, q, v, a, multipliers, s).reshape(len(points), len(times), 3 * n)
+    rows = subject.evaluate_rows(_phases, q, v, a, multipliers, s).reshape(len(points), len(times), 3 * n)
     slopes = np.stack([_stencil_slopes(rows[:, k]) for k in range(len(times))])  # of (q, p, F)
     before, after = (_form(slopes[k, :, : 2 * n]) for k in (0, -1))
     rates = [w * _form(x[:, np.r_[:n, 2 * n : 3 * n]]) for w, x in zip(weights, slopes[1:-1], strict=True)]
@@ -237,9 +234,6 @@ def _evolution_defect(subject: Subject, width: float) -> tuple[float, float]:
 def _phases(system: System, q, v, a, multipliers, t):
     forces = force(system, q, v, t) + all_reactions(system, q, v, a, t).T @ multipliers
     return jnp.concatenate([q, momentum(system, q, v, t), forces])
-
-
-_PHASES = SystemFunction(_phases)
 
 
 def change(subject: Subject, sample: int) -> float:
@@ -293,7 +287,7 @@ def _on_constraints(subject: Subject, y: np.ndarray, t) -> np.ndarray:
 
 
 def _restrictions_at(subject: Subject, y: np.ndarray, t) -> tuple[np.ndarray, np.ndarray]:
-    rows = subject.evaluate_rows(_VIOLATIONS, y[None], np.asarray(t)[None])
+    rows = subject.evaluate_rows(_violations, y[None], np.asarray(t)[None])
     return rows[0][0], rows[1][0]
 
 
@@ -301,9 +295,6 @@ def _violations(system: System, y, t):
     n = y.shape[0] // 2
     of = lambda x: stacked_residuals(system, x[:n], x[n:], t)  # noqa: E731
     return of(y), jax.jacfwd(of)(y)
-
-
-_VIOLATIONS = SystemFunction(_violations)
 
 
 def _take_step(subject: Subject, points: Float[np.ndarray, "B two_n"], t: float) -> tuple[np.ndarray, np.ndarray]:
@@ -319,7 +310,7 @@ def _take_step(subject: Subject, points: Float[np.ndarray, "B two_n"], t: float)
     return rows(0, t), rows(1, t + h)
 
 
-def _canonical(scheme: Scheme, form: str) -> SystemFunction:
+def _canonical(scheme: Scheme, form: str) -> Callable:
     """(x, p): q and L_v of a state of kick_drift_kick; q₁ and D₂L_d(q₀, q₁) of the pair behind one of drift_kick_drift."""
 
     def canonical(system: System, q, v, t, h):
@@ -329,7 +320,7 @@ def _canonical(scheme: Scheme, form: str) -> SystemFunction:
         first = q - back * h * v
         return jnp.concatenate([first + h * v, legendre_plus(scheme, system, Interval(first, h * v, t - back * h, h))])
 
-    return SystemFunction(canonical)
+    return canonical
 
 
 def _stencil_slopes(rows: Float[np.ndarray, "B two_n"]) -> Float[np.ndarray, "d two_n"]:

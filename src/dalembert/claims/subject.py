@@ -17,7 +17,7 @@ from jaxtyping import Float
 from dalembert.discretize import Scheme
 from dalembert.notebook import Described
 from dalembert.path import Path
-from dalembert.systems import CONSISTENT, System, SystemFunction, energy, motion_along
+from dalembert.systems import CONSISTENT, System, energy, motion_along
 from dalembert.systems.consistency import stacked_residuals
 from dalembert.systems.equations import all_reactions, force
 from dalembert.tracing import seldom
@@ -203,20 +203,15 @@ class Subject:
         """The terms of the balances of energy and momentum, at the samples; an axis of samples in front."""
         q, v, t = self.samples
         a, multipliers = self.motion
-        return self.evaluate_rows(_FACTS, q, v, a, multipliers, t)
+        return self.evaluate_rows(_facts, q, v, a, multipliers, t)
 
-    def evaluate_rows(self, function: SystemFunction, *rows: np.ndarray) -> Any:
+    def evaluate_rows(self, function: Callable, *rows: np.ndarray) -> Any:
         """function(system, …) at each row of its arguments."""
-        code = function.bound(self.system, *(x[0] for x in rows))
-        if code is None:
-            return jax.tree.map(np.asarray, _over(self.system, function.function, rows))
-        found = [code(*x) for x in zip(*rows, strict=True)]
-        return jax.tree.map(lambda *x: np.stack(x), *found)
+        return jax.tree.map(np.asarray, _over(self.system, function, rows))
 
 
 @seldom
 def _over(system: System, function: Callable, rows: tuple) -> Any:
-    """function(system, …) at each row, where no machine code can be made."""
     return jax.vmap(lambda *x: function(system, *x))(*rows)
 
 
@@ -230,13 +225,10 @@ def _facts(system: System, q, v, a, multipliers, t) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _off(system: System, q, v, t) -> dict[str, Any]:
+def restrictions_of(system: System, q, v, t) -> dict[str, Any]:
     """φ of orders 0 and 1, and Σ_j|∂φ/∂v_j| of each equation."""
     of = lambda w: stacked_residuals(system, q, w, t)  # noqa: E731
     return {"value": of(v), "slopes": jnp.abs(jax.jacfwd(of)(v))}
-
-
-_FACTS, RESTRICTIONS = SystemFunction(_facts), SystemFunction(_off)
 
 
 def negligible(parts: np.ndarray, *terms: np.ndarray) -> bool:
@@ -252,9 +244,9 @@ def reversed_motion(subject: Subject) -> str | None:
         return "the system depends on time"
     if {0, 1} & subject.orders:
         sizes = subject.sizes[1]
-        back = subject.evaluate_rows(RESTRICTIONS, q, -v, t)
+        back = subject.evaluate_rows(restrictions_of, q, -v, t)
         allowed = CONSISTENT * np.einsum("kmn,n->km", back["slopes"], sizes)
-        ahead = np.abs(subject.evaluate_rows(RESTRICTIONS, q, v, t)["value"])
+        ahead = np.abs(subject.evaluate_rows(restrictions_of, q, v, t)["value"])
         if np.any(np.abs(back["value"]) > 10.0 * (allowed + ahead)):
             return "-v violates a constraint that v satisfies"
     a, again = subject.motion[0], motion_along(subject.system, q, -v, t)[0]

@@ -6,7 +6,7 @@ For constraints on velocities also: the explicit formula for (λ, v̇), solvabil
 from dalembert.numbers import check_x64, is_traced
 from dalembert.systems import manifolds
 from dalembert.systems.checks import check_initial_data
-from dalembert.systems.compiled import SystemFunction, reduced_flow
+from dalembert.systems.compiled import reduced_flow
 from dalembert.systems.consistency import InconsistentDataError, Projection, RankDeficientError, project
 from dalembert.systems.constraints import Constraint, Holonomic, Nonholonomic, SecondOrder
 from dalembert.systems.continuous import Reference, integrate_motion, motion_along, reference, references

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Hashable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +26,6 @@ from dalembert.algebra import value_and_jacobian
 from dalembert.native import (
     Accuracy,
     CompiledFlow,
-    CompiledFunction,
     FlowArrays,
     FlowFunctions,
     FlowRuns,
@@ -37,11 +35,9 @@ from dalembert.native import (
     Travelled,
     Unsupported,
     compile_flow,
-    compile_function,
     compile_projection,
     travel_by_xla,
 )
-from dalembert.numbers import outside
 from dalembert.systems.consistency import stacked_residuals
 from dalembert.systems.equations import EXACT, first_derivative, first_guess, kkt_residual, value
 from dalembert.systems.higher.variational import VariationalProblem, highest_equations, ostrogradsky_momenta
@@ -51,44 +47,6 @@ from dalembert.tracing import Pool, Remembered
 
 LARGEST = 24  # unknowns (a, λ) up to which equations are written out: beyond, XLA compiles loops in less time
 REMEMBERED = 128  # programs found again without a new trace
-
-
-class SystemFunction:
-    """function(system, *arrays) → a tree of float64 arrays. system: a problem, or another tree of arrays and functions."""
-
-    def __init__(self, function: Callable[..., Any]):
-        self.function = function
-        self._known: Remembered[tuple[CompiledFunction | None, Any]] = Remembered(REMEMBERED)
-
-    def bound(self, system: Any, *arguments: Any) -> Callable[..., Any] | None:
-        """Machine code for arrays of the shapes of `arguments`, in NumPy; None where it cannot be made, and under tracing.
-
-        Derivatives of functions that are not finite may be finite here: 0·x is 0 whatever x is.
-        """
-        if not outside():
-            return None
-        parts, shapes = parts_of(system), tuple(np.shape(x) for x in arguments)
-        key = None if parts.key is None else (parts.key, shapes)
-        code, tree = self._known.of(key, lambda: self._compile(parts.rebuilt, shapes, parts.leaves))
-        if code is None:
-            return None
-        return lambda *values: jax.tree.unflatten(tree, code(*values, *parts.leaves))
-
-    def _compile(self, rebuilt: Callable, shapes: tuple, leaves: list) -> tuple[CompiledFunction | None, Any]:
-        """The code, None where it cannot be made, and the tree of its results."""
-        function, trees = self.function, []  # what is traced is looked at whole: without the programs that self knows
-
-        def flat(*values):
-            own = len(shapes)
-            found, tree = jax.tree.flatten(function(rebuilt(values[own:]), *values[:own]))
-            trees.append(tree)
-            return found
-
-        examples = [np.zeros(shape) for shape in (*shapes, *(np.shape(x) for x in leaves))]
-        try:
-            return compile_function(flat, *examples), trees[-1]
-        except Unsupported:
-            return None, None
 
 
 def restricts(system: System, orders: tuple[int, ...] = (0, 1)) -> bool:

@@ -13,15 +13,16 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import value_and_jacobian
+from dalembert.native import CompiledFunction, Unsupported, compile_function
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.varying import OWN, VaryingSteps
 from dalembert.step.run.branch import Call, solve_step
 from dalembert.step.run.loop import force_of_law, prediction, solve_stages
 from dalembert.step.run.state import RunState, StepOptions
-from dalembert.systems import SystemFunction
 from dalembert.systems.compiled import LARGEST
-from dalembert.tracing import seldom
+from dalembert.systems.system import SystemParts, parts_of
+from dalembert.tracing import Remembered, seldom
 
 EXACT = 1e-6  # |F|, rows scaled, below which there is a root
 STEPS = 500
@@ -156,10 +157,11 @@ def _flatness(matrix: Float[np.ndarray, "z z"]) -> float:
 
 def _step_equations(program: StepProgram, call: Call, z: Unknowns) -> Equations:
     """F and F′ as a function of z."""
-    given = [np.asarray(x, float) for x in call]
-    code = _BY_CODE.bound(program, z, *given) if z.size <= LARGEST else None
+    given, parts = [np.asarray(x, float) for x in call], parts_of(program)
+    key = None if parts.key is None else (parts.key, z.shape, *(x.shape for x in given))
+    code = _CODES.of(key, lambda: _compile(parts, z, *given))
     if code is not None:
-        return lambda x: code(x, *given)
+        return lambda x: code(x, *given, *parts.leaves)
     again, _ = _by_jax.bound(program, z, *given)
     return lambda x: jax.tree.map(np.asarray, again(program, x, *given))
 
@@ -168,4 +170,16 @@ def _equations_of_step(program: StepProgram, z, *call):
     return value_and_jacobian(lambda y: program.residual(y, *call), z)
 
 
-_BY_CODE, _by_jax = SystemFunction(_equations_of_step), seldom(_equations_of_step)
+_by_jax = seldom(_equations_of_step)
+_CODES: Remembered[CompiledFunction | None] = Remembered(128)
+
+
+def _compile(parts: SystemParts, *arguments: np.ndarray) -> CompiledFunction | None:
+    """Machine code for all programs of this structure; None where it is left to JAX."""
+    number, examples = len(arguments), [np.zeros(np.shape(x)) for x in (*arguments, *parts.leaves)]
+    if arguments[0].size > LARGEST:
+        return None
+    try:
+        return compile_function(lambda *x: _equations_of_step(parts.rebuilt(x[number:]), *x[:number]), *examples)
+    except Unsupported:
+        return None
