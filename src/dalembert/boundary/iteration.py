@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
-from dalembert.boundary.interior.activity import Activity, activity_of, no_activity
+from dalembert.boundary.interior.activity import Activity, activity_of, leave_saddle, no_activity
 from dalembert.boundary.interior.ipopt import IpoptSearch
 from dalembert.boundary.interior.iteration import SHORTEST_FRONTAL, InteriorPoint
 from dalembert.boundary.interior.path import Bounds, InteriorPath, place_bounds
@@ -26,6 +27,7 @@ FEW = 8  # iterations that Newton's method is given at first: a warm start takes
 ROUGH = 1e-4  # tolerance to which the filter goes where Newton's method ends what it finds
 HELD = 1e-2  # how far θ = log T goes from its guess where T is held
 
+T = TypeVar("T")
 Search = Callable[[np.ndarray, np.ndarray, np.ndarray | None], tuple[Iterate, Activity]]
 
 
@@ -88,7 +90,7 @@ class FilteredSearch:
                 tried.append(self._newton.whole_steps(tried[-1].z, sizes, tried[-1].at))
                 if not _over(tried[-1]):
                     tried.append(self._exact.minimise(tried[-1].z, sizes).newton)
-        return _count_all(tried), no_activity(kkt)
+        return count_all(tried), no_activity(kkt)
 
 
 class FreeTimeSearch:
@@ -129,14 +131,14 @@ class FreeTimeSearch:
             if tried[-1].end is Termination.CONVERGED:
                 tried.append(newton.minimise(tried[-1].z, sizes))
                 if tried[-1].end is Termination.CONVERGED:
-                    return _count_all(tried), nothing
+                    return count_all(tried), nothing
         tried.append(newton.minimise(path, sizes))
-        return _count_all(tried), nothing
+        return count_all(tried), nothing
 
     def _held_first(self, path: np.ndarray, sizes: np.ndarray) -> InteriorPath:
         before = self._held.minimise(path, sizes)
         end = self._free.minimise(before.newton.z, sizes)
-        _count_all([before.newton, end.newton])
+        count_all([before.newton, end.newton])
         return end
 
 
@@ -145,7 +147,24 @@ def _over(it: Iterate) -> bool:
     return it.end in (Termination.CONVERGED, Termination.NOT_FINITE, Termination.INTERRUPTED)
 
 
-def _count_all(tried: list[Iterate]) -> Iterate:
+def leave_saddles(
+    search: Search, end: tuple[Iterate, Activity], sizes: np.ndarray, assess: Callable[[Iterate, Activity], T]
+) -> T:
+    """What `assess` says of the end of a search; where that is a saddle, of what a search that begins beside it comes to, if
+    it is a minimum."""
+    first, before = assess(*end), end[0]
+    if before.end is Termination.SADDLE:
+        off = leave_saddle(*end)
+        for z in (before.z + off, before.z - off):
+            it, activity = search(z, sizes, None)
+            before = count_all([before, it])
+            found = assess(it, activity)
+            if it.end is Termination.CONVERGED:
+                return found
+    return first
+
+
+def count_all(tried: list[Iterate]) -> Iterate:
     """The last of them, with the counts of all."""
     last = tried[-1]
     last.iterations = sum(it.iterations for it in tried)

@@ -43,7 +43,7 @@ from dalembert.boundary.data.free_time import fit_times, horizon_of
 from dalembert.boundary.data.limits import Asking, Bounded, check_given, read_bounds, read_inequalities
 from dalembert.boundary.data.redundant import check_met, redundant
 from dalembert.boundary.data.sizes import SLIGHT, Densities, Sizes, extents_of, origin_of, shift_origin, sizes_of
-from dalembert.boundary.iteration import Search, search_of
+from dalembert.boundary.iteration import Search, leave_saddles, search_of
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.kkt.terms import check_given_windows
@@ -263,8 +263,8 @@ def extremals(ready: ReadyProblem, certify: bool, threads: int = 1) -> list[Solu
         sizes = prepared.positions(extent) + least
         sizes = sizes if made.horizon is None else np.append(sizes, 1.0)
         path = path.copy()  # known forces are put into it
-        it, activity = search(path, sizes, made.known_forces(path, guess.bounds) if isinstance(guess, Solution) else None)
-        return judge_end(made, it, certify, activity)
+        end = search(path, sizes, made.known_forces(path, guess.bounds) if isinstance(guess, Solution) else None)
+        return leave_saddles(search, end, sizes, lambda it, activity: judge_end(made, it, certify, activity))
 
     found = on_threads(one, list(zip(z, extents, prepared.guesses, strict=True)), threads)
     if made.left_out is not None:
