@@ -85,6 +85,39 @@ def test_a_saddle_is_left_for_something_cheaper():
     assert float(beside.cost) < 0.9 * float(saddle.cost)
 
 
+def hill(q):
+    return 6.0 * jnp.exp(-2.0 * q @ q)
+
+
+def test_a_saddle_of_a_variational_problem_is_left_on_one_side():
+    """The straight way leads over the top of a hill; on either side of it ∫½v² + V is smaller."""
+    way = da.VariationalProblem(lambda q, v: 0.5 * v @ v + hill(q))
+    ends = {"initial": ([-1.0, 0.0],), "final": ([1.0, 0.0],), "T": 1.0, "steps": 40}
+    over = da.solve(way, **ends, seek="extremal")
+    assert over.kind.startswith("saddle")
+    assert np.abs(over.q[:, 1]).max() < 1e-9
+    beside = da.solve(way, **ends)
+    assert (beside.outcome, beside.kind) == (Outcome.SUCCESS, "minimum")
+    assert float(beside.action) < 0.96 * float(over.action)
+    assert np.abs(beside.q[:, 1]).max() > 0.3
+
+
+def test_entries_of_a_batch_leave_saddles_and_all_searches_are_counted():
+    push = da.OptimalControl(
+        da.System(lambda q, v: 0.5 * v @ v), cost=lambda q, v, u: u @ u + 200.0 * hill(q), actuated=(0, 1)
+    )
+    rest, begin, end = np.zeros((2, 2)), np.array([[-1.0, 0.0], [-1.0, 0.5]]), np.array([[1.0, 0.0], [1.0, 0.5]])
+    found = da.solve_batch(push, initial=(begin, rest), final=(end, rest), T=1.0, steps=40, certify=True)
+    assert [s.kind for s in found] == ["minimum", "minimum"]
+    one = {"initial": (begin[0], rest[0]), "final": (end[0], rest[0]), "T": 1.0, "steps": 40}
+    over, beside = da.solve(push, **one, seek="extremal"), da.solve(push, **one)
+    assert over.kind.startswith("saddle")
+    assert beside.kind == "minimum"
+    assert float(beside.cost) < float(over.cost)
+    assert float(beside.cost) == pytest.approx(float(found[0].cost), rel=1e-9)
+    assert int(beside.statistics.iterations) > int(over.statistics.iterations)
+
+
 def test_a_saddle_without_anything_beside_it_is_no_success():
     """∫½(v² - q²) over more than half a period has no minimum: the only extremal is a saddle."""
     oscillator = da.VariationalProblem(lambda q, v: 0.5 * v @ v - 0.5 * q @ q)

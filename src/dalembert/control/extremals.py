@@ -1,9 +1,5 @@
 """Optimal control problems for `dalembert.solve`: from the arguments over the KKT system to a ControlSolution, or to many.
 
-A search begins at the first path, with the controls that the motion along it needs unless the guess has some. Where that
-leads nowhere it begins again without controls, then nearer to the smooth path through what is given, and at last from that
-path: a guess may wind a pendulum more often than bounded forces can.
-
 Of many problems that differ in what is given one KKT system is prepared. What is given stands in the fixed components of a
 path, so that equations, machine code, pivots and units are those of one problem, that whose ends are farthest apart.
 Continued, an entry begins at the solution of its neighbour, moved as the smooth paths through what is given differ, with its
@@ -13,32 +9,31 @@ multipliers: a tree of nearest neighbours is walked from one entry to all.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.boundary import Asked, Iterate, KKTSystem, Request, Termination, extremal, smooth_start
+from dalembert.boundary import Asked, Iterate, Request, Termination, extremal, smooth_start
 from dalembert.boundary.data.drawn import slopes_of_intervals
 from dalembert.boundary.data.ends import read_times
 from dalembert.boundary.data.free_time import fit_times, horizon_of
 from dalembert.boundary.data.limits import Asking, Bounded, check_given, read_bounds, read_inequalities
 from dalembert.boundary.data.sizes import extents_of, origin_of
-from dalembert.boundary.interior.activity import Activity, leave_saddle
-from dalembert.boundary.interior.path import violation
-from dalembert.boundary.iteration import Search, search_of
+from dalembert.boundary.interior.activity import Activity
+from dalembert.boundary.iteration import leave_saddles, search_of
 from dalembert.boundary.kinds import SmoothStart, extremals_of, prepare_once
 from dalembert.control.given import GivenPath, given_path, size_of_end
 from dalembert.control.problem import Lobatto, OptimalControl, count_equations, plant_scheme, scheme_name
 from dalembert.control.resolution import warn_of_resolution
 from dalembert.control.result import control_solution
+from dalembert.control.search import ControlSearch, bring_in_limits
 from dalembert.control.terms import ControlLayout, check_parabolas
 from dalembert.control.transcription import (
     ControlData,
     ControlStart,
-    balance_controls,
     check_controls,
     control_sizes,
     first_values,
@@ -49,7 +44,7 @@ from dalembert.control.transcription import (
 from dalembert.discretize import Scheme, check_maps
 from dalembert.interrupts import keep
 from dalembert.native import on_threads
-from dalembert.numbers import as_numbers
+from dalembert.numbers import as_choice, as_numbers
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
 from dalembert.systems import System, check_x64
@@ -57,68 +52,21 @@ from dalembert.systems.equations import value
 from dalembert.systems.sizes import as_scales
 from dalembert.tracing import seldom
 
-NEARER = (0.5, 1.0)  # to the smooth path
-FAILED = (Termination.INFEASIBLE, Termination.NOT_CONVERGED, Termination.SINGULAR)
-
-
-class ControlSearch(NamedTuple):
-    """A checked problem, ready to be solved from any path. sizes: of what convergence is judged by."""
-
-    start: ControlStart
-    kkt: KKTSystem
-    search: Search
-    sizes: np.ndarray
-
-    def minimise(self, sizes: np.ndarray) -> tuple[Iterate, Activity]:
-        """The end of the search from the first path; where others have to be tried and all have failed, the one that
-        violates least. sizes: of what convergence is judged by."""
-        best, used, count = None, 0, -1
-        for z, forces in self._starts():
-            found = self.search(z, sizes, forces)
-            used, count = used + found[0].iterations, count + found[0].restorations + 1
-            if best is None or found[0].end is Termination.CONVERGED or _violation(found[0]) < _violation(best[0]):
-                best = found
-            if found[0].end not in FAILED:
-                break
-        assert best is not None
-        best[0].iterations, best[0].restorations = used, count
-        return best
-
-    def _starts(self) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-        """First paths with the forces of bounds, one after the other until one leads somewhere: with the controls that the
-        motion needs; without controls; nearer to the smooth path."""
-        (data, first, _, _, guess), kkt = self.start, self.kkt
-        if isinstance(guess, ControlSolution):
-            z = first.copy()
-            yield z, data.known_forces(z, guess.bounds)  # which are put into the path
-            return
-        if not isinstance(guess, tuple):
-            yield balance_controls(data, kkt, first), None
-        yield first.copy(), None
-        for share in () if guess is None else NEARER:
-            yield balance_controls(data, kkt, self.start.nearer(share)), None
-
-
-def _violation(it: Iterate) -> float:
-    return violation(it.kkt, it.at)
-
 
 @extremal.register
 def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
+    by_steps = isinstance(asked.request.guess, str)
+    if by_steps:
+        as_choice(asked.request.guess, "guess", ("homotopy",), "guesses by name")
+        asked = asked._replace(request=asked.request._replace(guess=None))
     ready = prepare_once(control_search, problem, asked)
     data, kkt = ready.start.data, ready.kkt
     keep()
-    it, activity = ready.minimise(ready.sizes)
-    data.check_ranks(it.z, kkt.positions[: data.layout.n])
-    found = control_solution(data, kkt, it, asked.certify, activity)
-    if found.outcome is Outcome.SADDLE:
-        off = leave_saddle(it, activity)
-        for z in (it.z + off, it.z - off):
-            beside, active = ready.search(z, ready.sizes, None)
-            lower = control_solution(data, kkt, beside, asked.certify, active)
-            if lower.outcome is Outcome.SUCCESS:
-                found = lower
-                break
+    end, remark = bring_in_limits(ready, asked.settings) if by_steps else (ready.minimise(ready.sizes), "")
+    data.check_ranks(end[0].z, kkt.positions[: data.layout.n])
+    assess = lambda it, activity: control_solution(data, kkt, it, asked.certify, activity)  # noqa: E731
+    found = leave_saddles(ready.search, end, ready.sizes, assess)
+    found = dataclasses.replace(found, remark=remark) if remark else found
     if asked.certify and found.outcome is Outcome.SUCCESS:
         warn_of_resolution(data.accelerations, found, kkt.positions[: data.layout.n])
     return found
@@ -312,7 +260,11 @@ class _Batch(NamedTuple):
             it, activity = ready.search(moved, sizes, neighbour.activity.multipliers)
         if it is None or activity is None or it.end is not Termination.CONVERGED:
             it, activity = ready.minimise(sizes)
-        return _End(control_solution(ready.start.data, ready.kkt, it, self.certify, activity), it, activity, z)
+
+        def assess(it: Iterate, activity: Activity) -> _End:
+            return _End(control_solution(ready.start.data, ready.kkt, it, self.certify, activity), it, activity, z)
+
+        return leave_saddles(ready.search, (it, activity), sizes, assess)
 
     def _sizes(self, i: int) -> np.ndarray:
         """Of what convergence is judged by: no larger than what this entry is given."""

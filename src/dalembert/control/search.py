@@ -1,0 +1,164 @@
+"""Where the search of an optimal control begins, and limits that are brought in by steps.
+
+A search begins at the first path, with the controls that the motion along it needs unless the guess has some. Where that
+leads nowhere it begins again without controls, then nearer to the smooth path through what is given, and at last from that
+path: a guess may wind a pendulum more often than bounded forces can. The smooth path may be too symmetric, as a line through
+the middle of an obstacle, so that without a guess it is bent to either side.
+
+Limits are bounds and inequalities. Without any the least cost leads to a motion that violates them by m at most, and from
+there they are brought in by steps:
+
+    lower - (1 - s)m ≤ x ≤ upper + (1 - s)m,   s = 0 … 1
+
+Every step begins at the solution of the last one, then beside it. The next step is twice as long where there is a solution,
+and half as long where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from dalembert.boundary import Iterate, KKTSystem, Settings, Termination
+from dalembert.boundary.interior.activity import Activity
+from dalembert.boundary.interior.path import violation
+from dalembert.boundary.iteration import Search, count_all, search_of
+from dalembert.control.transcription import ControlStart, balance_controls
+from dalembert.interrupts import wanted
+from dalembert.solution import ControlSolution
+
+NEARER = (0.5, 1.0)  # to the smooth path
+BENDS = (0.5, -0.5)  # heights, in typical sizes
+WAVES, DRAWN = 3, 4  # half periods of waves beside a path, and how many of these are drawn
+FAILED = (Termination.INFEASIBLE, Termination.NOT_CONVERGED, Termination.SINGULAR)
+FIRST, SHORTEST = 0.25, 0.03  # steps of s
+REACHED = (
+    "homotopy: came {:.0f} % of the way from no bounds and inequalities to the given ones. This is the motion there, which "
+    "still violates them: look where, give it more time, or give a path as guess"
+)
+NOWHERE = "homotopy: found no motion even without the bounds and inequalities: give more time, or a path as guess"
+
+End = tuple[Iterate, Activity]
+
+
+class ControlSearch(NamedTuple):
+    """A checked problem, ready to be solved from any path. sizes: of what convergence is judged by."""
+
+    start: ControlStart
+    kkt: KKTSystem
+    search: Search
+    sizes: np.ndarray
+
+    def minimise(self, sizes: np.ndarray) -> End:
+        """The end of the search from the first path; where others have to be tried and all have failed, the one that
+        violates least. sizes: of what convergence is judged by."""
+        best, used, count = None, 0, -1
+        for z, forces in self._starts():
+            found = self.search(z, sizes, forces)
+            used, count = used + found[0].iterations, count + found[0].restorations + 1
+            if best is None or found[0].end is Termination.CONVERGED or _violation(found[0]) < _violation(best[0]):
+                best = found
+            if found[0].end not in FAILED:
+                break
+        assert best is not None
+        best[0].iterations, best[0].restorations = used, count
+        return best
+
+    def _starts(self) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+        """First paths with the forces of bounds, one after the other until one leads somewhere."""
+        (data, first, _, _, guess), kkt = self.start, self.kkt
+        if isinstance(guess, ControlSolution):
+            z = first.copy()
+            yield z, data.known_forces(z, guess.bounds)  # which are put into the path
+            return
+        if not isinstance(guess, tuple):
+            yield balance_controls(data, kkt, first), None
+        yield first.copy(), None
+        for share in () if guess is None else NEARER:
+            yield balance_controls(data, kkt, self.start.nearer(share)), None
+        if guess is None:
+            yield from ((z, None) for z in self.beside(first))
+
+    def beside(self, z: np.ndarray, random: np.random.Generator | None = None) -> Iterator[np.ndarray]:
+        """The path z, bent to either side where it is free, and with random waves, each with the controls that it needs."""
+        data, sizes = self.start.data, self.start.sizes.positions
+        order = np.arange(1, WAVES + 1)
+        sines = np.sin(np.pi * np.outer((data.t - data.t[0]) / np.ptp(data.t), order))
+        waves = [height * sines[:, :1] for height in BENDS]
+        if random is not None:
+            waves += [BENDS[0] * sines @ x for x in random.standard_normal((DRAWN, WAVES, len(sizes))) / order[:, None]]
+        for wave in waves:
+            moved, state = np.zeros_like(z), data.layout.part("state")
+            moved[:, state] = z[:, state]
+            moved[1:-1, state] += np.where(data.given, 0.0, wave * sizes)
+            data.place_values(moved)
+            yield balance_controls(data, self.kkt, moved)
+
+
+def _violation(it: Iterate) -> float:
+    return violation(it.kkt, it.at)
+
+
+class Limits(NamedTuple):
+    """Bounds and inequalities. parts: places in the flat path with (2, *places) lower and upper ones; beyond: by how much a
+    motion without any violates them at most, for every component."""
+
+    parts: list[tuple[np.ndarray, np.ndarray]]
+    beyond: list[np.ndarray]
+
+    def at(self, share: float) -> list[tuple[np.ndarray, np.ndarray]]:
+        """What is to be kept where this share is brought in."""
+        wider = ((1.0 - share) * by * np.array([-1.0, 1.0]).reshape(2, *[1] * (by.ndim - 1)) for by in self.beyond)
+        return [(at, both + more) for (at, both), more in zip(self.parts, wider, strict=True)]
+
+
+def limits_of(parts: list[tuple[np.ndarray, np.ndarray]], z: np.ndarray) -> Limits:
+    """z: a path that may lie outside."""
+    beyond = []
+    for at, both in parts:
+        x = z.ravel()[at]
+        over = np.maximum([both[0] - x, x - both[1]], 0.0)
+        beyond.append(over.max(axis=1, keepdims=True))
+    return Limits(parts, beyond)
+
+
+def bring_in_limits(ready: ControlSearch, settings: Settings) -> tuple[End, str]:
+    """The end of the homotopy, and where it kept only a part of the limits, how far it came."""
+    data, kkt, sizes, parts = ready.start.data, ready.kkt, ready.sizes, ready.start.data.bounded_places()
+    time = None if data.horizon is None else data.time_place
+    if not parts:
+        raise ValueError(
+            "guess: found 'homotopy' without bounds= and inequalities=, which it brings in by steps; leave guess out, or "
+            "give a path"
+        )
+
+    def search(kept: list[tuple[np.ndarray, np.ndarray]]) -> Search:
+        return search_of(kkt, ready.start.z, settings, kept, time, filtered=True)
+
+    of_time = parts[-1:] if data.horizon is not None and data.horizon.has_bounds else []
+    end = ready._replace(search=search(of_time)).minimise(sizes)
+    tried, share, step = [end[0]], 0.0, FIRST
+    limits, random = limits_of(parts, end[0].z), np.random.default_rng(0)
+    while share < 1.0 and step >= SHORTEST and end[0].end is Termination.CONVERGED and not wanted():
+        next_share = min(1.0, share + step)
+        own = search(limits.at(next_share))
+        found = own(end[0].z.copy(), sizes, end[1].multipliers)
+        tried.append(found[0])
+        for z in ready.beside(end[0].z, random):
+            if found[0].end is Termination.CONVERGED:
+                break
+            found = own(z, sizes, None)
+            tried.append(found[0])
+        if found[0].end is Termination.CONVERGED:
+            end, share, step = found, next_share, 2.0 * step
+        else:
+            step *= 0.5
+    count_all([*(it for it in tried if it is not end[0]), end[0]])
+    if share == 1.0:
+        return end, ""
+    if end[0].end is not Termination.CONVERGED:
+        return end, NOWHERE
+    end[0].end = Termination.NOT_CONVERGED
+    return end, REACHED.format(100.0 * share)
