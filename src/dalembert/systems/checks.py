@@ -11,7 +11,7 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from dalembert.algebra import newton, numerical_rank, value_and_jacobian
-from dalembert.numbers import check_x64, is_traced
+from dalembert.numbers import as_array, check_x64, is_traced
 from dalembert.systems.consistency import (
     InconsistentDataError,
     InitialData,
@@ -110,7 +110,7 @@ def check_initial_data(system: System, q0, v0, t0: float | Array = 0.0, time: fl
     proven = proven_start(system, q0, v0, t0)
     if proven is None:
         return check_data(system, q0, v0, t0, time)
-    return jnp.asarray(proven.q), jnp.asarray(proven.v)
+    return as_array(proven.q, "q0"), as_array(proven.v, "v0")
 
 
 def check_data(system: System, q0, v0, t0: float | Array, time: float | Array | None) -> tuple[Array, Array]:

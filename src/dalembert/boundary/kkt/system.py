@@ -40,16 +40,19 @@ def narrow_order(terms: tuple[Term, ...], patterns: tuple[Pattern, ...], size: i
 
 @functools.lru_cache(maxsize=256)
 def _narrow(pairs: frozenset, size: int) -> tuple[np.ndarray, int]:
-    apart = np.array(sorted(pairs)).reshape(-1, 3)
+    apart, rows, columns = np.array(sorted(pairs), dtype=int).reshape(-1, 3).T
     signature = [tuple(sorted((o, a == b) for o, a, b in pairs if a == component)) for component in range(size)]
-    groups = [[c for c, _ in group] for _, group in itertools.groupby(enumerate(signature), key=lambda e: e[1])]
-    best, position = size * (1 + int(np.max(np.abs(apart[:, 0]), initial=0))), np.arange(size)
-    for choice in itertools.islice(itertools.permutations(groups), ORDERS):
-        trial = np.argsort(np.concatenate(choice))
-        lower = int(np.max(np.abs(apart[:, 0] * size + trial[apart[:, 2]] - trial[apart[:, 1]]), initial=0))
-        if lower < best:
-            best, position = lower, trial
-    return position, best
+    lengths = np.array([len(list(group)) for _, group in itertools.groupby(signature)])
+    group = np.repeat(np.arange(len(lengths)), lengths)
+    within = np.arange(size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    orders = np.array(list(itertools.islice(itertools.permutations(range(len(lengths))), ORDERS)))
+    begin = np.cumsum(lengths[orders], axis=1) - lengths[orders]
+    positions = np.take_along_axis(begin, np.argsort(orders, axis=1), axis=1).T[group] + within[:, None]
+    widths = np.zeros(len(orders), dtype=int)
+    for o, r, c in zip(apart * size, rows, columns, strict=True):
+        np.maximum(widths, np.abs(o + positions[c] - positions[r]), out=widths)
+    best = int(np.argmin(widths))
+    return positions[:, best], int(widths[best])
 
 
 class Evaluation(NamedTuple):
