@@ -8,7 +8,8 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import dalembert as da
-from dalembert.control.resolution import accelerations_of, integrate_steps
+from dalembert.control.resolution import acceleration, integrate_steps
+from dalembert.control.rows import RowFunction
 
 STIFF = da.System(lambda q, v: 0.5 * v @ v - 0.5 * 60.0**2 * (1.0 - jnp.cos(q[0])))
 TASK = da.OptimalControl(STIFF, cost=lambda q, v, u: u @ u, actuated=0)
@@ -45,7 +46,7 @@ def test_the_plant_is_integrated_with_controls_that_are_linear_in_a_step():
     problem = da.OptimalControl(plant, cost=lambda q, v, u, t: u @ u, actuated=push)
     q, v, u0, u1 = (np.array(x)[:, None] for x in ([0.5, -1.0], [1.0, 0.3], [2.0, -3.0], [-1.0, 4.0]))
     t, h = np.array([0.0, 0.7]), np.array([0.1, 0.075])
-    found = integrate_steps(accelerations_of(problem, 1, 1), q, v, u0, u1, t, h, 4)
+    found = integrate_steps(RowFunction(acceleration, problem, 1, 4), q, v, u0, u1, t, h, 4)
     for i in range(2):
 
         def rate(s, y, i=i):

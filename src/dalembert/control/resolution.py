@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
-from typing import Any
-
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from dalembert.algebra import inverse, value_and_jacobian
-from dalembert.control.problem import OptimalControl, actuation, with_plant_parameters
+from dalembert.control.problem import OptimalControl, actuation
+from dalembert.control.rows import RowFunction
 from dalembert.messages import warn
-from dalembert.native import Accumulation, Places, Unsupported, Windowed, compile_accumulation
 from dalembert.solution import ControlSolution
 from dalembert.systems.equations import kkt_residual, value
-from dalembert.tracing import remember, seldom
 
 UNRESOLVED = 0.25  # of the path, by which an integrated step may end off the next node
 PARTS = 4  # of a step that is integrated
 SUSPICIOUS = 0.05  # of the path: where a step integrated in one part ends nearer the next node, it is resolved
 
 
-Accelerations = Callable[[np.ndarray], np.ndarray]  # (rows, 2n+r+1) of q, v, u, t → (rows, n)
-
-
-def warn_of_resolution(accelerations: Accelerations, found: ControlSolution, sizes: Float[np.ndarray, "n"]) -> None:
+def warn_of_resolution(accelerations: RowFunction, found: ControlSolution, sizes: Float[np.ndarray, "n"]) -> None:
     """A warning where the plant, integrated over single steps, ends far from the nodes: see `step/run/assemble`."""
     h = np.diff(found.t)
     moves = np.maximum(sizes, np.ptp(found.q, axis=0))
@@ -48,7 +39,7 @@ def warn_of_resolution(accelerations: Accelerations, found: ControlSolution, siz
         )
 
 
-def integrate_steps(accelerations: Accelerations, q, v, u0, u1, t, h, parts: int) -> Float[np.ndarray, "steps n"]:
+def integrate_steps(accelerations: RowFunction, q, v, u0, u1, t, h, parts: int) -> Float[np.ndarray, "steps n"]:
     """q at the ends of steps, by Runge and Kutta's method over parts of each, with u linear."""
     (steps, n), r = q.shape, u0.shape[1]
     state, part = np.stack([q, v], axis=1), h[:, None, None] / parts
@@ -68,54 +59,11 @@ def integrate_steps(accelerations: Accelerations, q, v, u0, u1, t, h, parts: int
     return state[:, 0]
 
 
-@dataclasses.dataclass(frozen=True)
-class Acceleration:
-    """a(q, v, u, t) of a plant, of a row of these; its parameters are shared by all rows."""
-
-    problem: OptimalControl  # without its parameters
-    n: int
-    tree: Any
-
-    def __call__(self, row, *parameters):
-        problem, n = with_plant_parameters(self.problem, jax.tree.unflatten(self.tree, parameters)), self.n
-        system, (q, v, u, t) = problem.system, (row[:n], row[n : 2 * n], row[2 * n : -1], row[-1])
-        push = actuation(problem, q, t) @ u
-        balance = lambda z: kkt_residual(system, q, v, t, z).at[:n].add(-push)  # noqa: E731, linear in z
-        zero = jnp.zeros(n + sum(value(system, c, q, v, v, t).shape[0] for c in system.constraints))
-        left, matrix = value_and_jacobian(balance, zero)
-        return (-(inverse(matrix) @ left)[:n],)
-
-
-def accelerations_of(problem: OptimalControl, n: int, r: int) -> Accelerations:
-    """Those of the plant, evaluated by JAX where it has no machine code."""
-    parameters, tree = jax.tree.flatten(problem.parameters)
-    acceleration = Acceleration(with_plant_parameters(problem, None), n, tree)
-    compiled = _compile(acceleration, r, tuple(np.shape(x) for x in parameters))
-    if compiled is None:
-        return lambda rows: np.asarray(_evaluate(acceleration, rows, parameters))
-    shared = np.concatenate([np.zeros(0), *(np.ravel(np.asarray(x, float)) for x in parameters)])
-
-    def evaluate(rows: np.ndarray) -> np.ndarray:
-        found = np.zeros((len(rows), n))
-        compiled(rows, shared)(len(rows), (), (found.ctypes.data,))
-        return found
-
-    return evaluate
-
-
-@remember(16)
-def _compile(
-    acceleration: Acceleration, r: int, parameters: tuple[tuple[int, ...], ...]
-) -> Callable[[np.ndarray, np.ndarray], Accumulation] | None:
-    n = acceleration.n
-    try:
-        return compile_accumulation(
-            Windowed(acceleration, (), ((2 * n + r + 1,),), parameters), (Places(tuple(range(n)), n),)
-        )
-    except Unsupported:
-        return None
-
-
-@seldom
-def _evaluate(acceleration: Acceleration, rows, parameters):
-    return jax.vmap(lambda row: acceleration(row, *parameters)[0])(rows)
+def acceleration(problem: OptimalControl, n: int, row):
+    """a of a row (q, v, u, t)."""
+    system, (q, v, u, t) = problem.system, (row[:n], row[n : 2 * n], row[2 * n : -1], row[-1])
+    push = actuation(problem, q, t) @ u
+    balance = lambda z: kkt_residual(system, q, v, t, z).at[:n].add(-push)  # noqa: E731, linear in z
+    zero = jnp.zeros(n + sum(value(system, c, q, v, v, t).shape[0] for c in system.constraints))
+    left, matrix = value_and_jacobian(balance, zero)
+    return -(inverse(matrix) @ left)[:n]

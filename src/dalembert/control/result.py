@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -21,8 +20,6 @@ from dalembert.control.terms import node_velocities
 from dalembert.control.transcription import ControlData
 from dalembert.numbers import described
 from dalembert.solution import ControlSolution
-from dalembert.systems import System
-from dalembert.systems.equations import all_reactions
 from dalembert.tracing import seldom
 
 VIOLATED = 1e-6  # in the units of the path
@@ -74,15 +71,10 @@ def _values(data: ControlData, z: np.ndarray, gradient: np.ndarray) -> dict[str,
     return {
         "end_multipliers_initial": nu[0], "end_multipliers_final": nu[1],
         "t": t.copy(), "q": q, "v": v, "u": z[1:-1, layout.part("controls")], "multipliers": reactions,
-        "constraint_forces": np.asarray(_forces(data.problem.system, q, v, t, smooth)) if layout.m else np.zeros(q.shape),
+        "constraint_forces": data.constraint_forces(np.column_stack([q, v, smooth, t])) if layout.m else np.zeros(q.shape),
         "adjoints": z[2:, layout.part("adjoints")], "step_multipliers": z[2:-1, layout.part("steps")],
         "costates_initial": costates[0], "costates_final": costates[1],
     }  # fmt: skip
-
-
-@seldom
-def _forces(system: System, q, v, t, reactions):
-    return jax.vmap(lambda q, v, t, x: all_reactions(system, q, v, jnp.zeros_like(v), t).T @ x)(q, v, t, reactions)
 
 
 def _sequences(data: ControlData, z: np.ndarray) -> list[Sequence]:

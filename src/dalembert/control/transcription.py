@@ -29,7 +29,8 @@ from dalembert.boundary.kkt.system import Components, Monitored, Scales
 from dalembert.boundary.kkt.unknowns import PathUnknowns
 from dalembert.control.given import Ends, GivenPath, SharedLeaf, node_rows
 from dalembert.control.problem import Lobatto, OptimalControl, actuation, with_plant_parameters
-from dalembert.control.resolution import Accelerations, accelerations_of
+from dalembert.control.resolution import acceleration
+from dalembert.control.rows import RowFunction
 from dalembert.control.terms import (
     ControlLayout,
     EndNode,
@@ -174,6 +175,12 @@ def _positive(x):
     return np.where(np.isfinite(x) & (np.asarray(x) > 0.0), x, 1.0)[()]
 
 
+def constraint_force(problem: OptimalControl, n: int, row):
+    """Rᵀν of a row (q, v, ν, t)."""
+    q, v = row[:n], row[n : 2 * n]
+    return all_reactions(problem.system, q, v, jnp.zeros_like(v), row[-1]).T @ row[2 * n : -1]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ControlData(PathUnknowns):
     """A checked problem. given: which positions of the nodes are, (N+1, n); ends: what is given there; holonomic: which of
@@ -191,8 +198,14 @@ class ControlData(PathUnknowns):
     leaf: SharedLeaf | None = None
 
     @functools.cached_property
-    def accelerations(self) -> Accelerations:
-        return accelerations_of(self.problem, self.layout.n, self.layout.r)
+    def accelerations(self) -> RowFunction:
+        """At rows (q, v, u, t)."""
+        return RowFunction(acceleration, self.problem, self.layout.n, 2 * self.layout.n + self.layout.r + 1)
+
+    @functools.cached_property
+    def constraint_forces(self) -> RowFunction:
+        """At rows (q, v, ν, t)."""
+        return RowFunction(constraint_force, self.problem, self.layout.n, 2 * self.layout.n + self.layout.m + 1)
 
     @property
     def first_block(self) -> int:
