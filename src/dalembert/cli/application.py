@@ -149,9 +149,9 @@ def check_target(file: File | None, endings: tuple[str, ...], option: str, force
     if file.exists() and not force:
         raise FileExistsError(f"{option}: {file} exists; --force replaces it, or give another name")
     if file.exists():
-        from dalembert.store.atomic import check
+        from dalembert.store.atomic import check_replaceable
 
-        check(file)
+        check_replaceable(file)
 
 
 def put(file: File, option: str, force: bool, writing: Callable[[File], Any]) -> None:

@@ -73,7 +73,7 @@ def limit_of(costs: Sequence[float], noise: float, least: float = 0.0) -> Limit:
     """costs: of three or four meshes, the finest first; noise: below which differences mean nothing; least: error where q is
     not known."""
     limits = extrapolate(costs)
-    order, limit_order, difference = _order(costs, noise), _order(limits, noise), apart(costs)
+    order, limit_order, difference = _observed_order(costs, noise), _observed_order(limits, noise), apart(costs)
     if limit_order >= MEASURED:
         error = SAFETY * difference / (2.0 ** min(limit_order, EXPECTED) - 1.0)
     elif order >= MEASURED or abs(costs[0] - costs[1]) <= noise:
@@ -83,7 +83,7 @@ def limit_of(costs: Sequence[float], noise: float, least: float = 0.0) -> Limit:
     return Limit(limits[0], error + noise, order, limit_order)
 
 
-def _order(values: Sequence[float], noise: float) -> float:
+def _observed_order(values: Sequence[float], noise: float) -> float:
     """log₂ of the ratio of the two finest differences; NaN of two, where they do not fall, or below the noise."""
     if len(values) < 3:
         return np.nan

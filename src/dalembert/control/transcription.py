@@ -216,7 +216,7 @@ class ControlData(PathUnknowns):
         return self.problem.system
 
     @property
-    def split(self) -> Callable:
+    def read_shared(self) -> Callable:
         return with_origin
 
     @property

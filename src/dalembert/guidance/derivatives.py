@@ -314,7 +314,7 @@ def optimum(
     leaves, tree = jax.tree.flatten(parameters)
     n = dimension_of(problem, initial, final, guess)
     (first, given_first), (last, given_last) = (
-        _matrix(end, name, n, problem.coordinates) for name, end in (("initial", initial), ("final", final))
+        _numbers_of_end(end, name, n, problem.coordinates) for name, end in (("initial", initial), ("final", final))
     )
     plant = with_plant_parameters(problem, eqx.combine(jax.tree.map(lambda x: jnp.ones(jnp.shape(x)), parameters), flags))
     shapes = _shapes(len(read_times(grid, 2, "at least two steps are needed")), n, count_equations(plant, n)[0])
@@ -416,7 +416,7 @@ def _differentiable_solution(task: _Task) -> Callable:
     return solve
 
 
-def _matrix(end: Any, name: str, n: int, coordinates: tuple[str, ...] | None) -> tuple[Array, np.ndarray]:
+def _numbers_of_end(end: Any, name: str, n: int, coordinates: tuple[str, ...] | None) -> tuple[Array, np.ndarray]:
     """The numbers (2, n) of an end, traced or not, and which are given."""
     refuse_sets(end, name, "how a solution on a set changes is not known: give (q, v), or parts of them")
     leaves, tree = jax.tree.flatten(end)

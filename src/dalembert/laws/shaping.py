@@ -330,7 +330,7 @@ def collocation(nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return c, (c[:, None] ** powers / powers) @ np.linalg.inv(c[:, None] ** (powers - 1)), 0.5 * weights
 
 
-def along(problem: OptimalControl, shaped: Shaped, q: Float[Array, "n"]) -> Line:
+def terms_along(problem: OptimalControl, shaped: Shaped, q: Float[Array, "n"]) -> Line:
     """m, (2 w̄ᵀM ∂_w̄b + ∂_bM(w̄, w̄))/m and b·U_q at a point."""
     plant, w = problem.system, shaped.direction
     b, turned = jax.jvp(lambda x: unactuated_direction(columns(problem, x)), (q,), (w,))
@@ -345,8 +345,8 @@ def integrate_line(problem: OptimalControl, shaped: Shaped, q: Float[Array, "n"]
     d = q - shaped.at
     s = shaped.level @ d
     start = q - s * shaped.direction
-    here = jax.vmap(lambda tau: along(problem, shaped, start + tau * s * shaped.direction))(jnp.asarray(c))
-    m = along(problem, shaped, start).m  # = π there: σ = 1
+    here = jax.vmap(lambda tau: terms_along(problem, shaped, start + tau * s * shaped.direction))(jnp.asarray(c))
+    m = terms_along(problem, shaped, start).m  # = π there: σ = 1
     logs = s * (A @ here.rate)
     work = s * weights @ (here.pull * here.m / (m * jnp.exp(logs)))
     return m * jnp.exp(s * weights @ here.rate), work + 0.5 * d @ shaped.stiffness @ d, jnp.min(here.m)

@@ -101,27 +101,27 @@ def panels_of_solution(solution: CriticalPoint) -> list[Panel]:
     """q, its derivatives, controls, inequalities g ≤ 0, multipliers and forces, in the colours of q."""
     found: list[Panel] = []
 
-    def add(label: str, t: np.ndarray, values: np.ndarray, kind: str = "", names: Sequence[str] = ()) -> None:
+    def add_panel(label: str, t: np.ndarray, values: np.ndarray, kind: str = "", names: Sequence[str] = ()) -> None:
         lines = [(names[i] if names else "", y) for i, y in enumerate(np.asarray(values).T)]
         if lines:
             found.append(Panel(label, np.asarray(t), lines, solution.bounds.get(kind)))
 
     s: Any = solution
     controlled = isinstance(solution, ControlSolution)
-    add("q", s.t, s.q, "q", names_of(solution))
+    add_panel("q", s.t, s.q, "q", names_of(solution))
     if controlled:
-        add("dq/dt", s.t, s.v, "v")
-        add("u", s.t, s.u, "u", [f"u{subscript(i)}" for i in range(s.u.shape[1])])
+        add_panel("dq/dt", s.t, s.v, "v")
+        add_panel("u", s.t, s.u, "u", [f"u{subscript(i)}" for i in range(s.u.shape[1])])
     for j in range(1, 0 if controlled else s.jets.shape[1]):
-        add(DERIVATIVES[j], s.t_multipliers, s.jets[:, j], "v" if j == 1 else "")
+        add_panel(DERIVATIVES[j], s.t_multipliers, s.jets[:, j], "v" if j == 1 else "")
     if "inequalities" in s.bounds:
-        add("g", s.bounds["inequalities"].t, s.bounds["inequalities"].values, "inequalities")
+        add_panel("g", s.bounds["inequalities"].t, s.bounds["inequalities"].values, "inequalities")
     if not controlled:
-        add("λ", s.t_multipliers, s.multipliers)
+        add_panel("λ", s.t_multipliers, s.multipliers)
         held = np.asarray(s.holonomic_multipliers)
-        add("λ, holonomic", s.t, np.where(held == 0.0, np.nan, held))  # none where a position is given
+        add_panel("λ, holonomic", s.t, np.where(held == 0.0, np.nan, held))  # none where a position is given
     elif s.multipliers.shape[1]:
-        add("force Rᵀν", s.t, s.constraint_forces)
+        add_panel("force Rᵀν", s.t, s.constraint_forces)
     return found
 
 

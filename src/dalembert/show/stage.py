@@ -53,8 +53,8 @@ class Scenery:
 
     def show(self, frame: int) -> None:
         """Everything as it is in this frame."""
-        for move, outline in self._moves:
-            move(0 if outline.fixed else frame)
+        for draw_frame, outline in self._moves:
+            draw_frame(0 if outline.fixed else frame)
 
     def _add_outline(self, outline: Outline, ink: Ink) -> None:
         still = self._theme.faint if outline.fixed else None
@@ -84,12 +84,12 @@ class Scenery:
         size = 4.0 if still else 8.0
         line = self._line(color=still or ink.dots, marker="o", markersize=size, linestyle="", zorder=5, alpha=ink.alpha)
 
-        def move(frame: int) -> None:
+        def draw_frame(frame: int) -> None:
             self._move_line(line, outline.at[frame])
             for i, tail in enumerate(tails):
                 self._move_line(tail, outline.at[max(0, frame - TAIL) : frame + 1, i])
 
-        return move
+        return draw_frame
 
     def _rod(self, outline: Outline, ink: Ink, still: str | None):
         line = self._line(color=still or ink.line, linewidth=1.2 if still else 2.6, solid_capstyle="round", alpha=ink.alpha,
@@ -115,12 +115,12 @@ class Scenery:
         rim = self._line(color=still or ink.line, linewidth=2.2, zorder=4, alpha=ink.alpha)
         spoke = self._line(color=still or ink.line, linewidth=1.2, zorder=4, alpha=ink.alpha)
 
-        def move(frame: int) -> None:
+        def draw_frame(frame: int) -> None:
             self._move_line(rim, circle(outline.at[frame]))
             centre, end = outline.at[frame][:2]
             self._move_line(spoke, np.stack([end, 2.0 * centre - end]))
 
-        return move
+        return draw_frame
 
     def _ball(self, outline: Outline, ink: Ink, still: str | None):
         """One that stands still is the globe on which something moves; one that moves is a thing, seen from outside."""
@@ -139,13 +139,13 @@ class Scenery:
         edge = self._line(color=ink.line, linewidth=2.0, zorder=4, alpha=ink.alpha)
         rings = [self._line(color=ink.line, linewidth=0.6, zorder=4, alpha=0.6 * ink.alpha) for _ in globe(np.zeros(3), 1.0)]
 
-        def move(frame: int) -> None:
+        def draw_frame(frame: int) -> None:
             centre, radius = _sphere(outline, frame)
             self._move_line(edge, silhouette(centre, radius))
             for ring, x in zip(rings, globe(centre, radius), strict=True):
                 self._move_line(ring, np.where(front(x - centre), x, np.nan))
 
-        return move
+        return draw_frame
 
 
 def _sphere(outline: Outline, frame: int) -> tuple[np.ndarray, float]:

@@ -115,7 +115,7 @@ def write(target: str | os.PathLike, *content: bytes | memoryview, flushed: bool
         _write(place, _existing_entry(place), content, flushed)
 
 
-def check(target: str | os.PathLike) -> None:
+def check_replaceable(target: str | os.PathLike) -> None:
     """Raises OSError where `write` would refuse to replace what stands at the target: before the content is computed."""
     with _name_target(target):
         _existing_entry(File(os.path.realpath(target)))

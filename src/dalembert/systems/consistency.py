@@ -134,7 +134,7 @@ def _restrictions(system: System, q, v, t) -> dict[str, Restriction]:
 
 
 @seldom
-def _motion(system: System, q, v, t):
+def _acceleration_and_inertia(system: System, q, v, t):
     """The acceleration, and |∂²L/∂v_j²|."""
     inertia = jnp.diagonal(jax.hessian(lambda w: system.call(system.lagrangian, q, w, t=t))(v))
     return motion_at(system, q, v, t)[0], jnp.abs(inertia)
@@ -150,7 +150,7 @@ def violation_of(
     inexact = {name: ~(np.abs(r.value) <= r.rounding(q, v, t)) for name, r in here.items()}
     if not any(np.any(off) for off in inexact.values()):  # nearly always: nothing else is looked at
         return None
-    a, inertia = as_numpy(_motion(system, q, v, t))
+    a, inertia = as_numpy(_acceleration_and_inertia(system, q, v, t))
     positions, speeds = _state_sizes(q, v, a, inertia, time)
     return _violation(here, inexact, "by_q", positions, lambda d: at(q + d, v)) or _violation(
         here, inexact, "by_v", speeds, lambda d: at(q, v + d)

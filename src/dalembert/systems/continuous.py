@@ -361,12 +361,12 @@ def _native_motion(system: System, q, v, t) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _motion_by_xla(system: System, q, v, t) -> tuple[np.ndarray, np.ndarray]:
-    a, multipliers = _motion(system, q, v, t)
+    a, multipliers = _accelerations_and_multipliers(system, q, v, t)
     return np.asarray(a), np.asarray(multipliers)
 
 
 @Jitted
-def _motion(system: System, q, v, t):
+def _accelerations_and_multipliers(system: System, q, v, t):
     def motion_at(x, w, s):
         a, multipliers, info = acceleration(system, x, w, s)
         failed = info.singular | info.not_finite | info.not_converged

@@ -237,14 +237,14 @@ class SumCode:
     def _product(self, k: int) -> Compiled:
         term, kind, place = self.terms[k], self.kinds[k], self.places[k]
 
-        def along(formed, read, values, gradient, second):
+        def slope_along(formed, read, values, gradient, second):
             return (formed.along(gradient, *read),)
 
         def product(z, x, data, shared):
             return (term.product(z, x, data, shared),)
 
         try:
-            return compile_accumulation(self._window_program(k, along, 2), (place,))
+            return compile_accumulation(self._window_program(k, slope_along, 2), (place,))
         except Unsupported:  # JAX knows the derivative, and traces the term another time
             return compile_accumulation(Windowed(_flat(product, 2, kind), (place, place), kind[1], kind[3]), (place,))
 

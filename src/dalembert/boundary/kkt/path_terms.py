@@ -33,8 +33,8 @@ def with_origin(shared):
 class PathTerm:
     """w (G(q, v, u, t) - s), q = o + Σ means x and v = Σ rates x, x: the numbers of `width` slots (n,).
 
-    z: the slots, the r controls where they are read, else 0, the s, and the multipliers; split: shared ↦ (o, parameters);
-    power: -1 where v are differences, which shrink where steps grow, 0 where they are unknowns.
+    z: the slots, the r controls where they are read, else 0, the s, and the multipliers; read_shared: shared ↦ (o,
+    parameters); power: -1 where v are differences, which shrink where steps grow, 0 where they are unknowns.
     """
 
     function: PathFunction
@@ -42,7 +42,7 @@ class PathTerm:
     r: int
     controls: bool
     width: int
-    split: Callable
+    read_shared: Callable
     power: int
 
     @property
@@ -55,7 +55,7 @@ class PathTerm:
         slots = self.width * self.n
         read = self.r if self.controls else 0
         x, u, s = z[:slots].reshape(self.width, self.n), z[slots : slots + read], z[slots + read :]
-        origin, parameters = self.split(shared)
+        origin, parameters = self.read_shared(shared)
         u = u if self.controls else jnp.zeros(self.r)
         found = self.function(origin + means @ x, rates @ x, u, t, parameters)
         return jnp.zeros(()), weight * (found - s[: found.shape[0]])

@@ -115,17 +115,17 @@ def _with_time(term: Term, at: int) -> Term:
 
 @dataclasses.dataclass(frozen=True)
 class OnSet:
-    """ψ(q, q̇, …, t) of one end. split: shared ↦ (origin, parameters)."""
+    """ψ(q, q̇, …, t) of one end. read_shared: shared ↦ (origin, parameters)."""
 
     function: EndFunction
     n: int
     levels: int
-    split: Callable
+    read_shared: Callable
     scaling: ClassVar = (TIME,)
 
     def __call__(self, z, data, shared):
         (t,) = data
-        origin, parameters = self.split(shared)
+        origin, parameters = self.read_shared(shared)
         first, *others = (z[i * self.n : (i + 1) * self.n] for i in range(self.levels))
         problem = with_parameters(self.function.problem, parameters)
         return jnp.zeros(()), self.function.call(problem, [origin + first, *others], t)

@@ -79,7 +79,7 @@ class PathUnknowns(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def split(self) -> Callable:
+    def read_shared(self) -> Callable:
         """shared ↦ (origin, parameters)."""
 
     @property
@@ -182,7 +182,7 @@ class PathUnknowns(abc.ABC):
             begin += path.size
             for windows, controls in self.path_windows(path):
                 r = len(layout.places(0, "controls")) if "controls" in layout.sizes else 0
-                function = PathTerm(path.function, n, r, controls, len(windows.slots), self.split, windows.power)
+                function = PathTerm(path.function, n, r, controls, len(windows.slots), self.read_shared, windows.power)
                 read = [(o, c + i) for o, c in windows.slots for i in range(n)]
                 read += layout.places(windows.own, "controls") if controls else []
                 read += layout.places(windows.own, "values")[part]
@@ -241,7 +241,7 @@ class PathUnknowns(abc.ABC):
         found = []
         for end, function, number, places in self._ends_on_sets():
             own = sizes_of_set(function, self.owner, self.end_state(z, end, positions), number)
-            term = OnSet(function, len(self.origin), len(places) // len(self.origin), self.split)
+            term = OnSet(function, len(self.origin), len(places) // len(self.origin), self.read_shared)
             found.append(EndCondition(term, places, (self.t[[end]],), own, max(places)[0]))
         return found
 

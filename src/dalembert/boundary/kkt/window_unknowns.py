@@ -139,7 +139,7 @@ class WindowUnknowns(PathUnknowns):
         return self.given
 
     @property
-    def split(self) -> Callable:
+    def read_shared(self) -> Callable:
         return with_origin if np.any(self.origin) else as_given
 
     @property

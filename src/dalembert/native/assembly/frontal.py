@@ -181,12 +181,14 @@ def forward(plan: SymbolicPlan) -> Code:
     c, count, *_ = _new_code()
     carried = zeros(c, "carried", plan.carried)
     with c.loop(0, count) as i:
-        reduce(i, plan, _stored_factors(i, plan), carried)
+        substitute_forward(i, plan, _stored_factors(i, plan), carried)
     c.line("ret void")
     return c
 
 
-def reduce(i: Operand, plan: SymbolicPlan, parts: Sequence[EliminatedGroup], carried: dict[int, Operand]) -> None:
+def substitute_forward(
+    i: Operand, plan: SymbolicPlan, parts: Sequence[EliminatedGroup], carried: dict[int, Operand]
+) -> None:
     """The rows of block i of D⁻¹L⁻¹x; carried: what they change in those below, which come to it in later blocks."""
     base = i.code.argument("x")[i * plan.size :]
     x = {q: slot[0] for q, slot in carried.items()}
@@ -334,7 +336,7 @@ def _factor(summands: Sequence[Summand], plan: SymbolicPlan) -> tuple[Code, list
         parts, kept = _eliminate(plan, value, updated), stored[i * plan.stored :]
         for k, x in enumerate(x for part in parts for x in (*part.inverse, *part.multipliers)):
             kept[k] = x
-        reduce(i, plan, parts, carried)
+        substitute_forward(i, plan, parts, carried)
     c.line("ret void")
     return c, [a.traced.captured for a in added]
 

@@ -441,7 +441,7 @@ def _each_run(flow: CompiledFlow, runs: FlowRuns, threads: int, one: Callable[[i
     """one(i, arrays) of every run, in so many threads; arrays: those of its thread, filled with its numbers."""
     clocks = runs.clocks
 
-    def begin() -> Callable[[int], None]:
+    def begin_thread() -> Callable[[int], None]:
         known: dict[float, FlowArrays] = {}  # for either direction of time
 
         def take(i: int) -> None:
@@ -454,7 +454,7 @@ def _each_run(flow: CompiledFlow, runs: FlowRuns, threads: int, one: Callable[[i
 
         return take
 
-    share(begin, len(runs.y), threads)
+    share(begin_thread, len(runs.y), threads)
 
 
 def travel(flow: CompiledFlow, runs: FlowRuns, steps: int, threads: int) -> Solved:

@@ -73,7 +73,7 @@ def _definite(g: Graph, metric: Nodes) -> Nodes:
     if np.any(np.diagonal(metric) == g.zero):
         return diagonal
     good = own[0].like(True)
-    for x, pivot in zip(own, express(g, _eliminate(g, metric, [g.zero] * n).pivots), strict=True):
+    for x, pivot in zip(own, express(g, _eliminate_in_order(g, metric, [g.zero] * n).pivots), strict=True):
         good = good & (pivot > DEFINITE * x)
     return elementwise(g, "select", np.asarray(good.node), metric, diagonal)
 
@@ -83,11 +83,11 @@ def _least_update(g: Graph, metric: Nodes, rows: Nodes, residual: list[int]) -> 
     n, m = len(metric), len(rows)
     whole = np.full((n + m, n + m), g.zero, np.int64)
     whole[:n, :n], whole[:n, n:], whole[n:, :n] = metric, rows.T, rows
-    found = _eliminate(g, whole, [g.zero] * n + residual)
+    found = _eliminate_in_order(g, whole, [g.zero] * n + residual)
     return [found.update[j] for j in range(n)]
 
 
-def _eliminate(g: Graph, matrix: Nodes, side: list[int]):
+def _eliminate_in_order(g: Graph, matrix: Nodes, side: list[int]):
     """By the pivots of the diagonal, in order: each is what is left of W, or of -AW⁻¹Aᵀ."""
     order = tuple(range(len(matrix)))
     return eliminate(g, side, matrix, PivotOrder(order, order, (1.0,) * len(order), 0), lambda _: 1, GROWTH["linear"])

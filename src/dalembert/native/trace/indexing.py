@@ -215,7 +215,7 @@ def _nothing(g: Graph, eqn) -> Nodes:
     return constants(g, np.zeros(eqn.outvars[0].aval.shape, eqn.outvars[0].aval.dtype))
 
 
-def _move(name: str) -> Callable:
+def _rearrangement(name: str) -> Callable:
     """The rule for NumPy's arrays: where an element goes does not depend on what it is."""
     rule: Callable[..., Any] = RULES[name]
     return lambda g, eqn, *x: rule(eqn)(*x)
@@ -224,8 +224,8 @@ def _move(name: str) -> Callable:
 MOVES = ("broadcast_in_dim", "slice", "pad", "split", "reshape", "squeeze", "expand_dims", "transpose", "rev", "concatenate",
          "stack", "unstack", "tile")  # fmt: skip
 STRUCTURE: dict[str, Callable[..., Any]] = {
-    **{name: _move(name) for name in MOVES},
-    "iota": lambda g, eqn: constants(g, _move("iota")(g, eqn)),
+    **{name: _rearrangement(name) for name in MOVES},
+    "iota": lambda g, eqn: constants(g, _rearrangement("iota")(g, eqn)),
     "convert_element_type": lambda g, eqn, x: convert_type(g, x, eqn.invars[0].aval.dtype, eqn.params["new_dtype"]),
     "empty": _nothing, "empty2": _nothing,
     "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice, "gather": gather,

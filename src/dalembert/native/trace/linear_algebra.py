@@ -49,10 +49,10 @@ def lu(g: Graph, matrix: Nodes) -> tuple[Nodes, list[int], Nodes]:
     if matrix.shape != (n, n) or n > LARGEST:
         raise Unsupported("lu", f"of a matrix of shape {matrix.shape}")
     work, order = matrix.copy(), constants(g, np.arange(n))
-    return work, _eliminate(g, work, order), order
+    return work, _factor_lu(g, work, order), order
 
 
-def _eliminate(g: Graph, work: Nodes, *others: Nodes) -> list[int]:
+def _factor_lu(g: Graph, work: Nodes, *others: Nodes) -> list[int]:
     """Write L and U into an array with as many rows, or more columns; the row swaps, which are those of `others`, too."""
     swaps, n = [], len(work)
     for k in range(n):
@@ -70,7 +70,7 @@ def _eliminate(g: Graph, work: Nodes, *others: Nodes) -> list[int]:
 def solve(g: Graph, matrix: Nodes, right: Nodes) -> Nodes:
     """x with A x = b, b (n,), by elimination with pivots chosen at run time."""
     work = np.column_stack([matrix, right])
-    _eliminate(g, work)
+    _factor_lu(g, work)
     return _back_substitute(g, work[:, :-1], work[:, -1])
 
 

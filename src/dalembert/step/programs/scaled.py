@@ -65,7 +65,7 @@ def units_for(prepared: Prepared, own: Float[np.ndarray, "k"], t0, h) -> Units |
     z = prepared.expected
     assert z is not None  # a program that starts from numbers expects what follows
     finite = np.isfinite(np.asarray(prepared.program.scale(z, prepared.q, prepared.s, h)))
-    found = np.asarray(_matrix(prepared.program, z, prepared.q, prepared.s, t0, h))
+    found = np.asarray(_jacobian(prepared.program, z, prepared.q, prepared.s, t0, h))
     velocities = int(finite.sum())
     unknowns = np.concatenate([np.tile(own[:n], velocities // n), np.ones(len(found) - velocities)])
     rows = np.abs(found) * unknowns
@@ -76,5 +76,5 @@ def units_for(prepared: Prepared, own: Float[np.ndarray, "k"], t0, h) -> Units |
 
 
 @Jitted
-def _matrix(program: StepProgram, z, q, s, t, h):
+def _jacobian(program: StepProgram, z, q, s, t, h):
     return jax.jacfwd(lambda x: program.residual(x, q, s, t, h, jnp.zeros_like(q)))(z)

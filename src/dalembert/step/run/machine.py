@@ -96,7 +96,7 @@ class MachineSteps(Steps):
         return unpack_run(np, self._code, self._begin, self._state.copy(), self._count.copy())
 
     def advance(self) -> Rows:
-        return self._rows(self.make_chunk())
+        return self._rows_from(self.make_chunk())
 
     def make_chunk(self) -> int:
         """`advance` as far as it is machine code; the number of the first row that it wrote."""
@@ -111,20 +111,20 @@ class MachineSteps(Steps):
 
     def interrupt(self) -> Rows:
         self._count[CODE] = int(Outcome.INTERRUPTED)
-        return self._rows(self._call_code())
+        return self._rows_from(self._call_code())
 
     def no_rows(self) -> Rows:
         return columns_of(self._code, self._table[:0])
 
     def join(self, tables: list[Rows]) -> Rows:
-        return self._rows(0) if self._keep else super().join(tables)
+        return self._rows_from(0) if self._keep else super().join(tables)
 
     @property
     def number_of_rows(self) -> int:
         """Number of rows that the table has."""
         return self._count.item(ROWS)
 
-    def _rows(self, first: int) -> Rows:
+    def _rows_from(self, first: int) -> Rows:
         rows = self._table[first : self.number_of_rows]
         return columns_of(self._code, rows if self._keep else rows.copy())
 

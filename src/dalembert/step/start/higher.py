@@ -238,7 +238,7 @@ def first_matrix(program: HigherProgram, q, s, z, t, h) -> np.ndarray:
     """The matrix of Proposition 3.2 at the first window, regular."""
     if not np.all(np.isfinite(np.asarray(z))):
         raise RankDeficientError("jets: the first windows could not be solved from these derivatives; reduce h")
-    matrix = np.asarray(_matrix(program, q, s, z, t, h))
+    matrix = np.asarray(_jacobian(program, q, s, z, t, h))
     if not (found := numerical_rank(matrix * units_of(matrix, len(q)), 1e-13)).full:
         raise RankDeficientError(
             f"lagrangian: the matrix [[D₁D_{{k+1}}L̃_d, D₁Φᵀ], [D_{{k+1}}Φ, 0]] of the first step, "
@@ -249,5 +249,5 @@ def first_matrix(program: HigherProgram, q, s, z, t, h) -> np.ndarray:
 
 
 @seldom
-def _matrix(program: HigherProgram, q, s, z, t, h):
+def _jacobian(program: HigherProgram, q, s, z, t, h):
     return jax.jacfwd(lambda x: program.residual(x, q, s, t, h, jnp.zeros_like(q)))(z)

@@ -178,9 +178,9 @@ def ostrogradsky(
         check_regular(problem, start, free[0], times[0], "derivatives")
     given: Any = problem, start, free, times, tolerance, whole_number(max_steps, "max_steps")
     if jax.default_backend() == "cpu" and outside() and not is_traced(*given[:-1]):
-        result = native_first(_natively, _integrate, *given)
+        result = native_first(_natively, _integrate_jets, *given)
     else:
-        result = _integrate(*given)
+        result = _integrate_jets(*given)
     if throw and not is_traced(result) and not bool(result.succeeded):
         reached = int(jnp.sum(jnp.all(jnp.isfinite(result.q), axis=1)))
         raise RuntimeError(
@@ -193,7 +193,7 @@ def ostrogradsky(
 
 
 @Jitted
-def _integrate(problem, derivatives, multipliers, times, tolerance, max_steps: int) -> Ostrogradsky:
+def _integrate_jets(problem, derivatives, multipliers, times, tolerance, max_steps: int) -> Ostrogradsky:
     """The integration by diffrax."""
     k, (r, _) = problem.derivatives, multipliers.shape
 

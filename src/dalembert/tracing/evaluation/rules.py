@@ -239,7 +239,7 @@ def _scatter(combine: np.ufunc | None) -> Callable:
     return rule
 
 
-def _reduce(ufunc: np.ufunc, empty: Any) -> Callable:
+def _reduction(ufunc: np.ufunc, empty: Any) -> Callable:
     def rule(eqn: Any) -> Callable:
         axes, dtype = tuple(eqn.params["axes"]), eqn.outvars[0].aval.dtype
         first = empty
@@ -409,7 +409,7 @@ RULES: dict[str, Callable[[Any], Callable | None]] = {
     "scatter-mul": _scatter(np.multiply), "scatter_mul": _scatter(np.multiply),
     "scatter-min": _scatter(np.minimum), "scatter_min": _scatter(np.minimum),
     "scatter-max": _scatter(np.maximum), "scatter_max": _scatter(np.maximum),
-    "reduce_sum": _reduce(np.add, 0), "reduce_prod": _reduce(np.multiply, 1),
-    "reduce_max": _reduce(np.maximum, -math.inf), "reduce_min": _reduce(np.minimum, math.inf),
-    "reduce_and": _reduce(np.bitwise_and, 1), "reduce_or": _reduce(np.bitwise_or, 0),
+    "reduce_sum": _reduction(np.add, 0), "reduce_prod": _reduction(np.multiply, 1),
+    "reduce_max": _reduction(np.maximum, -math.inf), "reduce_min": _reduction(np.minimum, math.inf),
+    "reduce_and": _reduction(np.bitwise_and, 1), "reduce_or": _reduction(np.bitwise_or, 0),
 }  # fmt: skip
