@@ -165,7 +165,7 @@ def reduced_code(system: System, n: int, m: int, projected: bool) -> tuple[Compi
     """The code of `reduced_flow` and the parts of a system, whose arrays may be traced."""
 
     def functions(rebuilt: Rebuilt) -> FlowFunctions:
-        def equations(z, y, t, *given):
+        def implicit_equations(z, y, t, *given):
             return kkt_residual(rebuilt(given), y[:n], y[n:], t, z)
 
         def field(z, y, t, *given):
@@ -175,7 +175,7 @@ def reduced_code(system: System, n: int, m: int, projected: bool) -> tuple[Compi
             return jnp.concatenate([z[n:], drift(rebuilt(given), y[:n], y[n:], t)[None]])
 
         units = lambda matrix: units_of(matrix, n, jnp)  # noqa: E731
-        part = ImplicitPart(equations, first_guess(n, m), units, EXACT.tolerance, EXACT.max_iterations)
+        part = ImplicitPart(implicit_equations, first_guess(n, m), units, EXACT.tolerance, EXACT.max_iterations)
         return FlowFunctions(field, outputs, part, positions=n)
 
     def projection(rebuilt: Rebuilt) -> Callable:
@@ -193,7 +193,7 @@ def derivatives_flow(problem: VariationalProblem, n: int, r: int, m: int, mh: in
         return y[: 2 * k * n].reshape(2 * k, n), y[2 * k * n :].reshape(r, m)
 
     def functions(rebuilt: Rebuilt) -> FlowFunctions:
-        def equations(z, y, t, *given):
+        def implicit_equations(z, y, t, *given):
             return highest_equations(rebuilt(given), *parts(y), t, z)
 
         def field(z, y, t, *given):
@@ -204,7 +204,7 @@ def derivatives_flow(problem: VariationalProblem, n: int, r: int, m: int, mh: in
             return jnp.concatenate([ostrogradsky_momenta(rebuilt(given), *parts(y), t).ravel(), z[n + m :]])
 
         units = lambda matrix: units_of(matrix, n, jnp)  # noqa: E731
-        part = ImplicitPart(equations, np.zeros(n + m + mh), units, EXACT.tolerance, EXACT.max_iterations)
+        part = ImplicitPart(implicit_equations, np.zeros(n + m + mh), units, EXACT.tolerance, EXACT.max_iterations)
         return FlowFunctions(field, outputs, part)
 
     return SystemFlow(*compiled_flow(problem, ("derivatives", n, r, m, mh), 2 * k * n + r * m, functions))

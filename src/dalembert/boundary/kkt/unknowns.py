@@ -37,7 +37,7 @@ class BlockParts(abc.ABC):
         """Numbers of components by name, in their order."""
 
     def part(self, name: str) -> slice:
-        return _parts(self)[name]
+        return _part_slices(self)[name]
 
     @property
     def size(self) -> int:
@@ -49,7 +49,7 @@ class BlockParts(abc.ABC):
 
 
 @functools.lru_cache(64)
-def _parts(layout: BlockParts) -> dict[str, slice]:
+def _part_slices(layout: BlockParts) -> dict[str, slice]:
     """All of them: a batch asks for some twenty an entry."""
     sizes = layout.sizes
     ends = itertools.accumulate(sizes.values(), initial=0)

@@ -37,7 +37,7 @@ def adapted_flow(chart: Connection) -> SystemFlow:
         def velocity(z, y):
             return jnp.concatenate([y[n:], z])[np.argsort(index)]
 
-        def equations(z, y, t, *given):
+        def constraints(z, y, t, *given):
             return velocity_constraints(rebuilt(given), y[:n], velocity(z, y), t)
 
         def field(z, y, t, *given):
@@ -53,7 +53,7 @@ def adapted_flow(chart: Connection) -> SystemFlow:
             return chart.quality(y[:n], velocity(z, y), t) - worn
 
         if m:
-            part = ImplicitPart(equations, np.zeros(m), lambda x: jnp.ones(m), CLOSE.tolerance, CLOSE.max_iterations)
+            part = ImplicitPart(constraints, np.zeros(m), lambda x: jnp.ones(m), CLOSE.tolerance, CLOSE.max_iterations)
             return FlowFunctions(field, outputs, part, watch, n)
         without = lambda f: lambda *x: f(jnp.zeros(0), *x)  # noqa: E731
         return FlowFunctions(without(field), without(outputs), positions=n)
