@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -30,7 +30,7 @@ from dalembert.native import (
     Travelled,
     Unsupported,
     along,
-    evaluate,
+    evaluate_at_states,
     gather_factors,
     graph_flow,
     jacobian,
@@ -369,7 +369,6 @@ class OrthonormalEquations:
 
 
 REMEMBERED = 128
-SAMPLES = 3
 NEAR = 0.01  # how far it is to where a pivot is zero has to be a hundred times what the tolerance allows
 ROOM = 0.1  # of a pivot at the beginning: where it is smaller, or has the other sign, another form has to go on
 PARALLEL = 1e-6  # of u·C u: what has to be left of a direction beside the others
@@ -490,14 +489,8 @@ class _Written:
 
     def _sample(self, nodes: list[int]) -> np.ndarray:
         """At states that are the same for every system."""
-        noise: Any = np.random.default_rng(0)
-        known = {f"x{2 + i}": x.ravel() for i, x in enumerate(self.leaves)}
-        known["captured"], found = np.array(self.tracer.captured, float), []
-        for _ in range(SAMPLES):
-            known |= {"x0": noise.uniform(0.2, 1.0, self.n + self.k), "x1": np.zeros(1)}
-            with np.errstate(all="ignore"):
-                found.append(evaluate(self.g, nodes, known).astype(float))
-        return np.array(found)
+        examples = [np.zeros(self.n + self.k), np.zeros(1), *self.leaves]
+        return evaluate_at_states(self.g, np.array(nodes), examples, self.tracer.captured)
 
     @property
     def outputs(self) -> list[int]:

@@ -8,7 +8,6 @@ Pivots are chosen from a sample of states, and checked at every state: where the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,13 +15,11 @@ import numpy as np
 
 from dalembert.algebra import value_and_jacobian
 from dalembert.native.assembly.function import GraphFunction
-from dalembert.native.graph.dependence import evaluate
+from dalembert.native.graph.dependence import evaluate_at_states
 from dalembert.native.graph.elimination import GROWTH, PivotOrder, choose_order, definite_parts, eliminate
 from dalembert.native.graph.graph import Graph
-from dalembert.native.trace.elementwise import Nodes
 from dalembert.native.trace.tracer import Tracer
 
-SAMPLES = 3
 WORTH = 1.5  # times the operations of the elimination, for pivots that never fail
 
 
@@ -41,7 +38,7 @@ def write_elimination(
     at_zero = lambda *given: value_and_jacobian(lambda z: equations(z, *given), jnp.zeros(unknowns))  # noqa: E731
     value, matrix = tracer.trace(at_zero, *inputs, shapes=shapes)
     pattern = matrix != g.zero
-    order = _pivots(pattern, _sample_matrix(g, matrix, examples, tracer.captured))
+    order = _pivots(pattern, evaluate_at_states(g, matrix, examples, tracer.captured))
     if order is None:
         return []
     found = eliminate(g, value.tolist(), matrix, order, lambda _: 1, GROWTH["linear"])
@@ -57,17 +54,3 @@ def _pivots(pattern: np.ndarray, samples: np.ndarray) -> PivotOrder | None:
     least = choose_order(pattern, levels, samples)
     found = None if parts is None else choose_order(pattern, levels, samples, parts)
     return found if found and (least is None or found.operations <= WORTH * least.operations) else least
-
-
-def _sample_matrix(g: Graph, matrix: Nodes, examples: Sequence[np.ndarray], captured: Sequence[float]) -> np.ndarray:
-    """(s, k, k) values of F' at states that are the same for every system."""
-    noise: Any = np.random.default_rng(0)
-    inputs = {f"x{i}": np.ravel(np.asarray(x, float)) for i, x in enumerate(examples)} | {
-        "captured": np.array(captured, float)
-    }
-    values = []
-    for _ in range(SAMPLES):
-        state = noise.uniform(0.2, 1.0, inputs["x0"].shape)
-        with np.errstate(all="ignore"):  # what is not finite gives no order of pivots
-            values.append(evaluate(g, matrix.ravel().tolist(), inputs | {"x0": state}).astype(float).reshape(matrix.shape))
-    return np.array(values)

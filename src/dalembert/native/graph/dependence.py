@@ -91,6 +91,19 @@ def evaluate(g: Graph, outputs: Sequence[int], inputs: Mapping[str, np.ndarray])
     return np.array([values[o] for o in outputs])
 
 
+STATES = 3
+
+
+def evaluate_at_states(g: Graph, nodes: np.ndarray, examples: Sequence[np.ndarray], captured: Sequence[float]) -> np.ndarray:
+    """Values (STATES, …) of nodes (…) at states x0 that are the same for every system; the other inputs as in `examples`."""
+    inputs = {f"x{i}": np.ravel(np.asarray(x, float)) for i, x in enumerate(examples)}
+    inputs["captured"] = np.array(captured, float)
+    states = np.random.default_rng(0).uniform(0.2, 1.0, (STATES, inputs["x0"].size))
+    with np.errstate(all="ignore"):  # what is not finite gives no order of pivots
+        found = [evaluate(g, nodes.ravel().tolist(), inputs | {"x0": x}).astype(float) for x in states]
+    return np.reshape(found, (STATES, *nodes.shape))
+
+
 def _solve_system(numbers: list) -> np.ndarray:
     """Of a system, its matrix by columns and then its right-hand side."""
     n = size_of_system(len(numbers))
