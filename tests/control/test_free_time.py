@@ -2,8 +2,11 @@
 
 import functools
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.integrate import quad
+from scipy.optimize import brentq
 
 import dalembert as da
 from dalembert.gallery import PROBLEMS
@@ -101,3 +104,61 @@ def test_least_time_under_a_speed_limit():
     assert float(found.t[-1]) == pytest.approx(2.5, abs=1e-8)
     assert abs(found.final_time.slope) < 1e-9
     np.testing.assert_allclose(found.bounds["v"].t[[0, -1]], [0.0, found.t[-1]])
+
+
+def test_zermelo_crosses_a_river_written_with_constraints():
+    """A ship of speed 1 through water that flows with w(y), to the point opposite. In the least time cos θ/(1 + w cos θ) is
+    constant (Zermelo 1931): T from two integrals. A little is paid for turning."""
+
+    def flow(y):
+        return 3.2 * y * (1.0 - y)
+
+    def through_water(q, v):
+        along, across, heading = v[0] - flow(q[1]), v[1], q[2]
+        ahead = jnp.cos(heading) * along + jnp.sin(heading) * across
+        return jnp.stack([jnp.cos(heading) * across - jnp.sin(heading) * along, ahead - 1.0])
+
+    ship = da.System(
+        lambda q, v: 0.5 * (v[0] ** 2 + v[1] ** 2) + 0.05 * v[2] ** 2, da.Nonholonomic(through_water),
+        coordinates=("x", "y", "heading"),
+    )  # fmt: skip
+    crossing = da.OptimalControl(ship, cost=lambda q, v, u: 1.0 + 0.01 * u @ u, actuated="heading")
+    found = da.solve(
+        crossing, initial=({"x": 0.0, "y": 0.0}, None), final=({"x": 0.0, "y": 1.0}, None), T=da.Free(1.5), steps=60
+    )
+
+    def cosine(y, c):
+        return c / (1.0 - c * flow(y))
+
+    def integral(c, of):
+        return quad(lambda y: of(cosine(y, c), flow(y)) / np.sqrt(1.0 - cosine(y, c) ** 2), 0.0, 1.0)[0]
+
+    constant = brentq(lambda c: integral(c, lambda a, w: a + w), -0.9, 0.0)
+    least = integral(constant, lambda a, w: 1.0)
+    assert found.kind == "minimum"
+    assert least < float(found.t[-1]) < least + 5e-4
+    assert least < float(found.cost) < least + 1e-3
+    middle = np.cos(found.q[30, 2])
+    assert middle / (1.0 + flow(found.q[30, 1]) * middle) == pytest.approx(constant, abs=0.03)
+
+
+def test_a_blade_ends_on_a_circle_at_the_best_time():
+    """It arrives at rest; the effort of a straight run of length d is 12d²/T³, so that with the price 1 of time T = √(6d)
+    and the cost is 4T/3. A straight run to (3, 2), from a heading towards it, ends a radius before."""
+    edge = da.Nonholonomic(lambda q, v: jnp.cos(q[2]) * v[1] - jnp.sin(q[2]) * v[0])
+    blade = da.System(lambda q, v: 0.5 * v @ v, edge, coordinates=("x", "y", "heading"))
+    push = lambda q: jnp.array([[jnp.cos(q[2]), 0.0], [jnp.sin(q[2]), 0.0], [0.0, 1.0]])  # noqa: E731
+    run = da.OptimalControl(blade, cost=lambda q, v, u: 1.0 + u @ u, actuated=push)
+
+    def arrived(q, v):
+        return jnp.stack([(q[0] - 3.0) ** 2 + (q[1] - 2.0) ** 2 - 1.0, jnp.cos(q[2]) * v[0] + jnp.sin(q[2]) * v[1], v[2]])
+
+    straight = np.arctan2(2.0, 3.0)
+    found = da.solve(
+        run, initial=([0.0, 0.0, straight], np.zeros(3)), final=da.On(arrived), T=da.Free(2.0), steps=100
+    )  # fmt: skip
+    T = np.sqrt(6.0 * (np.sqrt(13.0) - 1.0))
+    assert found.kind == "minimum"
+    assert float(found.t[-1]) == pytest.approx(T, rel=1e-3)
+    assert float(found.cost) == pytest.approx(4.0 * T / 3.0, rel=1e-3)
+    np.testing.assert_allclose(found.q[:, 2], straight, rtol=0, atol=1e-6)

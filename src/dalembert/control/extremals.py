@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.boundary import Asked, Iterate, Request, Termination, extremal, smooth_start
+from dalembert.boundary import Asked, Iterate, Request, Termination, TimeGrid, extremal, smooth_start
 from dalembert.boundary.data.drawn import slopes_of_intervals
 from dalembert.boundary.data.ends import read_times
 from dalembert.boundary.data.free_time import fit_times, horizon_of
@@ -29,7 +29,7 @@ from dalembert.control.given import GivenPath, given_path, size_of_end
 from dalembert.control.problem import Lobatto, OptimalControl, count_equations, plant_scheme, scheme_name
 from dalembert.control.resolution import warn_of_resolution
 from dalembert.control.result import control_solution
-from dalembert.control.search import ControlSearch, bring_in_limits
+from dalembert.control.search import FAILED, ControlSearch, bring_in_limits
 from dalembert.control.terms import ControlLayout, check_parabolas
 from dalembert.control.transcription import (
     ControlData,
@@ -67,9 +67,24 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     assess = lambda it, activity: control_solution(data, kkt, it, asked.certify, activity)  # noqa: E731
     found = leave_saddles(ready.search, end, ready.sizes, assess)
     found = dataclasses.replace(found, remark=remark) if remark else found
+    if data.horizon is not None and end[0].end in FAILED and not isinstance(asked.request.guess, ControlSolution):
+        found = _fix_time_first(problem, asked, data.t, found)
     if asked.certify and found.outcome is Outcome.SUCCESS:
         warn_of_resolution(data.accelerations, found, kkt.positions[: data.layout.n])
     return found
+
+
+def _fix_time_first(problem: OptimalControl, asked: Asked, t: np.ndarray, failed: ControlSolution) -> ControlSolution:
+    """With a free final time: from the solution at its guess, where both exist; otherwise what has failed. A time that is
+    only held near its guess, as `FreeTimeSearch` does first, still changes every constraint of the search."""
+    fixed = extremal(problem, asked._replace(grid=TimeGrid(None, None, t), certify=False))
+    if fixed.outcome is not Outcome.SUCCESS:
+        return failed
+    found = extremal(problem, asked._replace(request=asked.request._replace(guess=fixed)))
+    if found.outcome is not Outcome.SUCCESS:
+        return failed
+    iterations = sum(s.statistics.iterations for s in (failed, fixed, found))
+    return dataclasses.replace(found, statistics=dataclasses.replace(found.statistics, iterations=np.asarray(iterations)))
 
 
 def control_search(problem: OptimalControl, asked: Asked) -> ControlSearch:

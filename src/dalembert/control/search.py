@@ -78,7 +78,7 @@ class ControlSearch(NamedTuple):
         yield first.copy(), None
         for share in () if guess is None else NEARER:
             yield balance_controls(data, kkt, self.start.nearer(share)), None
-        if guess is None:
+        if guess is None and data.horizon is None:  # with a free time it is fixed first, and paths are bent then
             yield from ((z, None) for z in self.beside(first))
 
     def beside(self, z: np.ndarray, random: np.random.Generator | None = None) -> Iterator[np.ndarray]:

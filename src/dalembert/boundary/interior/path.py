@@ -272,4 +272,5 @@ class InteriorPath:
 
 def violation(kkt: KKTSystem, at: Evaluation) -> float:
     """Σ|c| of all constraints, linear ones too, by what their units make of the action."""
-    return float(np.abs(at.gradient.ravel()) @ kkt.per_action)
+    with np.errstate(over="ignore", invalid="ignore"):  # see `Evaluation.finite`
+        return float(np.abs(at.gradient.ravel()) @ kkt.per_action)
