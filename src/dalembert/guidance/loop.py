@@ -15,7 +15,6 @@ from jaxtyping import Array, Float
 
 from dalembert.boundary import Asked, Iterate, Request, TimeGrid, settings
 from dalembert.boundary.data.end_sets import refuse_sets
-from dalembert.boundary.data.ends import at_times
 from dalembert.boundary.data.limits import check_given
 from dalembert.boundary.interior.activity import Activity
 from dalembert.boundary.result import OUTCOMES
@@ -316,16 +315,22 @@ class Replanned(NamedTuple):
 def _shift_path(ready: ControlSearch, z: np.ndarray, by: float) -> np.ndarray:
     """The path z (blocks, b) seen a while later; the state beyond its end stays as it was there."""
     t, layout, new = ready.start.data.t, ready.start.data.layout, z.copy()
-    middle = 0.5 * (t[1:] + t[:-1])
-    for first, times, names in (
-        (1, t, ("state", "controls")),
-        (2, t, ("reactions", "adjoints")),
-        (2, middle, ("steps",)),
-    ):
-        rows = slice(first, first + len(times))
-        for name in names:
-            new[rows, layout.part(name)] = at_times(times, z[rows, layout.part(name)], times + by)
+    later = _later(t, by)
+    at, after = later(z[1:-1]), later(z[2:])
+    for name in ("state", "controls"):
+        new[1:-1, layout.part(name)] = at[:, layout.part(name)]
+    for name in ("reactions", "adjoints"):
+        new[2:, layout.part(name)] = after[:, layout.part(name)]
+    if layout.m:
+        new[2:-1, layout.part("steps")] = _later(0.5 * (t[1:] + t[:-1]), by)(z[2:-1, layout.part("steps")])
     return np.where(ready.kkt.fixed, z, new)
+
+
+def _later(t: np.ndarray, by: float) -> Callable[[np.ndarray], np.ndarray]:
+    """Rows at the times t → those of a while later, linear between these times and constant beyond them."""
+    i = np.clip(np.searchsorted(t, t + by, side="right") - 1, 0, len(t) - 2)
+    share = np.clip((t + by - t[i]) / (t[i + 1] - t[i]), 0.0, 1.0)[:, None]
+    return lambda rows: (1.0 - share) * rows[i] + share * rows[i + 1]
 
 
 class PredictiveController(Described):
@@ -411,7 +416,7 @@ class PredictiveController(Described):
         begun, message, found = time.perf_counter(), "", None
         if self._ready is not None:  # what is no state of the plant is a mistake, and not a state that no plan begins at
             n = self._ready.start.data.layout.n
-            q, v = np.asarray(as_vector(q, "q", n)), np.asarray(as_vector(v, "v", n))
+            q, v = as_vector(q, "q", n, as_numbers), as_vector(v, "v", n, as_numbers)
         limit = None if self._found is None else self.deadline  # the first plan has none to fall back on, and compiles
         try:
             with until(None if limit is None else begun + limit):
