@@ -237,3 +237,15 @@ def test_what_cannot_be_run_is_named():
 
     with pytest.raises(ValueError, match=r"controller: its control\(\) returned shape \(1, 1\)"):
         da.closed_loop(POINT, Wrong(), [0.0], [0.0], h=0.1, steps=4)
+    Wrong.control = lambda self, t, q, v, ahead: [1.0, 2.0]
+    with pytest.raises(ValueError, match=r"its control\(\) returned 2 numbers; the plant has 1 controls"):
+        da.closed_loop(POINT, Wrong(), [0.0], [0.0], h=0.1, steps=4)
+    Wrong.control = lambda self, t, q, v, ahead: [np.nan]
+    with pytest.raises(ValueError, match=r"its control\(\) at t = 0: found nan"):
+        da.closed_loop(POINT, Wrong(), [0.0], [0.0], h=0.1, steps=4)
+    plane = da.System(lambda q, v: 0.5 * v @ v)
+    law = da.feedback(
+        MOVE, da.solve(MOVE, initial=([0.0], [0.0]), final=([1.0], [0.0]), T=1.0, steps=20), final=([1.0], [0.0])
+    )
+    with pytest.raises(ValueError, match="q: found 2 numbers; the system has n = 1"):
+        da.closed_loop(plane, law, [0.0, 0.0], [0.0, 0.0], h=0.1, steps=4)

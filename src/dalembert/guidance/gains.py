@@ -107,6 +107,7 @@ class Feedback(Described, eqx.Module):
 
     def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
         """Called by `closed_loop`: ū of t + ahead, corrected by the state at t."""
+        q, v = (as_vector(x, name, self.q.shape[1], as_numbers) for x, name in ((q, "q"), (v, "v")))
         return np.asarray(self._control(self._law_rows(t, ahead)[0], q, v))
 
     def sampled(self, h: float, every: int = 1) -> SampledFeedback:

@@ -183,7 +183,8 @@ class _Running:
     def sample(self, begin: int, t: float, error: np.ndarray, ahead: float) -> None:
         """The control that acts from the node `begin` on, from the state at t and the error of its measurement."""
         off_q, off_v = np.split(error, 2)
-        u = np.atleast_1d(np.asarray(self.controller.control(t, self.q + off_q, self.v + off_v, ahead), dtype=float))
+        own = self.controller.control(t, self.q + off_q, self.v + off_v, ahead)
+        u = np.atleast_1d(as_numbers(own, f"controller: its control() at t = {t:g}"))
         if u.ndim != 1 or (self.u and u.shape != next(iter(self.u.values())).shape):
             raise ValueError(f"controller: its control() returned shape {u.shape}; return one number for each control, (r,)")
         self.u[begin] = u
@@ -264,7 +265,12 @@ def _pushing(controller: Controller) -> Callable:
 
 @Jitted
 def _control_force(problem: OptimalControl, q, t, u):
-    return actuation(problem, q, t) @ u
+    columns = actuation(problem, q, t)
+    if columns.shape[1] != u.shape[0]:
+        raise ValueError(
+            f"controller: its control() returned {u.shape[0]} numbers; the plant has {columns.shape[1]} controls"
+        )
+    return columns @ u
 
 
 def with_held_force(system: System, n: int) -> System:

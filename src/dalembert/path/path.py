@@ -496,8 +496,8 @@ class ClosedLoop(Path):
             lines.append(f"controller: {json.loads(self.provenance.run).get('controller', '')}")
         controls = f"{len(self.t_u)} samples"
         if self.u.size:
-            low, high = (" ".join(f"{x:.4g}" for x in side) for side in (self.u.min(axis=0), self.u.max(axis=0)))
-            controls += f", u from {low} to {high}"
+            ranges = [f"{low:.4g} to {high:.4g}" for low, high in zip(self.u.min(axis=0), self.u.max(axis=0), strict=True)]
+            controls += f", u from {', '.join(ranges)}"
         lines.append(f"controls: {controls}")
         if self.plan_codes is not None:
             words = {Outcome.SUCCESS: "solved", Outcome.INTERRUPTED: "late"}
