@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -161,7 +162,7 @@ class _Plant(NamedTuple):
 
     def run(self, q: np.ndarray, v: np.ndarray, t: float, steps: int, force: np.ndarray) -> Path:
         """Some steps under a force."""
-        system = self.system.replace(held=force)
+        system = eqx.tree_at(lambda s: s.parameters["held"], self.system, force)  # `replace` would check it again
         return simulate(system, q, v, h=self.h, steps=steps, t0=t, scheme=self.scheme, throw=False)
 
 
