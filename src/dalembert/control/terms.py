@@ -35,8 +35,8 @@ from dalembert.boundary.kkt.assembly import TIME, term_of
 from dalembert.boundary.kkt.shared_unknowns import TIMED
 from dalembert.boundary.kkt.unknowns import BlockParts
 from dalembert.control.problem import OptimalControl, actuation, with_plant_parameters
-from dalembert.discretize import Interval, Node, Scheme, incoming, outgoing
-from dalembert.discretize.nodes import kinematic_equations
+from dalembert.discretize import Interval, Node, Scheme
+from dalembert.discretize.nodes import forced_ends, kinematic_equations
 from dalembert.systems import momentum
 from dalembert.systems.equations import all_reactions, first_derivative, force, value
 
@@ -104,8 +104,7 @@ class Edge(PlantTerm):
         cost = _cost(problem, interval.q, v, u0, t) + _cost(problem, shared["origin"] + x1, v, u1, t + h)
         node = Node(interval.q, interval.d, interval.d, t, h)
         constraints = h * kinematic_equations(self.scheme, system, node, jnp.zeros(0), False)
-        ends = outgoing(self.scheme, system, interval), incoming(self.scheme, system, interval)
-        return 0.5 * h * cost, jnp.concatenate([*ends, constraints])
+        return 0.5 * h * cost, jnp.concatenate([*forced_ends(self.scheme, system, interval), constraints])
 
 
 def edge_term(problem: OptimalControl, scheme: Scheme, layout: ControlLayout, t: np.ndarray) -> tuple[Term, tuple]:

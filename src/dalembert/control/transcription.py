@@ -87,14 +87,19 @@ def _sample(problem: OptimalControl, q, v, u, t) -> Sampled:
     system = problem.system
 
     def sample_at(q, v, u, t):
-        call = lambda x, w: system.call(system.lagrangian, x, w, t=t)  # noqa: E731
         phi = lambda x, w: jnp.concatenate(  # noqa: E731
             [jnp.zeros(0), *(value(system, c, x, w, w, t) for c in system.constraints)]
         )
         cost = lambda x: system.call(problem.cost, q, v, x, t=t)  # noqa: E731
+
+        def slopes(w):
+            by_position, by_velocity = jax.grad(lambda x, w: system.call(system.lagrangian, x, w, t=t), (0, 1))(q, w)
+            return by_velocity, by_position
+
+        mass, by_position = jax.jacfwd(slopes, has_aux=True)(v)
         return Sampled(
-            jax.hessian(call, 1)(q, v), jax.grad(call)(q, v) + force(system, q, v, t), actuation(problem, q, t),
-            all_reactions(system, q, v, jnp.zeros_like(v), t), jax.hessian(cost)(u),
+            mass, by_position + force(system, q, v, t), actuation(problem, q, t),
+            all_reactions(system, q, v, jnp.zeros_like(v), t), jax.jacfwd(jax.grad(cost))(u),
             jax.jacfwd(phi, 0)(q, v), jax.jacfwd(phi, 1)(q, v), cost(jnp.zeros_like(u)),
         )  # fmt: skip
 

@@ -116,6 +116,15 @@ def incoming(scheme: Scheme, system: System, interval: Interval) -> Vector:
     return legendre_plus(scheme, system, interval) + discrete_force(scheme, system, interval, -1)
 
 
+def forced_ends(scheme: Scheme, system: System, interval: Interval) -> tuple[Vector, Vector]:
+    """`outgoing` and `incoming`, with one gradient of L_d."""
+    slopes, forces = (
+        _lagrangian_slopes(scheme, system, interval),
+        [discrete_force(scheme, system, interval, i) for i in (0, -1)],
+    )
+    return _mean([left for _, left, _ in slopes]) + forces[0], _mean([right for _, _, right in slopes]) + forces[1]
+
+
 def node_reactions(scheme: Scheme, system: System, node: Node) -> Float[Array, "m n"]:
     """R_d(q₀,q₁,q₂) = R at the variational map."""
     q, v, a = scheme.variational(node.q, node.d0, node.d1, node.h)
