@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before CasADi loads MUMPS and its BLAS
@@ -21,6 +22,7 @@ import numpy as np
 from benchmarks.control.robots import Robot
 
 OPTIONS = {"print_level": 0, "sb": "yes", "max_iter": 1000}
+COMPILED = {"jit": True, "compiler": "shell", "jit_options": {"flags": ["-O2", "-march=native"], "verbose": False}}
 
 
 PARTS = 4
@@ -38,10 +40,11 @@ class Found(NamedTuple):
 
 
 class Twin:
-    """The discrete problem of a robot. Unknowns: inner positions, controls, multipliers, and free final velocities."""
+    """The discrete problem of a robot. Unknowns: inner positions, controls, multipliers, and free final velocities.
+    compiled: functions are generated C."""
 
-    def __init__(self, robot: Robot, steps: int, bounded: bool, tolerance: float = 1e-9):
-        self.robot, self.steps = robot, steps
+    def __init__(self, robot: Robot, steps: int, bounded: bool, tolerance: float = 1e-9, compiled: bool = False):
+        self.robot, self.steps, self.compiled = robot, steps, compiled
         n, r, h = len(robot.initial), robot.controls, robot.T / steps
         m = len(robot.constraints(ca.SX(n, 1), ca.SX(n, 1), ca)) if robot.constraints else 0
         self.q, self.u = ca.SX.sym("q", n, steps + 1), ca.SX.sym("u", r, steps + 1)
@@ -94,7 +97,7 @@ class Twin:
         )
         problem = {"x": unknowns, "f": cost, "g": ca.vertcat(equations, limits)}
         options = {"ipopt": OPTIONS | {"tol": tolerance}, "print_time": False, "error_on_fail": False}
-        self.solver = ca.nlpsol("s", "ipopt", problem, options)
+        self.solver = ca.nlpsol("s", "ipopt", problem, options | (COMPILED if self.compiled else {}))
         lower, upper = (np.full(unknowns.numel(), x) for x in (-np.inf, np.inf))
         if bounded:
             inner, r = n * (steps - 1), robot.controls
@@ -116,12 +119,7 @@ class Twin:
         """From a path (N+1, n) and controls (N+1, r), zero where there are none; multipliers are zero."""
         own = np.zeros((self.steps + 1, self.robot.controls)) if u is None else u
         rest = np.zeros(self.reactions.numel() + len(self.free))
-        begin = time.process_time()
-        found = self.solver(x0=np.r_[q[1:-1].ravel(), own.ravel(), rest], **self.given)
-        seconds, stats = time.process_time() - begin, self.solver.stats()
-        return Found(
-            stats["return_status"], float(found["f"]), int(stats["iter_count"]), seconds, np.array(found["x"])[:, 0]
-        )
+        return _found(self.solver, self.given | {"x0": np.r_[q[1:-1].ravel(), own.ravel(), rest]})
 
     def distance(self, x: np.ndarray) -> float:
         """How far the plant, integrated over single steps from the nodes of a solution, ends from the next ones, relative to
@@ -177,3 +175,65 @@ class Twin:
         function = ca.Function("all", self.everything, [self.cost, self.equations, self.middles])
         cost, equations, middles = function(q.T, u.T, reactions.T, v.T)
         return float(cost), np.array(equations).T, np.array(middles).T
+
+    def stages(self, bounded: bool, compiled: bool, tolerance: float = 1e-9) -> Callable[[], Found]:
+        """Fatrop on steps of Runge and Kutta with constant controls, whose states (q, v) are stages, from the cubic: another
+        problem of the same size. CasADi's Fatrop writes a file into the working folder."""
+        robot, steps, n, r = self.robot, self.steps, len(self.robot.initial), self.robot.controls
+        h = robot.T / steps
+        step, price, line = self._stage(h), self._price(h), robot.cubic(steps)
+        rates = np.gradient(line, h, axis=0)
+        limits = [np.broadcast_to(x, r) for x in (robot.limits["u"] if bounded else (-np.inf, np.inf))]
+        unknowns, equations, start, lower, upper, cost = [], [], [], [], [], 0
+        y = ca.MX.sym("y0", 2 * n)
+        for k in range(steps + 1):
+            unknowns.append(y)
+            start.append(np.r_[line[k], rates[k]])
+            lower.append(np.full(2 * n, -np.inf))
+            upper.append(np.full(2 * n, np.inf))
+            if bounded:
+                for name, pair in robot.limits.get("q", {}).items():
+                    lower[-1][robot.coordinates.index(name)], upper[-1][robot.coordinates.index(name)] = pair
+            if k < steps:
+                u, following = ca.MX.sym(f"u{k}", r), ca.MX.sym(f"y{k + 1}", 2 * n)
+                unknowns.append(u)
+                start.append(np.zeros(r))
+                lower.append(limits[0])
+                upper.append(limits[1])
+                cost += price(y, u)
+                equations.append(following - step(y, u))
+            if k in (0, steps):
+                equations.append(y - np.r_[robot.ends[k // steps], np.zeros(n)])
+            y = following
+        problem = {"x": ca.vertcat(*unknowns), "f": cost, "g": ca.vertcat(*equations)}
+        options = {
+            "structure_detection": "manual", "N": steps, "nx": [2 * n] * (steps + 1), "nu": [r] * steps + [0],
+            "ng": [2 * n] + [0] * (steps - 1) + [2 * n], "equality": [True] * problem["g"].numel(), "print_time": False,
+            "error_on_fail": False, "fatrop": {"tol": tolerance, "max_iter": 1000, "print_level": 0},
+        }  # fmt: skip
+        solver = ca.nlpsol("s", "fatrop", problem, options | (COMPILED if compiled else {}))
+        given = {"x0": np.concatenate(start), "lbx": np.concatenate(lower), "ubx": np.concatenate(upper), "lbg": 0, "ubg": 0}
+        return lambda: _found(solver, given)
+
+    def _stage(self, h: float) -> ca.Function:
+        """(y, u) → y after a step."""
+        n, r = len(self.robot.initial), self.robot.controls
+        y, u, acceleration = ca.SX.sym("y", 2 * n), ca.SX.sym("u", r), self._acceleration()
+        rate = lambda y: ca.vertcat(y[n:], acceleration(y[:n], y[n:], u))  # noqa: E731
+        a = rate(y)
+        b = rate(y + h / 2 * a)
+        c = rate(y + h / 2 * b)
+        return ca.Function("step", [y, u], [y + h / 6 * (a + 2 * b + 2 * c + rate(y + h * c))])
+
+    def _price(self, h: float) -> ca.Function:
+        n, r = len(self.robot.initial), self.robot.controls
+        y, u = ca.SX.sym("y", 2 * n), ca.SX.sym("u", r)
+        return ca.Function("price", [y, u], [h * self.robot.cost(y[:n], y[n:], u, ca)])
+
+
+def _found(solver: ca.Function, given: dict) -> Found:
+    begin = time.process_time()
+    found = solver(**given)
+    seconds, stats = time.process_time() - begin, solver.stats()
+    status = stats["return_status"] if isinstance(stats["return_status"], str) else str(bool(stats["success"]))
+    return Found(status, float(found["f"]), int(stats["iter_count"]), seconds, np.array(found["x"])[:, 0])

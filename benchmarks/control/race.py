@@ -1,12 +1,16 @@
 """dalembert's optimal control against IPOPT and Fatrop: the swing-up of a cart with a pole, from the straight line.
 
     python -m benchmarks.control.race [--steps 100 1000] [--repeats 9] [--compiled] [--alone]   with casadi installed
+    python -m benchmarks.control.race --robots cart_pole quadrotor [--compiled]
 
 1. dalembert, IPOPT on the same discrete problem, Fatrop on Runge-Kutta steps, one thread, taking turns; medians of the
    processor time, first of the call that comes after the others' and then of those that repeat it at once. "da.solve" is the
    whole call of a user, who makes it again with the same problem; "dalembert" is the search in it. The peers' solvers are
    built before, so that a call of theirs is their search. --compiled: Fatrop with generated C as well.
-2. --alone: dalembert's time per node and iteration from N = 10³ to 10⁵.
+2. --robots: whole calls on these robots of `robots_race`, from the default guess, without and with bounds, beside IPOPT,
+   and Fatrop on Runge-Kutta steps. --compiled: both with generated C as well, IPOPT up to N = 100: its C has a line for
+   every node, and takes minutes to compile.
+3. --alone: dalembert's time per node and iteration from N = 10³ to 10⁵.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from collections.abc import Callable
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+from benchmarks.control.robots import ROBOTS
 
 import dalembert as da
 from dalembert.boundary import Asked, Request, Termination, TimeGrid, settings
@@ -28,6 +33,8 @@ from dalembert.gallery import PROBLEMS
 
 FORCES = (None, 12.0)
 TOLERANCE = 1e-8
+SOLVED = ("Solve_Succeeded", "Solved_To_Acceptable_Level")
+LONGEST_C, LONGEST_FATROP = 100, 1000  # steps; beyond, compilation takes minutes, and evaluation by CasADi seconds
 Solved = tuple[float, int, bool]
 
 
@@ -96,6 +103,36 @@ def race(steps: int, force: float | None, repeats: int, compiled: bool) -> None:
         print(f"| {steps} | {force or 'none'} | {name} | {told} | {times} |", flush=True)
 
 
+def race_robot(name: str, steps: int, bounded: bool, repeats: int, compiled: bool) -> None:
+    """Whole calls of a user, and the searches of the peers, whose solvers are built before."""
+    from benchmarks.control.casadi_robots import Found, Twin
+
+    robot = ROBOTS[name]
+    problem, asked = robot.problem(), robot.asked(bounded)
+
+    def whole() -> Solved:
+        solution = da.solve(problem, steps=steps, throw=False, **asked)
+        return float(solution.cost), int(solution.statistics.iterations), not solution.outcome.failed
+
+    def peer(search: Callable[[], Found]) -> Callable[[], Solved]:
+        return lambda: ((found := search()).cost, found.iterations, found.status in (*SOLVED, "True"))
+
+    twin = Twin(robot, steps, bounded)
+    calls = {"da.solve": whole, "IPOPT": peer(lambda: twin.solve(robot.cubic(steps), None))}
+    if steps <= LONGEST_FATROP:
+        calls["Fatrop"] = peer(twin.stages(bounded, False))
+    if compiled and steps <= LONGEST_C:
+        written = Twin(robot, steps, bounded, compiled=True)
+        calls["IPOPT, C"] = peer(lambda: written.solve(robot.cubic(steps), None))
+        calls["Fatrop, C"] = peer(twin.stages(bounded, True))
+    found = medians(calls, repeats)
+    own, own_again, _ = found["da.solve"]
+    for side, (taken, again, (cost, iterations, solved)) in found.items():
+        told = f"{iterations} | {cost:.6g}" if solved else f"not solved, {iterations} |"
+        times = f"{1e3 * taken:.1f} | {taken / own:.2f} | {1e3 * again:.1f} | {again / own_again:.2f}"
+        print(f"| {name} | {steps} | {'yes' if bounded else 'no'} | {side} | {told} | {times} |", flush=True)
+
+
 def alone(repeats: int) -> None:
     """Time per node and iteration."""
     for force in FORCES:
@@ -114,13 +151,18 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--compiled", action="store_true")
     parser.add_argument("--alone", action="store_true")
+    parser.add_argument("--robots", nargs="+", choices=list(ROBOTS), default=[])
     given = parser.parse_args()
     if given.alone:
         alone(max(3, given.repeats // 3))
         return
     with tempfile.TemporaryDirectory() as folder:  # CasADi's Fatrop writes there, and so does the compiler
         os.chdir(folder)
-        for steps in given.steps:
+        for name in given.robots:
+            for steps in given.steps:
+                for bounded in (False, True):
+                    race_robot(name, steps, bounded, given.repeats, given.compiled)
+        for steps in () if given.robots else given.steps:
             for force in FORCES:
                 race(steps, force, given.repeats, given.compiled)
 
