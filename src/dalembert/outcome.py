@@ -138,7 +138,8 @@ CONTROLLED = SOLVED | {  # of optimal control
     Outcome.NOT_CONVERGED: (
         "the iteration did not reach the tolerance. Raise max_iterations, give a guess=(q, u) of path and controls "
         "(multistart draws several), or begin with fewer steps and use that solution as the guess. Where the equations of "
-        "motion are violated, the controls may not join these ends inside their bounds: give more time, or wider bounds"
+        "motion are violated, the controls may not join these ends inside their bounds: give more time, wider bounds, or "
+        "guess='homotopy', which brings bounds and inequalities in by steps"
     ),
     Outcome.SINGULAR: (
         "the equations are singular along every direction tried: the controls cannot move everything that the ends "
@@ -148,7 +149,7 @@ CONTROLLED = SOLVED | {  # of optimal control
     Outcome.INFEASIBLE: (
         "no motion near the guess joins these ends: this path violates the equations of motion least. Check that the "
         "controls can move everything that the ends fix (controllability), inside their bounds; solve from several guesses "
-        "(multistart), with guess=(q, u) of path and controls, or without one, as there may be a motion far from this; or "
-        "give more time"
+        "(multistart), with guess=(q, u) of path and controls, or without one, as there may be a motion far from this; with "
+        "guess='homotopy', which brings bounds and inequalities in by steps; or give more time"
     ),
 }
