@@ -421,7 +421,8 @@ class ControlSolution(CriticalPoint):
         end_multipliers_initial: (m,) ν of ψ(q, v) = 0 if the first end is on a set, `initial=On(psi)`: the costates are
             Dψᵀν, and if the set is moved to ψ = c the cost changes by ν·dc. None otherwise.
         end_multipliers_final: the same at the last node.
-        remark: the cause of the outcome, where more is known than its message says; otherwise "", as in a loaded solution.
+        remark: the cause of the outcome or the way to it, where more is known than the message says; otherwise "", as in a
+            loaded solution.
 
     Example:
         >>> swing_up.kind, swing_up.u.shape

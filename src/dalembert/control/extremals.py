@@ -9,7 +9,8 @@ multipliers: a tree of nearest neighbours is walked from one entry to all.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -27,7 +28,7 @@ from dalembert.boundary.iteration import leave_saddles, search_of
 from dalembert.boundary.kinds import SmoothStart, extremals_of, prepare_once
 from dalembert.control.given import GivenPath, given_path, size_of_end
 from dalembert.control.problem import Lobatto, OptimalControl, count_equations, plant_scheme, scheme_name
-from dalembert.control.resolution import warn_of_resolution
+from dalembert.control.resolution import unresolved
 from dalembert.control.result import control_solution
 from dalembert.control.search import FAILED, ControlSearch, bring_in_limits
 from dalembert.control.terms import ControlLayout, check_parabolas
@@ -43,6 +44,7 @@ from dalembert.control.transcription import (
 )
 from dalembert.discretize import Scheme, check_maps
 from dalembert.interrupts import keep
+from dalembert.messages import warn
 from dalembert.native import on_threads
 from dalembert.numbers import as_choice, as_numbers
 from dalembert.outcome import Outcome
@@ -51,6 +53,11 @@ from dalembert.systems import System, check_x64
 from dalembert.systems.equations import value
 from dalembert.systems.sizes import as_scales
 from dalembert.tracing import seldom
+
+OTHER = (
+    "the steps do not resolve the motion that the first path led to, of cost {:.6g}: this one was found from another path. "
+    "Give more steps if the first is wanted"
+)
 
 
 @extremal.register
@@ -69,8 +76,24 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     found = dataclasses.replace(found, remark=remark) if remark else found
     if data.horizon is not None and end[0].end in FAILED and not isinstance(asked.request.guess, ControlSolution):
         found = _fix_time_first(problem, asked, data.t, found)
-    if asked.certify and found.outcome is Outcome.SUCCESS:
-        warn_of_resolution(data.accelerations, found, kkt.positions[: data.layout.n])
+    return _prefer_resolved(ready, found, assess) if asked.certify and found.outcome is Outcome.SUCCESS else found
+
+
+def _prefer_resolved(ready: ControlSearch, found: ControlSolution, assess: Callable) -> ControlSolution:
+    """The solution; where its steps do not resolve the motion, that from another first path, if its steps do."""
+    data, sizes = ready.start.data, ready.kkt.positions[: ready.start.data.layout.n]
+    text = unresolved(data.accelerations, found, sizes)
+    tried = [found]
+    for z, forces in itertools.islice(ready.starts(), 1, None) if text else ():
+        tried.append(leave_saddles(ready.search, ready.search(z, ready.sizes, forces), ready.sizes, assess))
+        if tried[-1].outcome is Outcome.SUCCESS and not unresolved(data.accelerations, tried[-1], sizes):
+            iterations = np.asarray(sum(int(x.statistics.iterations) for x in tried))
+            statistics = dataclasses.replace(tried[-1].statistics, iterations=iterations)
+            return dataclasses.replace(tried[-1], statistics=statistics, remark=OTHER.format(float(found.cost)))
+        if tried[-1].outcome is Outcome.INTERRUPTED:
+            break
+    if text:
+        warn(text)
     return found
 
 

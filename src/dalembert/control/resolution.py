@@ -9,7 +9,6 @@ from jaxtyping import Float
 from dalembert.algebra import inverse, value_and_jacobian
 from dalembert.control.problem import OptimalControl, actuation
 from dalembert.control.rows import RowFunction
-from dalembert.messages import warn
 from dalembert.solution import ControlSolution
 from dalembert.systems.equations import kkt_residual, value
 
@@ -18,8 +17,9 @@ PARTS = 4  # of a step that is integrated
 SUSPICIOUS = 0.05  # of the path: where a step integrated in one part ends nearer the next node, it is resolved
 
 
-def warn_of_resolution(accelerations: RowFunction, found: ControlSolution, sizes: Float[np.ndarray, "n"]) -> None:
-    """A warning where the plant, integrated over single steps, ends far from the nodes: see `step/run/assemble`."""
+def unresolved(accelerations: RowFunction, found: ControlSolution, sizes: Float[np.ndarray, "n"]) -> str:
+    """What to say where the plant, integrated over single steps, ends far from the nodes; otherwise "". See
+    `step/run/assemble`."""
     h = np.diff(found.t)
     moves = np.maximum(sizes, np.ptp(found.q, axis=0))
 
@@ -28,15 +28,16 @@ def warn_of_resolution(accelerations: RowFunction, found: ControlSolution, sizes
         return (np.abs(ends - found.q[1:]) / moves).max(axis=1)
 
     if np.all(distances(1) < SUSPICIOUS):  # a quarter of the time of all parts
-        return
+        return ""
     off = distances(PARTS)
-    if np.any(off > UNRESOLVED):
-        k = int(np.nanargmax(off))
-        warn(
-            f"steps: found {len(h)}; the plant, integrated over step {k} with the controls of its ends, is off by "
-            f"{100 * off[k]:.0f} % of the path. The solution solves the discrete equations, but its steps do not "
-            "resolve the motion: use more steps"
-        )
+    if not np.any(off > UNRESOLVED):
+        return ""
+    k = int(np.nanargmax(off))
+    return (
+        f"steps: found {len(h)}; the plant, integrated over step {k} with the controls of its ends, is off by "
+        f"{100 * off[k]:.0f} % of the path. The solution solves the discrete equations, but its steps do not "
+        "resolve the motion: use more steps"
+    )
 
 
 def integrate_steps(accelerations: RowFunction, q, v, u0, u1, t, h, parts: int) -> Float[np.ndarray, "steps n"]:

@@ -3,7 +3,8 @@
 A search begins at the first path, with the controls that the motion along it needs unless the guess has some. Where that
 leads nowhere it begins again without controls, then nearer to the smooth path through what is given, and at last from that
 path: a guess may wind a pendulum more often than bounded forces can. The smooth path may be too symmetric, as a line through
-the middle of an obstacle, so that without a guess it is bent to either side.
+the middle of an obstacle, so that without a guess it is bent to either side. Where the steps do not resolve the motion that
+is found, the others are tried, too: a motion whose steps do is preferred.
 
 Limits are bounds and inequalities. Without any the least cost leads to a motion that violates them by m at most, and from
 there they are brought in by steps:
@@ -55,7 +56,7 @@ class ControlSearch(NamedTuple):
         """The end of the search from the first path; where others have to be tried and all have failed, the one that
         violates least. sizes: of what convergence is judged by."""
         best, used, count = None, 0, -1
-        for z, forces in self._starts():
+        for z, forces in self.starts():
             found = self.search(z, sizes, forces)
             used, count = used + found[0].iterations, count + found[0].restorations + 1
             if best is None or found[0].end is Termination.CONVERGED or _violation(found[0]) < _violation(best[0]):
@@ -66,7 +67,7 @@ class ControlSearch(NamedTuple):
         best[0].iterations, best[0].restorations = used, count
         return best
 
-    def _starts(self) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+    def starts(self) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
         """First paths with the forces of bounds, one after the other until one leads somewhere."""
         (data, first, _, _, guess), kkt = self.start, self.kkt
         if isinstance(guess, ControlSolution):
