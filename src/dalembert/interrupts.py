@@ -43,11 +43,11 @@ def is_timed() -> bool:
 @contextlib.contextmanager
 def until(end: float | None) -> Iterator[None]:
     """What is inside comes to an end at this time of time.perf_counter, as after Ctrl-C; None: it takes what it takes."""
-    _LIMIT.time = end
+    before, _LIMIT.time = getattr(_LIMIT, "time", None), end
     try:
         yield
     finally:
-        _LIMIT.time = None
+        _LIMIT.time = before
 
 
 def keep() -> None:

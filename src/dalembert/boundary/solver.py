@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import one_blas_thread
-from dalembert.boundary.data.drawn import onto_constraints_by_polynomials, slopes_of_intervals
+from dalembert.boundary.data.drawn import onto_constraints_by_polynomials, sine_waves, slopes_of_intervals
 from dalembert.boundary.data.ends import Nodes, Request, TimeGrid, polynomial_pieces
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.data.redundant import linearise
@@ -136,7 +136,7 @@ def _(problem: VariationalProblem, asked: Asked) -> Solution:
     if found.outcome in (Outcome.INFEASIBLE, Outcome.NOT_CONVERGED, Outcome.SINGULAR) and asked.request.guess is None:
         start = _smooth(ready.prepared)
         if start.onto is not None:  # a smooth path may be too symmetric, as a straight line that has to be longer
-            bow = start.path + BOW * start.sizes * np.sin(np.pi * (start.t - start.t[0]) / np.ptp(start.t))[:, None]
+            bow = start.path + BOW * start.sizes * sine_waves(start.t, 1).T
             request = asked.request._replace(guess=start.onto(bow[None])[0])
             again = extremals(prepare_once(_ready, problem, asked._replace(request=request)), asked.certify)[0]
             found = again if again.outcome is Outcome.SUCCESS else found

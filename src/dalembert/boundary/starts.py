@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import one_blas_thread
-from dalembert.boundary.data.drawn import onto_path_constraints
+from dalembert.boundary.data.drawn import onto_path_constraints, sine_waves
 from dalembert.boundary.data.ends import Request, TimeGrid
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.kinds import Asked, S, SmoothStart, Solvable, extremal, extremals_of, smooth_start
@@ -126,7 +126,7 @@ def _draw(base: SmoothStart, starts: int, spread: float, seed: int) -> np.ndarra
     random, (t, path, sizes, given, rows, onto) = np.random.default_rng(seed), base
     extent = np.ptp(path, axis=0)
     scale = spread * np.where(extent > 0, extent, sizes)
-    waves = np.sin(np.pi * np.arange(1, WAVES + 1)[:, None] * (t - t[0]) / (t[-1] - t[0]))
+    waves = sine_waves(t, WAVES)
     heights = random.standard_normal((starts, WAVES, path.shape[1])) * scale / np.arange(1, WAVES + 1)[:, None]
     paths = path + np.einsum("swn,wt->stn", heights, waves)
     if onto is not None and starts:

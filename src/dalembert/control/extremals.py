@@ -87,9 +87,7 @@ def _prefer_resolved(ready: ControlSearch, found: ControlSolution, assess: Calla
     for z, forces in itertools.islice(ready.starts(), 1, None) if text else ():
         tried.append(leave_saddles(ready.search, ready.search(z, ready.sizes, forces), ready.sizes, assess))
         if tried[-1].outcome is Outcome.SUCCESS and not unresolved(data.accelerations, tried[-1], sizes):
-            iterations = np.asarray(sum(int(x.statistics.iterations) for x in tried))
-            statistics = dataclasses.replace(tried[-1].statistics, iterations=iterations)
-            return dataclasses.replace(tried[-1], statistics=statistics, remark=OTHER.format(float(found.cost)))
+            return dataclasses.replace(_count_iterations(tried), remark=OTHER.format(float(found.cost)))
         if tried[-1].outcome is Outcome.INTERRUPTED:
             break
     if text:
@@ -106,8 +104,13 @@ def _fix_time_first(problem: OptimalControl, asked: Asked, t: np.ndarray, failed
     found = extremal(problem, asked._replace(request=asked.request._replace(guess=fixed)))
     if found.outcome is not Outcome.SUCCESS:
         return failed
-    iterations = sum(s.statistics.iterations for s in (failed, fixed, found))
-    return dataclasses.replace(found, statistics=dataclasses.replace(found.statistics, iterations=np.asarray(iterations)))
+    return _count_iterations([failed, fixed, found])
+
+
+def _count_iterations(tried: Sequence[ControlSolution]) -> ControlSolution:
+    """The last of them, with the iterations of all."""
+    iterations = np.asarray(sum(s.statistics.iterations for s in tried))
+    return dataclasses.replace(tried[-1], statistics=dataclasses.replace(tried[-1].statistics, iterations=iterations))
 
 
 def control_search(problem: OptimalControl, asked: Asked) -> ControlSearch:

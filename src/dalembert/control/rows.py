@@ -39,12 +39,8 @@ class RowFunction:
         parameters, tree = jax.tree.flatten(self.problem.parameters)
         one = _OfOneRow(self.function, with_plant_parameters(self.problem, None), self.n, tree)
         compiled = _compile(one, self.width, tuple(np.shape(x) for x in parameters))
-        return (
-            compiled,
-            one,
-            parameters,
-            np.concatenate([np.zeros(0), *(np.ravel(np.asarray(x, float)) for x in parameters)]),
-        )
+        shared = np.concatenate([np.zeros(0), *(np.ravel(np.asarray(x, float)) for x in parameters)])
+        return compiled, one, parameters, shared
 
 
 @dataclasses.dataclass(frozen=True)

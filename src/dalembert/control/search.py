@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dalembert.boundary import Iterate, KKTSystem, Settings, Termination
+from dalembert.boundary.data.drawn import sine_waves
 from dalembert.boundary.interior.activity import Activity
 from dalembert.boundary.interior.path import violation
 from dalembert.boundary.iteration import Search, count_all, search_of
@@ -85,8 +86,7 @@ class ControlSearch(NamedTuple):
     def beside(self, z: np.ndarray, random: np.random.Generator | None = None) -> Iterator[np.ndarray]:
         """The path z, bent to either side where it is free, and with random waves, each with the controls that it needs."""
         data, sizes = self.start.data, self.start.sizes.positions
-        order = np.arange(1, WAVES + 1)
-        sines = np.sin(np.pi * np.outer((data.t - data.t[0]) / np.ptp(data.t), order))
+        order, sines = np.arange(1, WAVES + 1), sine_waves(data.t, WAVES).T
         waves = [height * sines[:, :1] for height in BENDS]
         if random is not None:
             waves += [BENDS[0] * sines @ x for x in random.standard_normal((DRAWN, WAVES, len(sizes))) / order[:, None]]

@@ -118,11 +118,9 @@ def incoming(scheme: Scheme, system: System, interval: Interval) -> Vector:
 
 def forced_ends(scheme: Scheme, system: System, interval: Interval) -> tuple[Vector, Vector]:
     """`outgoing` and `incoming`, with one gradient of L_d."""
-    slopes, forces = (
-        _lagrangian_slopes(scheme, system, interval),
-        [discrete_force(scheme, system, interval, i) for i in (0, -1)],
-    )
-    return _mean([left for _, left, _ in slopes]) + forces[0], _mean([right for _, _, right in slopes]) + forces[1]
+    slopes = _lagrangian_slopes(scheme, system, interval)
+    first, last = (discrete_force(scheme, system, interval, end) for end in (0, -1))
+    return _mean([left for _, left, _ in slopes]) + first, _mean([right for _, _, right in slopes]) + last
 
 
 def node_reactions(scheme: Scheme, system: System, node: Node) -> Float[Array, "m n"]:

@@ -22,6 +22,11 @@ FINE = 3  # points in a step at which they are to meet the constraints
 LEAST, FIRST, CHANGE = 1e-10, 1e-4, 10.0  # damping: the least, the first after a refusal, its change from step to step
 
 
+def sine_waves(t: Float[np.ndarray, "N+1"], number: int) -> Float[np.ndarray, "number N+1"]:
+    """sin(jπ(t - t₀)/T), j = 1, …: 0 at both ends."""
+    return np.sin(np.pi * np.arange(1, number + 1)[:, None] * (t - t[0]) / (t[-1] - t[0]))
+
+
 class Slopes(NamedTuple):
     """φ of each interval (batch, N, m), and its slopes by the nodes before and after it (batch, N, m, n)."""
 
