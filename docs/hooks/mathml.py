@@ -9,6 +9,7 @@ named with its page.
 from __future__ import annotations
 
 import html
+import itertools
 import re
 
 from latex2mathml.converter import convert
@@ -21,9 +22,16 @@ FORMULA = re.compile(
     flags=re.DOTALL,
 )
 
+# The bars of an absolute value, opening and closing in turn. latex2mathml writes operators without a form: Chromium
+# takes them for relations, and drew the two bars of \lvert u\rvert^2 at different heights.
+BAR = re.compile(r"\\[lr]vert(?![A-Za-z])|(?<!\\)(?<!left)(?<!right)(?<![bB]ig[lr])\|")
+OPENS, CLOSES = "⟮", "⟯"
+
 # What latex2mathml writes, and what it should have written. Browsers set a single letter in <mi> in italics,
 # which \mathrm{d} must not be, and they know lengths but no named negative spaces.
 REPAIRS = (
+    (re.compile(f"<mi>{OPENS}</mi>"), '<mo form="prefix" stretchy="false" lspace="0" rspace="0">|</mo>'),
+    (re.compile(f"<mi>{CLOSES}</mi>"), '<mo form="postfix" stretchy="false" lspace="0" rspace="0">|</mo>'),
     (re.compile(r"<mi>(&#x000[4-7][0-9A-F];)</mi>"), r'<mi mathvariant="normal">\1</mi>'),
     (re.compile(r'width="negativethinmathspace"'), 'width="-0.167em"'),
 )
@@ -47,6 +55,8 @@ REFUSALS = (
 def to_mathml(tex: str, *, display: bool) -> str:
     """The MathML of one formula; ValueError if it cannot be shown faithfully."""
     source = re.sub(r"\\(begin|end)\{aligned\}", r"\\\1{align*}", tex.strip())
+    sides = itertools.cycle((OPENS, CLOSES))
+    source = BAR.sub(lambda _: next(sides), source)
     try:
         mathml = convert(source, display="block" if display else "inline")
     except Exception as error:  # latex2mathml raises a class of its own for each mistake, with no common base
