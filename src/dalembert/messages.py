@@ -7,7 +7,7 @@ import functools
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -23,6 +23,15 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(text, category, stacklevel=level)
 
 
+def check_names(function: str, given: Iterable[str], names: Collection[str], meant: Mapping[str, str] | None = None) -> None:
+    """TypeError for a keyword argument that the function has not. meant: unknown name → what to write."""
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            known = f"did you mean {near[0]}=?" if near else f"there are {', '.join(sorted(names))}"
+            raise TypeError(f"{name}: {function} has no such argument; {(meant or {}).get(name, known)}")
+
+
 def suggesting(**meant: str) -> Callable[[F], F]:
     """A function whose TypeError for an unknown argument says what was meant. meant: unknown name → what to write."""
 
@@ -31,14 +40,8 @@ def suggesting(**meant: str) -> Callable[[F], F]:
 
         @functools.wraps(function)
         def call(*args, **kwargs):
-            if not names.issuperset(kwargs):
-                raise TypeError(_unknown_argument(next(name for name in kwargs if name not in names)))
+            check_names(function.__name__, kwargs, names, meant)
             return function(*args, **kwargs)
-
-        def _unknown_argument(name: str) -> str:
-            near = difflib.get_close_matches(name, names, 1)
-            known = f"did you mean {near[0]}=?" if near else f"there are {', '.join(sorted(names))}"
-            return f"{name}: {function.__name__} has no such argument; {meant.get(name, known)}"
 
         return cast(F, call)
 

@@ -14,8 +14,12 @@ class Described:
     """A result that says in words what it is: `describe`, or `str` where there is none."""
 
     def _repr_html_(self) -> str:
-        says = getattr(self, "describe", self.__str__)
-        return card(type(self).__name__, says())
+        return card(type(self).__name__, words_of(self))
+
+
+def words_of(result: object) -> str:
+    """What a result says of itself."""
+    return getattr(result, "describe", result.__str__)()
 
 
 def card(title: str, text: str) -> str:

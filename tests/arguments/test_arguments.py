@@ -259,6 +259,8 @@ WRONG = {
     "guess of a time": ANYTHING | {"number": 1.0, "class": da.Free},
     "drawn": {"number": 3, "unknown": "z", "function": free, "array": np.ones(2), "list": ["x"]},
     "title": {"number": 3, "function": free, "dict": {}},
+    "axes": ANYTHING | {"number": 3, "list": [None]},
+    "keywords": {"unknown": 3},
     "expression": {"None": None, "text": "a b (", "list": [1], "function": free, "dict": {}, "unknown": sympy.Symbol("k")},
     "expressions": {"number": 3, "text": "x", "dict": {}, "numbers": [1.0, 2.0, 3.0], "function": free, "texts": ["a b ("]},
     "functions of time": {"None": None, "number": 3, "text": "x", "texts": ["x"], "symbols": [sympy.Symbol("x")],
@@ -297,7 +299,7 @@ KINDS = {
     "feedback": "feedback controller", "reduce": "reduce", "solver": "solver", "file": "file", "data": "data",
     "store or None": "store", "progress": "progress", "over_runs or None": "over_runs", "client or None": "client",
     "bins or None": "bins",
-    "title": "title",
+    "title": "title", "axes": "ax", "keywords": "style",
     "index": "i",
 }  # fmt: skip
 KIND_OF = {name: kind for kind, names in KINDS.items() for name in names.split()}

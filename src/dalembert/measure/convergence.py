@@ -42,7 +42,7 @@ Use = Literal["fitted", "saturated", "floor", "no decrease", "run failed"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Convergence:
+class Convergence(Described):
     """error ~ h^slope: errors of one quantity for the steps h, and the fitted order.
 
     Attributes:
@@ -77,6 +77,13 @@ class Convergence:
         if self.fitted.sum() < 2:
             return float("nan")
         return float(np.polyfit(np.log(self.h[self.fitted]), np.log(self.error[self.fitted]), 1)[0])
+
+    def describe(self) -> str:
+        """A table: the error for each h, the observed order, and whether the fit uses it."""
+        lines = [f"slope {self.slope:.3f} over {int(self.fitted.sum())} of {len(self.h)} steps"]
+        for h, error, order, use in zip(self.h, self.error, [np.nan, *self.orders], self.use, strict=True):
+            lines.append(f"  h = {h:<10.6g} error {error:<12.5e} order {order:7.3f}  {use}")
+        return "\n".join(lines)
 
 
 class Measured(Described):
@@ -120,12 +127,7 @@ class Order(Measured):
 
     def describe(self) -> str:
         """A table: the error for each quantity and h, the observed order, and whether the fit uses it."""
-        lines = []
-        for name, c in self.quantities.items():
-            lines.append(f"{name}: slope {c.slope:.3f} over {int(c.fitted.sum())} of {len(c.h)} steps")
-            for h, error, order, use in zip(c.h, c.error, [np.nan, *c.orders], c.use, strict=True):
-                lines.append(f"  h = {h:<10.6g} error {error:<12.5e} order {order:7.3f}  {use}")
-        return "\n".join(lines)
+        return "\n".join(f"{name}: {c.describe()}" for name, c in self.quantities.items())
 
 
 @accept_single_options

@@ -1,18 +1,24 @@
-"""Panels of a figure: which lines share one, and which points of a long series are drawn."""
+"""Panels of a figure: which lines share one, which points of a long series are drawn, and how."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dalembert.path import ClosedLoop, Path
+from dalembert.show.style import Theme
 from dalembert.solution import ActiveBounds, ControlSolution, CriticalPoint
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 COLUMNS = 2000  # of a time axis: more than a printed figure has dots
 MOST = 24  # panels of coordinates; more coordinates share panels
 SEEN = 150  # turning points that can be told apart; curves with more would hide each other in one panel
+
+DASHES = ("-", "--", ":", "-.")
 
 Line = tuple[str, np.ndarray]  # name, values
 DERIVATIVES = ("q", "dq/dt", "d²q/dt²", "d³q/dt³", "d⁴q/dt⁴")
@@ -148,3 +154,56 @@ def names_of(path: Path | CriticalPoint) -> list[str]:
 
 def subscript(i: int) -> str:
     return "".join(chr(ord("₀") + int(digit)) for digit in str(i))
+
+
+def draw_panel(
+    ax: Axes,
+    panel: Panel,
+    theme: Theme,
+    run: int | None,
+    name: str,
+    style: Mapping[str, Any],
+) -> None:
+    """The lines of a panel. run: the number of a result among several in these axes, called `name`: then its lines have
+    one colour, and differ by their dashes. style: keywords of matplotlib's lines, which decide."""
+    t = panel.t
+    for i, (part, values) in enumerate(panel.lines):
+        kept = envelope(t, values)
+        dense = kept.size < t.size
+        words = ": ".join(word for word in (name, part if len(panel.lines) > 1 or not name else "") if word)
+        look = {
+            "color": theme.lines[(i if run is None else run) % len(theme.lines)],
+            "linestyle": "-" if run is None else DASHES[i % len(DASHES)],
+            "linewidth": 0.6 if dense else 0.9, "marker": "." if t.size == 1 else "", "label": words or None,
+        }  # fmt: skip
+        ax.plot(t[kept], values[kept], rasterized=dense, **{**look, **style})
+    ax.set_ylabel(panel.label)
+    ax.ticklabel_format(axis="y", useOffset=False, style="sci", scilimits=(-3, 4))
+    ax.margins(x=0.01)
+    _widen(ax, np.concatenate([line.get_ydata() for line in ax.lines]))
+    if panel.bounds is not None:
+        _draw_bounds(ax, panel.bounds, theme, run)
+    if len(ax.get_legend_handles_labels()[1]) > 1:
+        ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=1.2 if run is None else 2.0)
+
+
+def _widen(ax: Axes, values: np.ndarray) -> None:
+    """A range that is not made of rounding errors: a constant shall look constant."""
+    finite = values[np.isfinite(values)]
+    largest = np.max(np.abs(finite), initial=0.0)
+    if finite.size and np.ptp(finite) <= 1e-9 * largest:
+        middle = float(np.mean(finite))
+        half = 0.05 * abs(middle) or 1.0
+        ax.set_ylim(middle - half, middle + half)
+
+
+def _draw_bounds(ax: Axes, bounds: ActiveBounds, theme: Theme, run: int | None) -> None:
+    """Dashed lines, and dots where they are active."""
+    t = bounds.t
+    for i, column in enumerate(bounds.values.T):
+        colour = theme.lines[(i if run is None else run) % len(theme.lines)]
+        for side in (bounds.lower[:, i], bounds.upper[:, i]):
+            if np.isfinite(side).any():
+                ax.plot(t, np.where(np.isfinite(side), side, np.nan), color=colour, linewidth=0.8, linestyle="--")
+        at = bounds.active[:, i] != 0
+        ax.plot(t[at], column[at], ".", color=colour, markersize=3.0)

@@ -10,7 +10,7 @@ import numpy as np
 from dalembert.numbers import described
 from dalembert.outcome import Outcome
 from dalembert.path import Study
-from dalembert.show.style import Theme, new_figure
+from dalembert.show.style import Canvas, Theme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,25 +22,16 @@ NAMED = ("steps_done", "residual", "iterations", "max_iterations", "crossings", 
 SOLVED = ("cost", "action", "iterations", "factorizations", "residual", "violation", "condition", "negative_directions")
 
 
-def plot_study(study: Study, value: Any, theme: Theme, title: str | None = None) -> Figure:
+def plot_study(study: Study, value: Any, canvas: Canvas) -> Figure:
     """The value over the axes. A run that failed has none: its place has a mark for the outcome, which a legend names."""
-    import matplotlib as mpl
-
     drawn, label = chosen_value(study, value)
-    axes = study.axes
-    with mpl.rc_context(theme.style):
-        figure = new_figure((6.0, 4.2))
-        ax = figure.subplots()
+    with canvas.diagrams(1, (6.0, 4.2)) as (ax,):
         failed = np.isin(study.data["code"].values, [int(outcome) for outcome in Outcome if outcome.failed])
         values = np.where(failed, np.nan, np.asarray(drawn.values, dtype=float))
-        if len(axes) == 2:
-            _heat_map(ax, study, values, label, theme)
-        else:
-            _line(ax, study, values, label, theme)
-        _outcomes(ax, study, theme)
-        if title:
-            figure.suptitle(title, fontsize=10)
-    return figure
+        draw = _heat_map if len(study.axes) == 2 else _line
+        draw(ax, study, values, label, canvas)
+        _outcomes(ax, study, canvas.theme)
+        return ax.figure
 
 
 def chosen_value(study: Study, value: Any) -> tuple[DataArray, str]:
@@ -100,12 +91,13 @@ def _are_proportional(values: np.ndarray, others: np.ndarray) -> bool:
     return bool(np.allclose(x, y, atol=1e-9) or np.allclose(x, 1.0 - y, atol=1e-9))
 
 
-def _heat_map(ax: Axes, study: Study, values: np.ndarray, label: str, theme: Theme) -> None:
+def _heat_map(ax: Axes, study: Study, values: np.ndarray, label: str, canvas: Canvas) -> None:
     """The second axis upwards."""
     (x, across), (y, up) = (_axis_values(study, axis) for axis in study.axes)
     i, j = np.argsort(x, kind="stable"), np.argsort(y, kind="stable")
-    mesh = ax.pcolormesh(_edges(x[i]), _edges(y[j]), values[np.ix_(i, j)].T, cmap="viridis", rasterized=values.size > 10**4)
-    red, green, blue = theme.fill(theme.faint)
+    look = {"cmap": "viridis", "rasterized": values.size > 10**4, **canvas.style}
+    mesh = ax.pcolormesh(_edges(x[i]), _edges(y[j]), values[np.ix_(i, j)].T, **look)
+    red, green, blue = canvas.theme.fill(canvas.theme.faint)
     ax.set_facecolor((red, green, blue))
     ax.set(xlabel=across, ylabel=up)
     ax.figure.colorbar(mesh, ax=ax, label=label)
@@ -120,10 +112,10 @@ def _edges(x: np.ndarray) -> np.ndarray:
     return np.concatenate([[2 * x[0] - middle[0]], middle, [2 * x[-1] - middle[-1]]])
 
 
-def _line(ax: Axes, study: Study, values: np.ndarray, label: str, theme: Theme) -> None:
+def _line(ax: Axes, study: Study, values: np.ndarray, label: str, canvas: Canvas) -> None:
     x, name = _axis_values(study, study.axes[0])
     order = np.argsort(x, kind="stable")
-    ax.plot(x[order], values[order], color=theme.lines[0], marker="o", markersize=3)
+    ax.plot(x[order], values[order], **{"color": canvas.theme.lines[0], "marker": "o", "markersize": 3, **canvas.style})
     ax.set(xlabel=name, ylabel=label)
 
 

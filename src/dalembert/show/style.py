@@ -5,14 +5,16 @@ The colours are told apart by colour-blind readers, and stand out by 3:1.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path as File
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dalembert.numbers import as_new_file
 
@@ -119,3 +121,32 @@ DARK = Theme("#14171c", "#e8e6e1", "#6c737d", "#ff7a66",
 
 def theme_of(dark: bool) -> Theme:
     return DARK if dark else LIGHT
+
+
+class Canvas(NamedTuple):
+    """Where a figure is drawn, and how: in a figure of its own or in the user's axes; style: keywords of the user's for
+    matplotlib's lines."""
+
+    theme: Theme
+    title: str | None = None
+    ax: Any = None
+    style: Mapping[str, Any] = MappingProxyType({})
+
+    @contextlib.contextmanager
+    def diagrams(self, count: int, size: tuple[float, float], beside: bool = False) -> Iterator[list[Any]]:
+        """The axes of `count` diagrams, each of this size in inches, below or beside each other."""
+        import matplotlib as mpl
+
+        if self.ax is not None:
+            if count > 1:
+                raise ValueError(f"ax: these are {count} diagrams, which need a figure of their own; choose one quantity")
+            self.ax.set_title(self.title or self.ax.get_title())
+            yield [self.ax]
+            return
+        with mpl.rc_context(self.theme.style):
+            rows, columns = (1, count) if beside else (count, 1)
+            figure = new_figure((size[0] * columns, size[1] * rows))
+            axes = figure.subplots(rows, columns, squeeze=False)
+            if self.title:
+                figure.suptitle(self.title, fontsize=10)
+            yield list(axes.flat)

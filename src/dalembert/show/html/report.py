@@ -5,17 +5,22 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import io
 import os
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from dalembert.drawing import Scene
+from dalembert.notebook import words_of
 from dalembert.numbers import as_text
-from dalembert.path import Path
+from dalembert.path import Path, Study
 from dalembert.show.html.content import as_json, content_of, draw_scene, share_arrays
+from dalembert.show.measured import kind_of, named_results, plot_measurements
 from dalembert.show.results import Shown, results_of
-from dalembert.show.style import check_new, write_whole
+from dalembert.show.study import plot_study
+from dalembert.show.style import DARK, LIGHT, Canvas, check_new, write_whole
 
 ENDINGS = (".html", ".htm")
 
@@ -25,7 +30,7 @@ PAGE = """<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; script-src 'sha256-{script_hash}'; style-src 'sha256-{style_hash}'">
+ content="default-src 'none'; img-src data:; script-src 'sha256-{script_hash}'; style-src 'sha256-{style_hash}'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{title}</title>
@@ -33,13 +38,21 @@ PAGE = """<!doctype html>
 </head>
 <body>
 <header><h1>{title}</h1><p id="summary">{summary}</p></header>
-<main id="main"><noscript><p>The drawing and the diagrams of this page need JavaScript.</p></noscript></main>
-<footer><p>Made by dalembert. Space plays and stops; the arrows go on and back, with Shift ten times as far;
-Home and End go to the ends.</p></footer>
-<script type="application/json" id="data">{data}</script>
-<script>{script}</script>
-</body>
+{moving}{figures}
+<footer><p>Made by dalembert.{keys}</p></footer>
+{script}</body>
 </html>
+"""
+MOVING = """<main id="main"><noscript><p>The drawing and the diagrams of this page need JavaScript.</p></noscript></main>
+"""
+KEYS = """ Space plays and stops; the arrows go on and back, with Shift ten times as far;
+Home and End go to the ends."""
+SCRIPT = """<script type="application/json" id="data">{data}</script>
+<script>{script}</script>
+"""
+FIGURE = """<figure class="card measured">
+<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}"><img src="{light}" alt="{alt}"></picture>
+<details><summary>numbers</summary><pre>{words}</pre></details></figure>
 """
 
 
@@ -53,8 +66,8 @@ def page(path: Any, file: str | os.PathLike, *, title: str | None = None, system
     file of that name is replaced once the new one is complete.
 
     Args:
-        path: a Path, a Solution, an ensemble or a Study (its first twelve runs), a list of these, or a mapping from
-            names to these. Read stored results with `load` first.
+        path: a Path, a Solution, an ensemble or a Study (its first twelve runs), a measurement or a Verdict (their figure
+            is that of `plot`), a list of these, or a mapping from names to these. Read stored results with `load` first.
         file: name of the file, which ends in .html.
         title: title at the top; by default the names of the coordinates.
         system: the system of a path that was loaded: with it energy and residuals are shown too.
@@ -72,14 +85,46 @@ def page(path: Any, file: str | os.PathLike, *, title: str | None = None, system
     """
     target = check_new(file, ENDINGS, "a page is HTML")
     as_text(title, "title")
-    text = page_text(results_of(path, system), title)
+    named = named_results(path)
+    groups = {name: one if isinstance(one, Mapping) else {name: one} for name, one in named.items()}
+    measured = {name: group for name, group in groups.items() if kind_of(group) is not None}
+    rest = {name: one for name, one in named.items() if name not in measured}
+    figures: list[Any] = [path] if isinstance(path, Study) else [named] if kind_of(named) else list(measured.values())
+    shown = results_of(rest if measured else path, system) if rest else []
+    text = page_text(shown, title, figures=figures)
     write_whole(target, lambda place: place.write_text(text, encoding="utf-8"))
 
 
-def page_text(shown: list[Shown], title: str | None, command: str = "") -> str:
-    """The page. command: of the command line, that makes it again."""
+def page_text(shown: list[Shown], title: str | None, command: str = "", figures: Sequence[Any] = ()) -> str:
+    """The page. command: of the command line, that makes it again; figures: a study, or measurements by name."""
+    pictures = "".join(map(_figure, figures))
+    if not shown:
+        heading = title or ", ".join(dict.fromkeys(type(one).__name__ for each in figures for one in each.values()))
+        return _fill_page(heading, "", None, pictures)
     heading = title or f"Motion of {', '.join(shown[0].names[:6])}"
-    return _fill_page(heading, _summary(shown), content_of(shown, heading, command))
+    return _fill_page(heading, _summary(shown), content_of(shown, heading, command), pictures)
+
+
+def _figure(result: Any) -> str:
+    """The figure of a study or of measurements by name, light and dark, with their words; none of a study that has none."""
+    images = []
+    for theme in (LIGHT, DARK):
+        content = io.BytesIO()
+        try:
+            canvas = Canvas(theme)
+            figure = plot_study(result, None, canvas) if isinstance(result, Study) else plot_measurements(result, canvas)
+        except ValueError:  # a study over three axes
+            return ""
+        figure.savefig(content, format="svg")
+        images.append(f"data:image/svg+xml;base64,{base64.b64encode(content.getvalue()).decode('ascii')}")
+    words = str(result) if isinstance(result, Study) else "\n\n".join(_words(name, one) for name, one in result.items())
+    return FIGURE.format(light=images[0], dark=images[1], alt=html.escape(words[:300]), words=html.escape(words))
+
+
+def _words(name: str, result: Any) -> str:
+    if isinstance(result, Mapping):
+        return "\n".join(_words(f"{name}, {inner}", one) for inner, one in result.items())
+    return "\n".join(line for line in (name, words_of(result)) if line)
 
 
 def drawing_text(scenes: list[Scene], title: str, speed: float) -> str:
@@ -88,11 +133,15 @@ def drawing_text(scenes: list[Scene], title: str, speed: float) -> str:
     return _fill_page(title, "", {**empty, "title": title, "drawing": draw_scene(scenes), "speed": speed})
 
 
-def _fill_page(title: str, summary: str, data: dict[str, Any]) -> str:
+def _fill_page(title: str, summary: str, data: dict[str, Any] | None, figures: str = "") -> str:
+    """data: what moves; None for a page of figures alone, which needs no script."""
     style, script = _asset("page.css"), _asset("page.js")
+    moves = data is not None
     return PAGE.format(
-        title=html.escape(title), summary=html.escape(summary), style=style, script=script,
-        style_hash=_hash(style), script_hash=_hash(script), data=as_json(share_arrays(data)),
+        title=html.escape(title), summary=html.escape(summary), style=style,
+        style_hash=_hash(style), script_hash=_hash(script),
+        moving=MOVING if moves else "", keys=KEYS if moves else "", figures=figures,
+        script=SCRIPT.format(data=as_json(share_arrays(data)), script=script) if moves else "",
     )  # fmt: skip
 
 
