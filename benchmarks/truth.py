@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import html
+import itertools
 import json
 import re
 import sys
@@ -41,7 +42,6 @@ ENDS = truth_boundary.problems()
 STARTS = [*truth_starts.STARTERS, *truth_starts.FREE]
 ROWS = [*ENTRIES, *MORE, *ENDS, *STARTS]
 SIGNS = {"holds": "✓", "does not hold": "✗", "hypothesis fails": "–"}
-CLASSES = {"holds": "holds", "does not hold": "broken", "hypothesis fails": "unclaimed"}
 FAMILY = {
     "q of order": "q of its order",
     "v of order": "v of its order",
@@ -53,36 +53,33 @@ FAMILY = {
 }
 HEAD = """# The truth table
 
-Every system of the [gallery](gallery.md) with every scheme: which promises hold, as [`da.verdict`](claims.md) finds them on
-a run of {steps} steps from the data of the gallery. `make truth` writes this page, and every number into `docs/truth.json`.
-✓ holds, ✗ does not hold, – is not promised there; *exact* is an order that does not show, because errors are rounding at
-every step. The pointer on a sign shows the number and the reason.
+Which promises hold for which system and scheme of the [gallery](gallery.md), as [`da.verdict`](claims.md) finds them on
+a run of {steps} steps. `make truth` writes this page, and every number into `docs/truth.json`.
+
+✓ holds, ✗ does not hold, – is not promised; the small number says why, [below](#why-a-claim-is-not-made). A number beside
+✓ is a measured order; *exact* means that errors are rounding at every step and show no order.
 
 """
 
 
 FLOWS = """## Flows of variational problems, systems on nodes, and an integrable constraint
 
-Of what is a problem of the gallery a [flow](higher.md) is run from derivatives, and systems of the gallery are written on
-nodes, as `DiscreteSystem` takes them; a bead has an integrable constraint on velocities, and a leaf to stay on.
-{steps} steps each. The claims are those of [their verdicts](claims.md).
+[Flows](higher.md) run from derivatives, systems as `DiscreteSystem` takes them, and a bead that has to stay on a leaf;
+{steps} steps each.
 
 """
 
 
 BETWEEN = """## Boundary problems and optimal control
 
-What the windows of `da.solve` and the transcriptions of an optimal control declare, `WindowMap.order` and orders 2 and 4:
-each problem is solved on four meshes that halve each other, and the differences of the paths, at the nodes of the coarsest,
-and of the values fall by that order.
+Each problem is solved on four meshes that halve each other. The orders are those of the differences at the coarsest nodes.
 
 """
 
 
 STARTED = """## Starters, and steps that are unknowns
 
-The order that a run on nodes has with each of its [starters](choose.md), and what a run of
-[free steps](higher.md) keeps.
+Orders of runs on nodes with each [starter](choose.md), and what [free steps](higher.md) keep.
 
 """
 
@@ -118,7 +115,8 @@ def verdict_of(name: str, column: str) -> dict[str, Any]:
 
 def page(table: dict[str, dict[str, Any]]) -> str:
     """The page from the data."""
-    parts = [HEAD.format(steps=STEPS)]
+    notes = notes_of(table)
+    parts = [HEAD.format(steps=STEPS), _failures(table), _reasons(table, notes)]
     for name, row in table.items():
         if name == next(iter(MORE)):
             parts.append(FLOWS.format(steps=FLOW_STEPS))
@@ -127,24 +125,44 @@ def page(table: dict[str, dict[str, Any]]) -> str:
         if name == STARTS[0]:
             parts.append(STARTED)
         parts.append(_title(name))
-        parts.append(_table(row))
-        notes = [
+        parts.append(_table(row, notes))
+        refused = [
             f"- *{scheme}*: refused. {html.escape(found['refused'])}\n"
             for scheme, found in row.items()
             if "refused" in found
         ]
-        parts.append("".join(notes) + "\n" if notes else "")
-    return "".join([*parts, _reasons(table)])
+        parts.append("".join(refused) + "\n" if refused else "")
+    return "".join(parts)
 
 
-def _reasons(table: dict[str, dict[str, Any]]) -> str:
-    """How often a claim is not made, by reason; numbers in a reason left out."""
-    every = [claim for row in table.values() for found in row.values() for claim in found.get("claims", ())]
-    kinds = Counter(claim["finding"] for claim in every)
-    why = Counter(_without_numbers(c["reason"]) for c in every if c["finding"] == "hypothesis fails")
-    rows = "".join(f"| {html.escape(reason)} | {count} |\n" for reason, count in why.most_common())
+def _claims(table: dict[str, dict[str, Any]]) -> list[tuple[str, str, dict[str, Any]]]:
+    """Every claim with its system and its scheme."""
+    columns = [(name, scheme, found) for name, row in table.items() for scheme, found in row.items()]
+    return [(name, scheme, claim) for name, scheme, found in columns for claim in found.get("claims", ())]
+
+
+def notes_of(table: dict[str, dict[str, Any]]) -> dict[str, int]:
+    """The number of each reason why a claim is not made, the most frequent first."""
+    why = Counter(_without_numbers(c["reason"]) for _, _, c in _claims(table) if c["finding"] == "hypothesis fails")
+    return {reason: number for number, (reason, _) in enumerate(why.most_common(), start=1)}
+
+
+def _failures(table: dict[str, dict[str, Any]]) -> str:
+    every = _claims(table)
+    kinds = Counter(claim["finding"] for _, _, claim in every)
     head = f"{len(every)} claims: " + ", ".join(f"{kinds[finding]} × {SIGNS[finding]}" for finding in SIGNS)
-    return f"## Why a claim is not made\n\n{head}.\n\n| reason | claims |\n|---|---|\n{rows}"
+    rows = "".join(
+        f"| `{name}` | {scheme} | {html.escape(claim['claim'])} | {html.escape(_number(claim) + claim['reason'])} |\n"
+        for name, scheme, claim in every
+        if claim["finding"] == "does not hold"
+    )
+    return f"## What does not hold\n\n{head}.\n\n| system | scheme | claim | found |\n|---|---|---|---|\n{rows}\n"
+
+
+def _reasons(table: dict[str, dict[str, Any]], notes: dict[str, int]) -> str:
+    """Why a claim is not made; numbers in a reason left out."""
+    rows = "".join(f"{number}. {html.escape(reason)}\n" for reason, number in notes.items())
+    return f"## Why a claim is not made\n\n{rows}\n"
 
 
 def _without_numbers(reason: str) -> str:
@@ -162,31 +180,49 @@ def _title(name: str) -> str:
     return f"{level} {entry.title}\n\n`{name}`: {entry.formula}, h = {entry.h:g}\n\n"
 
 
-def _table(row: dict[str, Any]) -> str:
+def _table(row: dict[str, Any], notes: dict[str, int]) -> str:
     schemes = [scheme for scheme, found in row.items() if "refused" not in found]
     cells: dict[str, dict[str, str]] = {}
     for scheme in schemes:
         for claim in row[scheme]["claims"]:
-            cells.setdefault(_family(claim["claim"]), {})[scheme] = _cell(claim)
+            cells.setdefault(_family(claim["claim"]), {})[scheme] = _cell(claim, notes)
     head = "".join(f"<th>{scheme.replace('_', '_<wbr>')}</th>" for scheme in schemes)  # long names break there
-    body = "".join(
-        f"<tr><td>{html.escape(claim)}</td>" + "".join(found.get(s, "<td></td>") for s in schemes) + "</tr>\n"
-        for claim, found in cells.items()
-    )
+    body = "".join(f"<tr><td>{html.escape(claim)}</td>{_cells(found, schemes)}</tr>\n" for claim, found in cells.items())
     table = f'<table class="truth"><thead><tr><th>claim</th>{head}</tr></thead>\n<tbody>\n{body}</tbody></table>'
-    return f'<div class="truth">{table}</div>\n\n'
+    return f'<details class="truth"><summary>{_counts(row)}</summary>\n{table}</details>\n\n'
+
+
+def _cells(found: dict[str, str], schemes: list[str]) -> str:
+    """The cells of a claim; neighbours that are equal are one cell."""
+    runs = [(cell, len(list(equal))) for cell, equal in itertools.groupby(found.get(s, "") for s in schemes)]
+    return "".join(f"<td>{cell}</td>" if n == 1 else f"<td colspan={n}>{cell}</td>" for cell, n in runs)
+
+
+def _counts(row: dict[str, Any]) -> str:
+    kinds = Counter(claim["finding"] for found in row.values() for claim in found.get("claims", ()))
+    return ", ".join(f"{kinds[finding]}&nbsp;×&nbsp;{SIGNS[finding]}" for finding in SIGNS if kinds[finding])
 
 
 def _family(claim: str) -> str:
     return next((family for begin, family in FAMILY.items() if claim.startswith(begin)), claim)
 
 
-def _cell(claim: dict[str, Any]) -> str:
-    number = "" if claim["measured"] is None else f"{claim['measured']:.3g} against {claim['tolerance']:.3g}: "
-    order = f" {claim['measured']:.2f}" if claim["claim"].startswith(tuple(FAMILY)) and claim["measured"] is not None else ""
-    order = " exact" if claim["reason"].startswith("exact: ") else order
-    finding, title = claim["finding"], html.escape(number + claim["reason"], quote=True)
-    return f'<td class="{CLASSES[finding]}" title="{title}">{SIGNS[finding]}{order}</td>'
+def _number(claim: dict[str, Any]) -> str:
+    return "" if claim["measured"] is None else f"{claim['measured']:.3g} against {claim['tolerance']:.3g}: "
+
+
+def _cell(claim: dict[str, Any], notes: dict[str, int]) -> str:
+    finding = claim["finding"]
+    if finding == "does not hold":
+        return f"<b>{SIGNS[finding]}</b>"
+    if finding == "hypothesis fails":
+        return f"<i>{SIGNS[finding]}<sup>{notes[_without_numbers(claim['reason'])]}</sup></i>"
+    order = (
+        f"&nbsp;{claim['measured']:.2f}"
+        if claim["claim"].startswith(tuple(FAMILY)) and claim["measured"] is not None
+        else ""
+    )
+    return SIGNS[finding] + ("&nbsp;exact" if claim["reason"].startswith("exact: ") else order)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 PAGE = (Path(__file__).parents[2] / "docs" / "truth.md").read_text(encoding="utf-8")
 COLUMN = re.compile(r"<th>(?!claim<)(.*?)</th>")
-CELL = re.compile(r'<td(?: class="(\w+)" title="[^"]*")?>[^<]*</td>')
+CELL = re.compile(r"<td(?: colspan=(\d+))?>(.*?)</td>")
 REFUSED = re.compile(r"^- \*(.*?)\*: refused\. ", re.MULTILINE)
 
 
@@ -24,6 +24,12 @@ def sections(truth):
     places = [PAGE.index(truth._title(name)) for name in truth.ROWS]
     assert places == sorted(places)
     return {name: PAGE[i:j] for name, i, j in zip(truth.ROWS, places, [*places[1:], len(PAGE)], strict=True)}
+
+
+def signs(row: str) -> list[str]:
+    """The sign in each column of a row, whose cell may be shared by several; "" where the claim is not made."""
+    cells = [(int(width or 1), re.sub("<.*?>", "", cell)[:1]) for width, cell in CELL.findall(row)]
+    return [sign for width, sign in cells for _ in range(width)]
 
 
 def columns(section: str) -> tuple[list[str], list[str]]:
@@ -45,13 +51,13 @@ def test_every_system_and_every_scheme_stands_in_it(truth, sections):
 def test_a_part_of_it_is_found_again(truth, sections, name, scheme):
     """The cells of one column, by claim: what a page of the claims that are found has, in the order of the page."""
     found = truth.verdict_of(name, scheme)
-    expected = {truth._family(c["claim"]): truth.CLASSES[c["finding"]] for c in found["claims"]}
+    expected = {truth._family(c["claim"]): truth.SIGNS[c["finding"]] for c in found["claims"]}
     at, kept = columns(sections[name])[0].index(scheme), {}
     for row in re.findall(r"<tr><td>.*?</tr>", sections[name]):
         claim, _, cells = row.removeprefix("<tr><td>").partition("</td>")
-        if finding := CELL.findall(cells)[at]:
-            kept[html.unescape(claim)] = finding
+        if sign := signs(cells)[at]:
+            kept[html.unescape(claim)] = sign
     assert kept == expected
-    fresh = truth.page({name: {scheme: found}})
+    fresh, notes = truth.page({name: {scheme: found}}), truth.notes_of({name: {scheme: found}})
     assert truth._title(name) in fresh
-    assert all(truth._cell(claim) in fresh for claim in found["claims"])
+    assert all(f"<td>{truth._cell(claim, notes)}</td>" in fresh for claim in found["claims"])
