@@ -3,7 +3,8 @@
     python tests/browser/check_runs.py [--out FOLDER]
 
 A fault is an error in the console, a request, a page wider than its window, a diagram without a line, a drawing that does
-not change while it plays or when the slider or a key is moved, light colours in the dark mode, dark ones on paper, or a
+not change while it plays or when the slider or a key is moved, a diagram that cannot be enlarged, a camera that does not
+follow what travels or follows what stays, light colours in the dark mode, dark ones on paper, or a
 script of the user's that runs.
 Screenshots go to out/browser/runs.
 """
@@ -17,6 +18,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 from check_pages import WIDTHS, chromium, console_faults, network_events, network_faults, page_faults, resize, screenshot
 from selenium import webdriver
@@ -60,9 +62,43 @@ def pages(folder: Path) -> Iterator[Path]:
         throw=False,
     )
     runs = da.ensemble(pendulum.system, np.linspace(0.1, 1.0, 14)[:, None], [0.0], h=0.05, steps=50)
-    for name, result in (("plane", swing), ("space", roll), ("several", {EVIL: swing, "short": short}), ("ensemble", runs)):
+    for name, result in (
+        ("travels", travelling()),
+        ("plane", swing),
+        ("space", roll),
+        ("several", {EVIL: swing, "short": short}),
+        ("ensemble", runs),
+    ):
         da.page(result, folder / f"{name}.html", title=EVIL if name == "several" else name)
         yield folder / f"{name}.html"
+
+
+def travelling() -> da.Path:
+    """A body of the length 0.4 that travels 12."""
+
+    def draw(q):
+        return [da.Body.box(q[:2], (0.4, 0.2), angle=q[2]), da.Dots(q[:2], trail=True)]
+
+    knife = da.Nonholonomic(lambda q, v: jnp.sin(q[2]) * v[0] - jnp.cos(q[2]) * v[1])
+    system = da.System(lambda q, v: 0.5 * v @ v, knife, coordinates=("x", "y", "φ"), draw=draw)
+    return da.simulate(system, [0.0, 0.0, 0.0], [1.0, 0.0, 0.08], h=0.05, steps=240)
+
+
+def camera_faults(browser: webdriver.Chrome, travels: bool) -> Iterator[str]:
+    """What is wrong with the button that follows what travels, and with those that enlarge a diagram."""
+    buttons = browser.find_elements(By.ID, "follow")
+    if bool(buttons) is not travels:
+        yield "the camera follows what stays" if buttons else "the camera does not follow what travels"
+    for button in buttons:
+        near = browser.execute_script(STATE)["drawing"]
+        button.click()
+        if browser.execute_script(STATE)["drawing"] == near:
+            yield "the whole way looks like a part of it"
+    high = "return document.querySelector('.panel .plot').clientHeight"
+    before = browser.execute_script(high)
+    browser.find_element(By.CLASS_NAME, "enlarge").click()
+    if browser.execute_script(high) <= before:
+        yield "a diagram is not enlarged"
 
 
 def faults_of(browser: webdriver.Chrome, page: Path, size: tuple[int, int], dark: bool) -> Iterator[str]:
@@ -107,6 +143,7 @@ def faults_of(browser: webdriver.Chrome, page: Path, size: tuple[int, int], dark
     light = sum(int(x) for x in moved["background"].strip("rgb()").split(",")[:3]) > 384
     if light is dark:
         yield f"the background is {moved['background']} in {scheme['value']} mode"
+    yield from camera_faults(browser, page.stem == "travels")
     if moved["evil"]:
         yield "a script of the user's has run"
     yield from (f"diagram without a line: {title}" for title in moved["empty"])

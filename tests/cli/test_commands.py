@@ -379,3 +379,17 @@ def test_old_commands_warn_and_do_the_same(old, new, now, folder):
     assert warning == f"dalembert {old[0]} is deprecated; use dalembert {new}"
     assert printed == call(*now.split())
     assert f"│ {old[0]} " not in call("--help")
+
+
+def test_a_saved_file_is_shown(folder):
+    call("run", "pendulum", "--steps", 5, "--save", "run.nc")
+    assert "wrote run.html" in call("page", "run.nc")
+    assert "Motion of θ" in (folder / "run.html").read_text(encoding="utf-8")
+    call("run", "pendulum", "--steps", 5, "--set", "g_over_l=1,2", "--save", "study.nc")
+    assert "wrote s.html" in call("page", "study.nc", "--output", "s.html", "--title", "Two lengths")
+    assert "Two lengths" in (folder / "s.html").read_text(encoding="utf-8")
+    assert "wrote run.gif" in call("page", "run.nc", "--animate", "--fps", 4)
+    assert "--h: run.nc is a file, and what it holds is computed; leave it out" in call(
+        "page", "run.nc", "--h", 0.1, "--force", code=2
+    )
+    assert "no.nc" in call("page", "no.nc", code=2)

@@ -19,8 +19,10 @@ from dalembert.cli.options import (
     BACKENDS,
     PROBLEMS,
     SCHEMES,
+    STORED,
     SYSTEMS,
     WINDOWS,
+    ZARR,
     Force,
     GridOptions,
     Json,
@@ -330,10 +332,11 @@ def _print_verdict(result: Verdict) -> None:
         "page pendulum --time 2",
         "page pendulum --animate --time 2 --output swing.gif --speed 0.5",
         "page cart_pole --animate --output up.gif",
+        "page run.nc --output saved.html",
     )
 )
 def page(
-    name: Annotated[str, name_of([*SYSTEMS, *PROBLEMS])],
+    name: Annotated[str, name_of([*SYSTEMS, *PROBLEMS], ", or a file that was saved, run.nc or run.zarr")],
     start: StartOptions,
     lengths: GridOptions,
     *,
@@ -355,10 +358,12 @@ def page(
     title: Annotated[str | None, typer.Option(help="title at the top; by default that of the gallery")] = None,
     force: Force = False,
 ) -> None:
-    """Run a system, or solve a boundary problem, and write an HTML page with its motion and its diagrams, or with --animate
-    its motion alone."""
+    """Run a system, solve a boundary problem, or read a saved file, and write an HTML page with its motion and its diagrams,
+    or with --animate its motion alone."""
     with one_line_errors():
-        file = file or File(name.rpartition(":")[2].replace("-", "_") + (".gif" if animated else ".html"))
+        saved = File(name).suffix in (*STORED, ZARR)
+        stem = File(name).stem if saved else name.rpartition(":")[2].replace("-", "_")
+        file = file or File(stem + (".gif" if animated else ".html"))
         check_target(file, MOTIONS if animated else PAGES, "--output", force)
         if not animated:
             check_left_out({"--speed": speed, "--fps": fps != 25, "--dark": dark}, "is for --animate")
@@ -366,28 +371,36 @@ def page(
         from dalembert.cli import arguments
         from dalembert.gallery import BoundaryEntry
         from dalembert.outcome import Outcome
-        from dalembert.show import animate, page_text, results_of
+        from dalembert.path import Study
+        from dalembert.show import animate, page_text
         from dalembert.step import simulate
+        from dalembert.store import load
 
-        entry = arguments.entry_of(name)
-        if isinstance(entry, BoundaryEntry):
+        entry = None if saved else arguments.entry_of(name)
+        heading = title if entry is None else title or entry.title
+        if entry is None:
+            done = start.given() | lengths.given()
+            why = f"{name} is a file, and what it holds is computed"
+            check_left_out(done | {"--set": parameter or None, "--scheme": scheme != "default"}, why)
+            result: Any = load(name)
+        elif isinstance(entry, BoundaryEntry):
             why = f"{name} is a boundary problem, with ends and time of its own; give --steps or --set"
             check_left_out(start.given() | lengths.given("h", "time"), why)
             problem = arguments.ends_of(entry, parameter or (), lengths.steps, scheme).single()
-            result: Any = solve_problem(problem.subject, **problem.options, throw=False)
+            result = solve_problem(problem.subject, **problem.options, throw=False)
         else:
             problem = arguments.start_of(entry, parameter or (), start.q0, start.v0).single()
             grid = arguments.grid_of(entry, lengths.h, lengths.steps, lengths.time)
             chosen = arguments.named_scheme(scheme)
             result = simulate(problem.subject, **problem.options, **grid, scheme=chosen, throw=False)
         if animated:
-            put(file, "--output", force, animate(result, speed=speed, fps=fps, dark=dark, title=title or entry.title).save)
+            put(file, "--output", force, animate(result, speed=speed, fps=fps, dark=dark, title=heading).save)
         else:
             typed = sys.argv[1:] if sys.argv and sys.argv[1:2] == ["page"] else ["page", name, "--output", str(file)]
-            text = page_text(results_of(result), title or entry.title, "dalembert " + shlex.join(typed))
+            text = page_text(result, heading, "dalembert " + shlex.join(typed))
             put(file, "--output", force, lambda place: place.write_text(text, encoding="utf-8"))
-        outcome = Outcome(int(result.code))
-        failed = outcome is not Outcome.SUCCESS if isinstance(entry, BoundaryEntry) else outcome.failed
+        outcome = Outcome.SUCCESS if isinstance(result, Study) else Outcome(int(result.code))
+        failed = outcome is not Outcome.SUCCESS if isinstance(entry, BoundaryEntry) else outcome.failed and not saved
         console(stderr=failed).print(Text(result.describe()))
         console(stderr=failed).print(Text(f"wrote {file}"))
     if failed:

@@ -118,8 +118,8 @@ def _numbers_option(option: str) -> Any:
     return typer.Option(option, help="numbers separated by commas, such as 0,1", parser=parse, metavar="NUMBERS")
 
 
-def name_of(names: Sequence[str]) -> Any:
-    about = "a name of the gallery, or file.py:name for a System, an Entry or a BoundaryEntry of your own"
+def name_of(names: Sequence[str], also: str = "") -> Any:
+    about = f"a name of the gallery, or file.py:name for a System, an Entry or a BoundaryEntry of your own{also}"
     return typer.Argument(help=about, autocompletion=_complete(names))
 
 

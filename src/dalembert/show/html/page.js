@@ -83,19 +83,60 @@
   const spans = low.map((x, i) => Math.max(high[i] - x, 1e-12));
   let palette = colours(), view = null;
 
+  // The camera follows what travels: what moves and has a size, if it is much smaller than its way. camera: its centre and
+  // the size of the picture around it; null for a picture of the whole way.
+  const camera = (() => {
+    const d = low.length, frames = scenes[0].t.length, boxes = [];
+    if (!data.drawing.equal && !space) return null;
+    for (let f = 0; f < frames; f++) {
+      const a = Array(d).fill(Infinity), b = Array(d).fill(-Infinity);
+      for (const scene of scenes) {
+        const k = index(scene.t, scenes[0].t[f]);
+        for (const shape of scene.shapes) if (!shape.fixed) for (let i = 0; i < shape.points * d; i++) {
+          const x = shape.at[k * shape.points * d + i];
+          if (Number.isFinite(x)) { a[i % d] = Math.min(a[i % d], x); b[i % d] = Math.max(b[i % d], x); }
+        }
+      }
+      boxes.push([a, b]);
+    }
+    const reach = Math.max(1, Math.round(frames / 20));  // frames before and after, over which its way is smoothed
+    const centres = boxes.map((_, f) => low.map((_, j) => {
+      const near = boxes.slice(Math.max(0, f - reach), f + reach + 1).filter(([a]) => Number.isFinite(a[j]));
+      return near.reduce((sum, [a, b]) => sum + (a[j] + b[j]) / 2, 0) / (near.length || 1);
+    }));
+    const own = Math.max(...boxes.flatMap(([a, b]) => a.map((x, j) => b[j] - x)).filter(Number.isFinite));
+    const reached = Math.max(...boxes.flatMap(([a, b], f) => a.map((x, j) => Math.max(b[j] - centres[f][j], centres[f][j] - x))).filter(Number.isFinite));
+    const size = Math.max(2.6 * reached, 4 * own), whole = Math.max(...spans);
+    return own > 0.002 * whole && size < 0.6 * whole ? { centres, size } : null;
+  })();
+  const follow = element("button", { type: "button", id: "follow", "aria-pressed": "true" }, "Whole way");
+  let following = camera !== null, focus = middle;
+  follow.addEventListener("click", () => {
+    following = !following; focus = middle;
+    follow.textContent = following ? "Whole way" : "Follow"; follow.setAttribute("aria-pressed", String(following));
+    measure(); draw();
+  });
+  const aim = () => {
+    if (!following) return;
+    const t = scenes[0].t, k = index(t, state.s), next = Math.min(k + 1, t.length - 1), gap = t[next] - t[k];
+    const s = gap ? Math.min(Math.max((state.s - t[k]) / gap, 0), 1) : 0;
+    focus = camera.centres[k].map((x, j) => x + s * (camera.centres[next][j] - x));
+  };
+
   const project = space
     ? (x, y, z) => {
-        const a = x - middle[0], b = y - middle[1], c = z - middle[2];
+        const a = x - focus[0], b = y - focus[1], c = z - focus[2];
         const ca = Math.cos(turn.azimuth), sa = Math.sin(turn.azimuth), ch = Math.cos(turn.height), sh = Math.sin(turn.height);
         const right = ca * b - sa * a, away = ca * a + sa * b;
         return [view.x + view.k * right, view.y - view.k * (ch * c - sh * away), ch * away + sh * c];
       }
-    : (x, y) => [view.x + view.kx * (x - middle[0]), view.y - view.ky * (y - middle[1]), 0];
+    : (x, y) => [view.x + view.kx * (x - focus[0]), view.y - view.ky * (y - focus[1]), 0];
 
   const measure = () => {
     const width = canvas.clientWidth || 600;
-    const across = space ? Math.hypot(spans[0], spans[1]) : 0;
-    const [w, h] = space ? [across, Math.cos(turn.height) * spans[2] + Math.sin(turn.height) * across] : spans;
+    const shown = following ? spans.map((_, i) => i === 1 && !space ? 0.55 * camera.size : camera.size) : spans;
+    const across = space ? Math.hypot(shown[0], shown[1]) : 0;
+    const [w, h] = space ? [across, Math.cos(turn.height) * shown[2] + Math.sin(turn.height) * across] : shown;
     const equal = data.drawing.equal || space;
     const room = Math.min(560, Math.max(220, window.innerHeight * 0.62));
     const inner = width - 90;
@@ -107,7 +148,7 @@
     view = { x: width / 2 + (space ? 0 : 14), y: height / 2 - (space ? 0 : 8), width, height, ratio };
     if (space) view.k = Math.min((width - 60) / w, (height - 56) / h);
     else {
-      view.kx = inner / spans[0]; view.ky = (height - 76) / spans[1];
+      view.kx = inner / w; view.ky = (height - 76) / h;
       if (equal) view.kx = view.ky = Math.min(view.kx, view.ky);
     }
   };
@@ -136,6 +177,7 @@
 
   const draw = () => {
     if (!view) return;
+    aim();
     const context = canvas.getContext("2d");
     context.setTransform(view.ratio, 0, 0, view.ratio, 0, 0);
     context.clearRect(0, 0, view.width, view.height);
@@ -249,7 +291,7 @@
     context.font = "11px system-ui, sans-serif"; context.fillStyle = palette.soft; context.strokeStyle = palette.line; context.lineWidth = 1;
     if (space) { cage(context); return; }
     const left = 46, bottom = view.height - 26, right = view.width - 8, top = 8;
-    const toX = px => (px - view.x) / view.kx + middle[0], toY = py => (view.y - py) / view.ky + middle[1];
+    const toX = px => (px - view.x) / view.kx + focus[0], toY = py => (view.y - py) / view.ky + focus[1];
     context.textAlign = "center"; context.textBaseline = "top";
     for (const x of ticks(toX(left), toX(right), view.width / 90)) {
       const px = project(x, 0)[0];
@@ -341,7 +383,19 @@
     if (b - a <= 2e-7 * largest) { const half = 0.05 * largest || 1; return [(a + b) / 2 - half, (a + b) / 2 + half]; }
     return [a - 0.06 * (b - a), b + 0.06 * (b - a)];
   };
-  const HEIGHT = 200, LEFT = 52, RIGHT = 10, TOP = 8, BOTTOM = 32;
+  // A diagram is as high as its box asks for: what paints it calls sizeOf first.
+  let HEIGHT = 200;
+  const sizeOf = box => { HEIGHT = box.classList.contains("large") ? Math.max(200, Math.min(560, window.innerHeight - 200)) : 200; };
+  const enlarge = box => {
+    const button = element("button", { type: "button", class: "enlarge", title: "larger or smaller", "aria-label": "enlarge the diagram", "aria-pressed": "false" }, "⤢");
+    button.addEventListener("click", () => {
+      button.setAttribute("aria-pressed", String(box.classList.toggle("large")));
+      refresh(); box.scrollIntoView({ block: "nearest" });
+    });
+    box.append(button);
+    return box;
+  };
+  const LEFT = 52, RIGHT = 10, TOP = 8, BOTTOM = 32;
   // names: of what is along the axes; the diagrams over time say the second one in their title.
   const axes = (root, width, x, y, log, names) => {
     const toX = v => LEFT + (v - x[0]) / (x[1] - x[0]) * (width - LEFT - RIGHT);
@@ -352,7 +406,7 @@
     }
     root.append(svg("text", { x: width - RIGHT, y: HEIGHT - 4, "text-anchor": "end" }, names[0]));
     if (names[1]) root.append(svg("text", { x: LEFT + 5, y: TOP + 9 }, names[1]));
-    const marks = log ? decades(y) : ticks(y[0], y[1], 5);
+    const marks = log ? decades(y) : ticks(y[0], y[1], HEIGHT / 40);
     for (const v of marks) {
       root.append(svg("line", { class: v === 0 && !log ? "zero" : "rule", x1: LEFT, x2: width - RIGHT, y1: toY(v), y2: toY(v) }));
       root.append(svg("text", { x: LEFT - 5, y: toY(v) + 4, "text-anchor": "end" }, log ? `1e${v}` : number(v)));
@@ -390,13 +444,14 @@
     const note = panel.note ? [element("span", { class: "note" }, panel.note)] : [];
     const box = element("figure", { class: "card panel" }, element("figcaption", {}, panel.title, ...note), key, root);
     let toX = null;
-    const now = svg("line", { class: "now", y1: TOP, y2: HEIGHT - BOTTOM });
+    const now = svg("line", { class: "now", y1: TOP });
     const move = s => {
       if (!toX) return;
       now.setAttribute("x1", toX(s)); now.setAttribute("x2", toX(s));
       series.forEach((one, i) => { const at = one.t.length ? one.y[index(one.t, s)] : NaN; values[i].textContent = panel.log ? number(10 ** at) : number(at); });
     };
     const paint = () => {
+      sizeOf(box); now.setAttribute("y2", HEIGHT - BOTTOM);
       const width = Math.max(root.clientWidth || 0, 240);
       root.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`); root.setAttribute("height", HEIGHT);
       root.replaceChildren();
@@ -417,7 +472,7 @@
     root.addEventListener("pointerdown", e => { root.setPointerCapture(e.pointerId); point(e); });
     root.addEventListener("pointermove", e => { if (e.buttons) point(e); });
     redraw.push(paint); state.listeners.push(move);
-    return box;
+    return enlarge(box);
   };
   let whole = null;
   const span = () => {
@@ -439,6 +494,7 @@
       curves.forEach((one, i) => { const k = index(one.t, s), x = one.x[k], y = one.y[k];
         if (Number.isFinite(x) && Number.isFinite(y)) { spots[i].setAttribute("cx", fx(x)); spots[i].setAttribute("cy", fy(y)); } }); };
     const paint = () => {
+      sizeOf(box);
       const { name } = data.phase[Number(choice.value || 0)];
       curves = data.phase[Number(choice.value || 0)].curves.map(one => ({ t: floats(one.t), x: floats(one.x), y: floats(one.y), dots: one.dots }));
       const width = Math.max(root.clientWidth || 0, 240);
@@ -456,7 +512,7 @@
     };
     choice.addEventListener("change", paint);
     redraw.push(paint); state.listeners.push(move);
-    return box;
+    return enlarge(box);
   };
 
   // ---- words -----------------------------------------------------------------------------------------------------
@@ -483,7 +539,7 @@
 
   const partly = data.drawing.part.some(Boolean) ? [element("p", { class: "note" }, `the drawing goes to t = ${number(end)}, as far as single frames can be followed`)] : [];
   const hint = space ? [element("span", { class: "note" }, "drag, or arrow keys on it, to turn")] : [];
-  const stage = element("figure", { class: "card stage" }, canvas, element("div", { class: "controls" }, button, slider, clock, speed, ...hint), ...partly);
+  const stage = element("figure", { class: "card stage" }, canvas, element("div", { class: "controls" }, button, slider, clock, speed, ...(camera ? [follow] : []), ...hint), ...partly);
   if (many && data.runs.length) stage.append(element("div", { class: "key" }, ...data.runs.map((run, i) => {
     const sample = svg("svg", { viewBox: "0 0 22 8", "aria-hidden": "true" }), stroke = svg("path", { d: "M0 4H22", "stroke-width": 3 });
     stroke.style.stroke = colour(i); sample.append(stroke);

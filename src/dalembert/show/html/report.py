@@ -7,7 +7,7 @@ import hashlib
 import html
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -85,22 +85,22 @@ def page(path: Any, file: str | os.PathLike, *, title: str | None = None, system
     """
     target = check_new(file, ENDINGS, "a page is HTML")
     as_text(title, "title")
+    text = page_text(path, title, system=system)
+    write_whole(target, lambda place: place.write_text(text, encoding="utf-8"))
+
+
+def page_text(path: Any, title: str | None, command: str = "", system: Any = None) -> str:
+    """The page. command: of the command line, that makes it again."""
     named = named_results(path)
     groups = {name: one if isinstance(one, Mapping) else {name: one} for name, one in named.items()}
     measured = {name: group for name, group in groups.items() if kind_of(group) is not None}
     rest = {name: one for name, one in named.items() if name not in measured}
     figures: list[Any] = [path] if isinstance(path, Study) else [named] if kind_of(named) else list(measured.values())
-    shown = results_of(rest if measured else path, system) if rest else []
-    text = page_text(shown, title, figures=figures)
-    write_whole(target, lambda place: place.write_text(text, encoding="utf-8"))
-
-
-def page_text(shown: list[Shown], title: str | None, command: str = "", figures: Sequence[Any] = ()) -> str:
-    """The page. command: of the command line, that makes it again; figures: a study, or measurements by name."""
     pictures = "".join(map(_figure, figures))
-    if not shown:
+    if not rest:
         heading = title or ", ".join(dict.fromkeys(type(one).__name__ for each in figures for one in each.values()))
         return _fill_page(heading, "", None, pictures)
+    shown = results_of(rest if measured else path, system)
     heading = title or f"Motion of {', '.join(shown[0].names[:6])}"
     return _fill_page(heading, _summary(shown), content_of(shown, heading, command), pictures)
 
