@@ -5,6 +5,7 @@ room, and those below, with its first use. JAX itself loads with the first of th
 needs no array (the help of the command line, its mistakes) is there at once; its 64 bit mode is on from its first moment.
 """
 
+import difflib
 import importlib
 import warnings
 from typing import TYPE_CHECKING
@@ -148,7 +149,9 @@ else:
         for room in (room for room, names in MOVED.items() if name in names):
             warnings.warn(f"dalembert.{name} is now dalembert.{room}.{name}", DeprecationWarning, stacklevel=2)
             return getattr(load_room(room), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        near = difflib.get_close_matches(name, __dir__(), 1)
+        meant = f"; did you mean {near[0]}?" if near else ""  # Python would say so itself, but not in a notebook
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{meant}", name=name)
 
     def load_room(name):
         """The room, and the one that it needs for what users ask of it."""

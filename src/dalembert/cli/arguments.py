@@ -54,8 +54,8 @@ def check_choice(word: str, names: Sequence[str], found: str, otherwise: str = "
     """The word, if it is one of the names; ValueError with these, and with the one that was perhaps meant."""
     if word not in names:
         close = difflib.get_close_matches(word, names, 1)
-        meant = f". Did you mean {close[0]}?" if close else ""
-        raise ValueError(f"{found}; there are {', '.join(names)}{otherwise}{meant}")
+        meant = f"; did you mean {close[0]}? There" if close else "; there"
+        raise ValueError(f"{found}{meant} are {', '.join(names)}{otherwise}")
     return word
 
 

@@ -91,7 +91,12 @@ class Problem(eqx.Module):
         if self.parameters is not None:
             arguments = (*arguments, self.parameters)
         with reading(function):
-            return function(*arguments)
+            try:
+                return function(*arguments)
+            except KeyError as error:
+                if isinstance(self.parameters, Mapping):
+                    error.add_note(f"the parameters are {', '.join(map(str, self.parameters))}")
+                raise
 
     def replace(self, **values) -> Self:
         """The same with other parameter values; nothing is compiled again where shapes stay the same."""

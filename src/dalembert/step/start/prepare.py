@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, newton, numerical_rank
 from dalembert.discretize import DiscreteSystem, Scheme, WindowMap, check_maps
+from dalembert.messages import at_users_line
 from dalembert.numbers import as_array, as_state, described, real_numbers
 from dalembert.options import Starter
 from dalembert.step.programs.node import Composed, DiscreteProgram, KickDriftKick, NodeProgram
@@ -385,10 +386,8 @@ def _first_reduced(prepared: Prepared, grid: Grid, function, before) -> Any:
     try:
         jaxpr, after = jax.make_jaxpr(function, return_shape=True)(before, *given)
     except Exception as error:
-        raise TypeError(
-            f"reduce: could not be evaluated: {type(error).__name__}: {error}. It is called as function(value, t, q, v, "
-            "multipliers)"
-        ) from error
+        what = f"reduce: could not be evaluated: {type(error).__name__}: {error}"
+        raise at_users_line(TypeError(f"{what}. It is called as function(value, t, q, v, multipliers)"), error) from None
     shapes = [jax.tree.map(jnp.shape, tree) for tree in (before, after)]
     if shapes[0] != shapes[1]:
         raise ValueError(f"reduce: returns shapes {shapes[1]}; the initial value has {shapes[0]}, and they must agree")
