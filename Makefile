@@ -33,6 +33,9 @@ EXAMPLES_XLA_FLAGS ?= $(QUICK_XLA_FLAGS)
 # As in tests/conftest.py: what runs beside something else has one thread for the algebra of small matrices.
 export OPENBLAS_NUM_THREADS ?= 1
 
+# Many processes begin, and each would compile the sources of JAX again: what one has compiled, the next one finds.
+unexport PYTHONDONTWRITEBYTECODE
+
 export MPLBACKEND := Agg
 export NO_MKDOCS_2_WARNING := 1
 
