@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import html
-import itertools
 import json
 import re
 import sys
@@ -43,13 +42,13 @@ STARTS = [*truth_starts.STARTERS, *truth_starts.FREE]
 ROWS = [*ENTRIES, *MORE, *ENDS, *STARTS]
 SIGNS = {"holds": "✓", "does not hold": "✗", "hypothesis fails": "–"}
 FAMILY = {
-    "q of order": "q of its order",
-    "v of order": "v of its order",
-    "multipliers of order": "multipliers of their order",
-    "the action or cost of order": "the action or cost of its order",
-    "one step in (q, v) of order": "one step in (q, v) of its order p",
-    "one step in λ of order": "one step in λ of its order s",
-    "positions leave their leaf": "positions leave their leaf by O(hᵏ), k its order",
+    "q of order": "order of q",
+    "v of order": "order of v",
+    "multipliers of order": "order of λ",
+    "the action or cost of order": "order of the value",
+    "one step in (q, v) of order": "order of (q, v) in one step",
+    "one step in λ of order": "order of λ in one step",
+    "positions leave their leaf": "order off the leaf",
 }
 HEAD = """# The truth table
 
@@ -126,13 +125,18 @@ def page(table: dict[str, dict[str, Any]]) -> str:
             parts.append(STARTED)
         parts.append(_title(name))
         parts.append(_table(row, notes))
-        refused = [
-            f"- *{scheme}*: refused. {html.escape(found['refused'])}\n"
-            for scheme, found in row.items()
-            if "refused" in found
-        ]
-        parts.append("".join(refused) + "\n" if refused else "")
+        parts.append(_refusals(row))
     return "".join(parts)
+
+
+def _refusals(row: dict[str, Any]) -> str:
+    """The schemes that have no run, by reason."""
+    schemes: dict[str, list[str]] = {}
+    for scheme, found in row.items():
+        if "refused" in found:
+            schemes.setdefault(found["refused"], []).append(f"*{scheme}*")
+    lines = [f"- {', '.join(names)}: refused. {html.escape(reason)}\n" for reason, names in schemes.items()]
+    return "".join(lines) + "\n" if lines else ""
 
 
 def _claims(table: dict[str, dict[str, Any]]) -> list[tuple[str, str, dict[str, Any]]]:
@@ -187,15 +191,12 @@ def _table(row: dict[str, Any], notes: dict[str, int]) -> str:
         for claim in row[scheme]["claims"]:
             cells.setdefault(_family(claim["claim"]), {})[scheme] = _cell(claim, notes)
     head = "".join(f"<th>{scheme.replace('_', '_<wbr>')}</th>" for scheme in schemes)  # long names break there
-    body = "".join(f"<tr><td>{html.escape(claim)}</td>{_cells(found, schemes)}</tr>\n" for claim, found in cells.items())
+    body = "".join(
+        f"<tr><td>{html.escape(claim)}</td>" + "".join(f"<td>{found.get(s, '')}</td>" for s in schemes) + "</tr>\n"
+        for claim, found in cells.items()
+    )
     table = f'<table class="truth"><thead><tr><th>claim</th>{head}</tr></thead>\n<tbody>\n{body}</tbody></table>'
     return f'<details class="truth"><summary>{_counts(row)}</summary>\n{table}</details>\n\n'
-
-
-def _cells(found: dict[str, str], schemes: list[str]) -> str:
-    """The cells of a claim; neighbours that are equal are one cell."""
-    runs = [(cell, len(list(equal))) for cell, equal in itertools.groupby(found.get(s, "") for s in schemes)]
-    return "".join(f"<td>{cell}</td>" if n == 1 else f"<td colspan={n}>{cell}</td>" for cell, n in runs)
 
 
 def _counts(row: dict[str, Any]) -> str:

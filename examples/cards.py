@@ -67,8 +67,8 @@ def cards(entries) -> str:
     for name, entry in sorted(entries.items()):
         files = {end: f"figures/gallery/{name}{end}.png" for end in ("", "-dark")}
         parts.append(
-            f"-   ![{entry.title}]({files['']}#only-light){{ loading=lazy }}\n"
-            f"    ![{entry.title}]({files['-dark']}#only-dark){{ loading=lazy }}\n\n"
+            f"-   ![{entry.title}]({files['']}#only-light){{loading=lazy}}\n"
+            f"    ![{entry.title}]({files['-dark']}#only-dark){{loading=lazy}}\n\n"
             f"    {entry.title}\n\n    `{name}`\n\n"
         )
     return "".join(parts)

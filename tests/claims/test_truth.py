@@ -9,8 +9,8 @@ import pytest
 
 PAGE = (Path(__file__).parents[2] / "docs" / "truth.md").read_text(encoding="utf-8")
 COLUMN = re.compile(r"<th>(?!claim<)(.*?)</th>")
-CELL = re.compile(r"<td(?: colspan=(\d+))?>(.*?)</td>")
-REFUSED = re.compile(r"^- \*(.*?)\*: refused\. ", re.MULTILINE)
+CELL = re.compile(r"<td>(.*?)</td>")
+REFUSED = re.compile(r"^- (\*.*\*): refused\. ", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -27,14 +27,14 @@ def sections(truth):
 
 
 def signs(row: str) -> list[str]:
-    """The sign in each column of a row, whose cell may be shared by several; "" where the claim is not made."""
-    cells = [(int(width or 1), re.sub("<.*?>", "", cell)[:1]) for width, cell in CELL.findall(row)]
-    return [sign for width, sign in cells for _ in range(width)]
+    """The sign in each column of a row; "" where the claim is not made."""
+    return [re.sub("<.*?>", "", cell)[:1] for cell in CELL.findall(row)]
 
 
 def columns(section: str) -> tuple[list[str], list[str]]:
     """The schemes of a table, and those that are refused."""
-    return [name.replace("<wbr>", "") for name in COLUMN.findall(section)], REFUSED.findall(section)
+    refused = [name for names in REFUSED.findall(section) for name in re.findall(r"\*(.*?)\*", names)]
+    return [name.replace("<wbr>", "") for name in COLUMN.findall(section)], refused
 
 
 def test_every_system_and_every_scheme_stands_in_it(truth, sections):
