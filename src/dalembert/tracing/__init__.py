@@ -6,6 +6,7 @@ from dalembert.tracing.cache import Pool, Remembered, is_unchanged, remember
 from dalembert.tracing.evaluation.rules import RULES, Slices, gather_slices, scatter_slices
 from dalembert.tracing.fingerprint import Walk
 from dalembert.tracing.jitted import TEXTS, Jitted, OnShapes, reading, seldom, traced_once
+from dalembert.tracing.lasting import lasting_key
 from dalembert.tracing.reads import DYNAMIC, REFLECTING, reflects
 from dalembert.tracing.sources import source
 

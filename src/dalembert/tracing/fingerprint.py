@@ -24,7 +24,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from dalembert.tracing.reads import MISSING, REMEMBERING, content_of, is_library, is_plain, is_plain_module, reads, reflects
+from dalembert.tracing.reads import (
+    MISSING,
+    OUTSIDE,
+    REMEMBERING,
+    content_of,
+    is_library,
+    is_plain,
+    is_plain_module,
+    reads,
+    reflects,
+)
 
 DEEPEST = 60  # containers in containers; what lies deeper is not looked into
 MOST = 20_000  # objects looked into by one call
@@ -57,12 +67,13 @@ class Walk:
     hands_on: whether they may hand functions to a part of JAX that keeps what it has traced of them.
     fixed: whether no class or module of the user's was read, whose attributes may be set anew.
     lasting: False where something was read that cannot be compared, which counts as new at every call, or a traced value,
-    which must not be kept.
+    which must not be kept. reads_outside: whether functions name what reads files, the terminal or random numbers.
     """
 
     def __init__(self) -> None:
         self.objects: list[Same] = []
         self.reads_data, self.hands_on, self.lasting, self.fixed = False, False, True, True
+        self.reads_outside = False
         self._open: dict[int, int] = {}
         self._count = 0
 
@@ -331,6 +342,7 @@ def _function(f: types.FunctionType, walk: Walk) -> Any:
                 parts.append(_chains(walk, f.__globals__[name], chains))
             elif not hasattr(builtins, name):
                 parts.append(("missing", name))
+            walk.reads_outside = walk.reads_outside or name in OUTSIDE
         for name, chains in known.imports.items():
             parts.append(_chains(walk, sys.modules.get(name), chains))
     return tuple(parts)
@@ -343,6 +355,7 @@ def _chains(walk: Walk, value: Any, chains: tuple[tuple[str, ...], ...]) -> Any:
         return walk.value(value)
     if is_library(value.__name__):
         walk.hands_on = walk.hands_on or not is_plain_module(value, chains)
+        walk.reads_outside = walk.reads_outside or any(not OUTSIDE.isdisjoint(chain) for chain in chains)
         return walk.unknown_key() if reflects(value.__name__) else Same(value)
     walk.fixed = False
     return tuple(_chain(walk, value, chain) for chain in chains)

@@ -76,6 +76,12 @@ REMEMBERING = frozenset([
 ])  # fmt: skip
 
 
+# Of Python and NumPy, what does not depend on its arguments alone.
+OUTSIDE = frozenset([
+    "open", "input", "print", "id", "hash", "load", "loadtxt", "genfromtxt", "fromfile", "fromregex", "memmap", "random",
+])  # fmt: skip
+
+
 # Functions, and attributes of functions, frames and classes, that lead to values which the code does not name.
 DYNAMIC = frozenset([
     "globals", "eval", "exec", "__import__", "import_module", "__globals__", "__builtins__", "__subclasses__", "f_globals",

@@ -201,7 +201,7 @@ def _compile(terms: int, data: int, coordinates: int) -> Callable:
     """The loop for so many terms, data of the factorization, and coordinates."""
     key = terms, data, coordinates
     if key not in _RUNS:
-        loaded = CACHE.load(interior_text(*key, rules), plain=False)
+        loaded = CACHE.load(CACHE.result(interior_text, *key, rules), plain=False)
         run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(loaded.address("interior"))
         _RUNS[key] = run, loaded
     return _RUNS[key][0]

@@ -79,8 +79,13 @@ class GraphFunction:
 
 def translate_function(function: Callable, *examples: Any, names: Sequence[str] = ()) -> GraphFunction:
     """The graph of function for arguments of the shapes of `examples`; names: of its inputs, if they are others."""
+    shapes = tuple(np.shape(x) for x in examples)
+    return CACHE.result(_translate, function, shapes, tuple(names))
+
+
+def _translate(function: Callable, sizes: Sequence[tuple[int, ...]], names: Sequence[str]) -> GraphFunction:
     g = Graph()
-    shapes = [jax.ShapeDtypeStruct(np.shape(x), np.float64) for x in examples]
+    shapes = [jax.ShapeDtypeStruct(size, np.float64) for size in sizes]
     named = zip(names or [f"x{i}" for i in range(len(shapes))], shapes, strict=True)
     inputs = [g.vector(name, math.prod(s.shape)).reshape(s.shape) for name, s in named]
     tracer = Tracer(g)

@@ -1,4 +1,5 @@
-"""Machine code by its content: in memory as long as it is used, and on disk where only its owner can write.
+"""Machine code by its content, and what was traced for it: in memory as long as it is used, and on disk where only its
+owner can write.
 
 LLVM is used through llvmlite, which is loaded at the first use.
 """
@@ -10,20 +11,23 @@ import ctypes.util
 import functools
 import hashlib
 import os
+import pickle
 import secrets
 import stat
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dalembert.messages import warn
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.compilation import LONG, OPTIMIZATION, object_file, target
 from dalembert.native.llvm.dense import LAPACK_SOLVE, lapack_address
-from dalembert.tracing import Remembered
+from dalembert.tracing import Remembered, lasting_key
 
+CODE, VALUE = ".o", ".value"  # endings of files
 VECTOR_LIBRARY = "libmvec.so.1"  # of the GNU C library on x86-64; errors of at most 4 units in the last place
 
 
@@ -156,7 +160,7 @@ class PrivateFolder:
             for entry in entries:
                 with contextlib.suppress(OSError):
                     about = entry.stat(follow_symlinks=False)
-                    if stat.S_ISREG(about.st_mode) and entry.name.endswith((".o", ".tmp")):
+                    if stat.S_ISREG(about.st_mode) and entry.name.endswith((CODE, VALUE, ".tmp")):
                         found.append((about.st_mtime, about.st_size, entry.name))
         return sorted(found)
 
@@ -166,7 +170,7 @@ class PrivateFolder:
         return len(files), sum(size for _, size, _ in files)
 
     def clear(self) -> int:
-        """Remove the files that are machine code, and no others; how many went."""
+        """Remove the files that a cache has written, and no others; how many went."""
         removed = 0
         for _, _, name in self._files():
             with contextlib.suppress(OSError):
@@ -199,6 +203,7 @@ def _open_to_others(about: os.stat_result) -> str:
 
 
 MAGIC = b"dalembert object 1\n"
+T = TypeVar("T")
 KEPT = 512  # codes that stay in memory though nothing uses them at the moment
 
 
@@ -215,7 +220,8 @@ def default_folder() -> Path | None:
 
 
 class Cache:
-    """Machine code by the text it was compiled from: in memory, then on disk, then by compiling.
+    """Machine code by the text it was compiled from: in memory, then on disk, then by compiling; and values on disk by what
+    decides them.
 
     compilations, reads: how often code was compiled, and how often taken from disk. A damaged file is ignored and
     written again; a folder that cannot be read or written costs nothing but the compilation, and so does one that others can
@@ -247,14 +253,29 @@ class Cache:
         parts = (text, str(plain), *host(), str(binding().llvm_version_info), str(level))
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
+    def result(self, function: Callable[..., T], *arguments: Any) -> T:
+        """function(*arguments), or what it returned in an earlier process for arguments that do the same.
+
+        It is pickled, since what lies in this folder is executed anyway.
+        """
+        key = None if self.folder is None else lasting_key(function, *arguments)
+        if key is None:
+            return function(*arguments)
+        data = self._read(key + VALUE)
+        if data is not None:
+            return pickle.loads(data)
+        found = function(*arguments)
+        self._write(key + VALUE, pickle.dumps(found))
+        return found
+
     def _load(self, key: str, text: str, plain: bool) -> Loaded:
-        data = self._read(key)
+        data = self._read(key + CODE)
         if data is not None:
             self.reads += 1
             return Loaded(data)
         data = object_file(text, plain, *host())
         self.compilations += 1
-        self._write(key, data)
+        self._write(key + CODE, data)
         return Loaded(data)
 
     def size(self) -> tuple[int, int]:
@@ -285,23 +306,23 @@ class Cache:
             pass
         return None
 
-    def _read(self, key: str) -> bytes | None:
+    def _read(self, name: str) -> bytes | None:
         """The stored object; None if there is none, if another user could have written it, or if its checksum is wrong."""
         folder = self._folder()
         if folder is None:
             return None
         with folder, contextlib.suppress(OSError):
-            stored = folder.read(f"{key}.o")
+            stored = folder.read(name)
             head, data = stored[: len(MAGIC) + 32], stored[len(MAGIC) + 32 :]
             return data if head == MAGIC + hashlib.sha256(data).digest() else None
         return None
 
-    def _write(self, key: str, data: bytes) -> None:
+    def _write(self, name: str, data: bytes) -> None:
         folder = self._folder()
         if folder is None:
             return
         with folder, contextlib.suppress(OSError):
-            folder.write(f"{key}.o", MAGIC + hashlib.sha256(data).digest() + data)
+            folder.write(name, MAGIC + hashlib.sha256(data).digest() + data)
 
 
 CACHE = Cache()  # the one all compilations share

@@ -50,6 +50,14 @@ class Tracer:
         self._inside: list[Any] = []  # the equations that are being translated, one within the other
         self._read: dict[int, tuple[Any, list]] = {}  # a jaxpr, which a solve or a loop runs many times, and its equations
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What was found, without the objects in which it was."""
+        return {"graph": self.graph, "captured": self.captured, "declared": self.declared}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["graph"])
+        self.__dict__.update(state)
+
     def trace(self, function: Callable, *inputs: Nodes, shapes: Sequence[jax.ShapeDtypeStruct]) -> list[Nodes]:
         """The outputs of function at arrays of nodes; `shapes` are the shapes and types it is traced with."""
         with reading(function):  # rules of the user's for derivatives are traced as late as in `run`
