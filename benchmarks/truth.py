@@ -155,12 +155,17 @@ def _failures(table: dict[str, dict[str, Any]]) -> str:
     every = _claims(table)
     kinds = Counter(claim["finding"] for _, _, claim in every)
     head = f"{len(every)} claims: " + ", ".join(f"{kinds[finding]} × {SIGNS[finding]}" for finding in SIGNS)
+    failed: dict[tuple[str, str, str], list[str]] = {}
+    for name, scheme, claim in every:
+        if claim["finding"] == "does not hold":
+            number = "" if claim["measured"] is None else f" ({claim['measured']:.3g})"
+            failed.setdefault((name, claim["claim"], _without_numbers(claim["reason"])), []).append(scheme + number)
     rows = "".join(
-        f"| `{name}` | {scheme} | {html.escape(claim['claim'])} | {html.escape(_number(claim) + claim['reason'])} |\n"
-        for name, scheme, claim in every
-        if claim["finding"] == "does not hold"
+        f"| `{name}` | {html.escape(claim)} | {'; '.join(schemes)} | {html.escape(reason)} |\n"
+        for (name, claim, reason), schemes in failed.items()
     )
-    return f"## What does not hold\n\n{head}.\n\n| system | scheme | claim | found |\n|---|---|---|---|\n{rows}\n"
+    table = f"| system | claim | schemes, with the number found | what it is |\n|---|---|---|---|\n{rows}"
+    return f"## What does not hold\n\n{head}.\n\n{table}\n"
 
 
 def _reasons(table: dict[str, dict[str, Any]], notes: dict[str, int]) -> str:
@@ -206,10 +211,6 @@ def _counts(row: dict[str, Any]) -> str:
 
 def _family(claim: str) -> str:
     return next((family for begin, family in FAMILY.items() if claim.startswith(begin)), claim)
-
-
-def _number(claim: dict[str, Any]) -> str:
-    return "" if claim["measured"] is None else f"{claim['measured']:.3g} against {claim['tolerance']:.3g}: "
 
 
 def _cell(claim: dict[str, Any], notes: dict[str, int]) -> str:
