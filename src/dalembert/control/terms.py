@@ -15,8 +15,8 @@ depends on v, and what alternates from node to node would cost nothing.
 
 w: the weights of Simpson's rule over all steps. As the cost takes the same parabolas, L̃ = C + λᵀ(equations of motion) is a
 Lagrangian of (q, λ) in the same discretization, a Galerkin variational integrator (Lobatto IIIA-IIIB) of order 4.
-Source: docs/control_solved.md; Colombo, Martín de Diego, Zuccalli, section 4.3, with u as unknowns; Campos, Ober-Blöbaum, Trélat,
-High order variational integrators in the optimal control of mechanical systems, 2015.
+Source: docs/control_solved.md; Colombo, Martín de Diego, Zuccalli, section 4.3, with u as unknowns; Campos, Ober-Blöbaum,
+Trélat, High order variational integrators in the optimal control of mechanical systems, 2015.
 """
 
 from __future__ import annotations
