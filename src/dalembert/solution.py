@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import xarray
 
 
-class ActiveBounds(eqx.Module):
+class ActiveBounds(Described, eqx.Module):
     """lower ≤ x ≤ upper, ∂C/∂x + … + μ = 0 with μ ≥ 0 at the upper bound, μ ≤ 0 at the lower one, μ = 0 between: the
     bounds on one kind x of unknowns of a solution, or on a function x of them: g ≤ 0.
 
@@ -78,7 +78,7 @@ def _meets(t: np.ndarray, x: np.ndarray, bounds: ActiveBounds, i: Any, j: int) -
     return float(np.clip(at, t[i], t[i + 1]))
 
 
-class BoundaryStatistics(eqx.Module):
+class BoundaryStatistics(Described, eqx.Module):
     """Counts and residuals of Newton's method on the KKT equations.
 
     Attributes:
@@ -150,7 +150,7 @@ class FinalTime(eqx.Module):
         return f"{found}; it keeps {where}: give T=Free(…, {bound}=…), or a cost of time"
 
 
-class Refinement(eqx.Module):
+class Refinement(Described, eqx.Module):
     """J = (4J_h - J_{2h})/3 + O(h⁴): the limit of a cost of order 2, from solutions on meshes each of which halves the
     steps of the one before.
 

@@ -242,3 +242,10 @@ def test_runs_of_an_ensemble_have_their_parameters_as_labels(tmp_path):
     np.testing.assert_array_equal(data.swap_dims(lane="m").sel(m=3.0).q, runs.lane(2).q)
     da.save(runs, tmp_path / "runs.nc")
     assert np.array_equal(da.load(tmp_path / "runs.nc").q, runs.q)
+
+
+def test_forces_that_do_not_exist_are_not_stored(tmp_path):
+    free = da.simulate(da.System(lambda q, v: 0.5 * v @ v), [0.0, 1.0], [1.0, 0.0], h=0.1, steps=5)
+    assert "constraint_forces" not in da.store.to_xarray(free)
+    da.save(free, tmp_path / "free.nc")
+    np.testing.assert_array_equal(da.load(tmp_path / "free.nc").constraint_forces, np.zeros((5, 2)))

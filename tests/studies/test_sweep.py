@@ -332,3 +332,16 @@ def test_a_prepared_run_is_swept(study):
         da.sweep(prepared, {"m": MASSES}, {"step": 3})
     with pytest.raises(TypeError, match="fixed: found list"):
         da.sweep(prepared, {"m": MASSES}, [1.0])
+
+
+def test_the_nearest_run_is_selected():
+    system = da.System(lambda q, v, p: 0.5 * p["m"] * v @ v, parameters={"m": 1.0})
+    study = da.sweep(system, {"m": [1.0, 2.0, 4.0]}, {"q0": [0.0], "v0": [1.0], "h": 0.1, "steps": 2})
+    assert float(study.sel(m=2.9, method="nearest").provenance.subject.problem.parameters["m"]) == 2.0
+    assert study.sel(m=[0.0, 3.5], method="nearest").data["m"].values.tolist() == [1.0, 4.0]
+    with pytest.raises(ValueError, match=r"m: found 2\.9; the runs have 1, 2, 4"):
+        study.sel(m=2.9)
+    with pytest.raises(ValueError, match="m: found nan"):
+        study.sel(m=float("nan"), method="nearest")
+    with pytest.raises(ValueError, match="method: found str 'pad'; give 'nearest'"):
+        study.sel(m=2.9, method="pad")

@@ -17,6 +17,7 @@ from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.kinds import Asked, S, SmoothStart, Solvable, extremal, extremals_of, smooth_start
 from dalembert.boundary.solver import check_seek, settings
 from dalembert.native import as_threads
+from dalembert.notebook import described_by_fields
 from dalembert.numbers import as_numbers, as_positive, whole_number
 from dalembert.options import Solver, accept_single_options
 from dalembert.outcome import Outcome
@@ -27,6 +28,7 @@ MOST_STARTS = 100_000
 SAME = 1e-6  # relative difference of two paths that count as one
 
 
+@described_by_fields
 class Extremals(NamedTuple):
     """Σⱼ Dⱼ L̃_d = 0 solved from many guesses: what `multistart` returns.
 

@@ -38,7 +38,7 @@ class Finding(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Claim:
+class Claim(Described):
     """One claim of the theory, for one system and one scheme.
 
     Attributes:

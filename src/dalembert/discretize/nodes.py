@@ -16,6 +16,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from dalembert.discretize.scheme import Beta, PairMap, Scheme, check_map
+from dalembert.notebook import described_by_fields
 from dalembert.numbers import as_vector, described
 from dalembert.path import Path, check_path
 from dalembert.systems import System, momentum
@@ -226,6 +227,7 @@ def kick_equations(
     return jnp.concatenate([start, end, *rows])
 
 
+@described_by_fields
 class Redefined(NamedTuple):
     """(q̃_k, v_k) = ρ(q_{k-1}, q_k): points of TQ at their times.
 

@@ -17,13 +17,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import numerical_rank
+from dalembert.notebook import Described
 from dalembert.numbers import as_choice, as_flag, as_number, described, is_traced, outside, whole_number
 from dalembert.systems import Constraint, System, output_shape, run_on_shapes
 from dalembert.tracing import remember, seldom
 
 
 @dataclasses.dataclass(frozen=True)
-class SchemeClaims:
+class SchemeClaims(Described):
     """The orders and the structure that a scheme declares for a system; `verdict` measures each of them.
 
     Attributes:

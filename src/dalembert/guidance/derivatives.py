@@ -30,6 +30,7 @@ from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import ControlStart, timed_elements_of
 from dalembert.discretize import Scheme
 from dalembert.guidance.linearisation import active_paths, complete_multipliers, extremal_along, fixed_components, read_given
+from dalembert.notebook import Described, described_by_fields
 from dalembert.numbers import as_array, is_traced
 from dalembert.options import Solver, accept_single_options
 from dalembert.outcome import Outcome
@@ -38,7 +39,7 @@ from dalembert.systems import is_flag
 from dalembert.tracing import seldom
 
 
-class Derivatives(eqx.Module):
+class Derivatives(Described, eqx.Module):
     """∂(t, q, v, u, J)/∂θ: the axes of θ come after those of the differentiated quantity.
 
     With a free final time these are derivatives of the values at a node, whose time changes too.
@@ -64,7 +65,7 @@ class Derivatives(eqx.Module):
     cost: Float[np.ndarray, "*theta"]
 
 
-class Sensitivity(eqx.Module):
+class Sensitivity(Described, eqx.Module):
     """The derivatives of a solution: what `sensitivity` returns.
 
     Attributes:
@@ -226,6 +227,7 @@ def _by_parameters(terms, data, shared, numbers, z):
     return jax.jacfwd(gradient)(numbers)
 
 
+@described_by_fields
 class Optimum(NamedTuple):
     """min ∫C dt + Φ as arrays of JAX: what `optimum` returns.
 

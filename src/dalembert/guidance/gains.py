@@ -329,7 +329,7 @@ def _weight(given: Any, name: str, size: int) -> np.ndarray:
 CONTROLLABLE = 1e-8  # smallest singular value, relative to the largest, of what can be reached
 
 
-class Controllability(eqx.Module):
+class Controllability(Described, eqx.Module):
     """W = Σ Φ(T, t_i) b_i b_iᵀ Φ(T, t_i)ᵀ/w_i, b_i = ∂x(t_{i+1})/∂u_i: the Gramian of the linearisation along a solution.
 
     δx(T)ᵀ W⁻¹ δx(T) is the least ∫|δu|² dt that changes the last state by δx.

@@ -26,7 +26,7 @@ from dalembert.control.result import control_solution
 from dalembert.discretize import Scheme
 from dalembert.interrupts import Interrupted, until
 from dalembert.lazy import as_left
-from dalembert.notebook import Described
+from dalembert.notebook import Described, described_by_fields
 from dalembert.numbers import as_number, as_numbers, as_positive, as_state, as_vector, called, described, whole_number
 from dalembert.options import Solver
 from dalembert.outcome import CONTROLLED, Outcome
@@ -295,6 +295,7 @@ def with_held_force(system: System, n: int) -> System:
     )  # fmt: skip
 
 
+@described_by_fields
 class Replanned(NamedTuple):
     """One call of a predictive controller.
 

@@ -35,6 +35,7 @@ from dalembert.laws.shaping import (
     potential,
     unactuated_direction,
 )
+from dalembert.notebook import described_by_fields
 from dalembert.numbers import as_numbers, as_vector, whole_number
 from dalembert.systems import System
 from dalembert.tracing import seldom
@@ -189,6 +190,7 @@ MATCHED = 1e-6  # residual of dV/dt = -F, relative to its terms, where V is take
 RAYS = 64  # in the plane; n times as many in more dimensions
 
 
+@described_by_fields
 class Region(NamedTuple):
     """{V < level}: its connected part around the equilibrium, an estimated region of attraction.
 

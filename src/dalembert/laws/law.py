@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from dalembert.algebra import agree, depends, value_and_jacobian
+from dalembert.notebook import Described, described_by_fields
 from dalembert.numbers import EPSILON, as_number, as_numbers, as_vector, is_traced
 from dalembert.step import SampledFeedback
 from dalembert.systems import Constraint, System, acceleration, check_shapes, check_system
@@ -26,6 +27,7 @@ from dalembert.systems.pickling import reduced
 from dalembert.tracing import seldom, traced_once
 
 
+@described_by_fields
 class Value(NamedTuple):
     """The law at one state.
 
@@ -47,7 +49,7 @@ class Value(NamedTuple):
     defined: Bool[Array, ""]
 
 
-class Law(eqx.Module):
+class Law(Described, eqx.Module):
     """u(q, v[, t][, p]): base class of the control laws.
 
     Attributes:

@@ -28,6 +28,7 @@ from dalembert.algebra import least_norm
 from dalembert.control import OptimalControl
 from dalembert.control.problem import actuation, count_equations, with_plant_parameters
 from dalembert.laws.law import Law, Value, force_of
+from dalembert.notebook import Described
 from dalembert.numbers import as_function, as_numbers, as_vector, whole_number
 from dalembert.systems import Lyapunov, System, check_shapes, check_system, run_on_shapes
 from dalembert.systems.equations import euler_lagrange
@@ -118,7 +119,7 @@ HOLDS = 1e-9  # of the terms of φ₀
 TURNS = 12  # of Newton's method to g = 0; for V quadratic in v one is enough
 
 
-class Matching(eqx.Module):
+class Matching(Described, eqx.Module):
     """φ₀ on {g = 0}, where dV/dt + F = φ₀ + g·u: what `matching` returns.
 
     Attributes:
@@ -295,7 +296,7 @@ class Line(NamedTuple):
 
 
 @final
-class Shaped(eqx.Module):
+class Shaped(Described, eqx.Module):
     """The numbers that select one solution of the matching conditions: w̄, P, the stiffness transverse to w̄, the
     damping.
 

@@ -24,7 +24,7 @@ from dalembert.measure.nodes import (
     nodes_of,
     own_scheme,
 )
-from dalembert.notebook import Described
+from dalembert.notebook import Described, described_by_fields
 from dalembert.numbers import EPSILON, as_function, as_number, as_vector
 from dalembert.path import Path
 from dalembert.step import simulate
@@ -34,6 +34,7 @@ from dalembert.systems.equations import force, reactions
 from dalembert.tracing import seldom
 
 
+@described_by_fields
 class LegendreMaps(NamedTuple):
     """p⁻ at q₀ and p⁺ at q₁: F⁻L_d(q₀,q₁) = (q₀, p⁻), F⁺L_d(q₀,q₁) = (q₁, p⁺).
 
@@ -48,6 +49,7 @@ class LegendreMaps(NamedTuple):
     plus: Float[Array, "n"]
 
 
+@described_by_fields
 class Balance(NamedTuple):
     """β(q₀,q₁,q₂) = iᵗ(F⁺L_d(q₀,q₁) - F⁻L_d(q₁,q₂)), a covector on D_V at q₁, zero on trajectories.
 
@@ -297,6 +299,7 @@ def _kick(system: System, numbers: tuple, held, end, middle, h):
 POLISHED = 5  # steps of Newton's method after the search for a velocity, which ends where its steps are rounding
 
 
+@described_by_fields
 class PhasePoint(NamedTuple):
     """A point of T*Q.
 

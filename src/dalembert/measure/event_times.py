@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 
 from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
 from dalembert.measure.nodes import check_neighbours, check_single, form_of
+from dalembert.notebook import described_by_fields
 from dalembert.numbers import EPSILON, as_function, is_traced, whole_number
 from dalembert.outcome import Outcome
 from dalembert.path import Path
@@ -26,6 +27,7 @@ ROUNDING = 1e-14  # of the step: how closely an event is located in it
 UNRESOLVED = 2e3  # rounding errors of the time: a shorter step is none
 
 
+@described_by_fields
 class Events(NamedTuple):
     """g(q, v) = 0: the events of a path, in the order of the run.
 

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from dalembert.discretize import Interval, Scheme
 from dalembert.measure.convergence import Convergence, converge
 from dalembert.measure.nodes import SystemNodes, kernel, node_view
+from dalembert.notebook import Described, described_by_fields
 from dalembert.numbers import as_choice, as_number, as_tolerance, as_vector, decreasing_steps, is_traced
 from dalembert.options import STARTERS, Starter
 from dalembert.step.start.prepare import second_node
@@ -38,6 +39,7 @@ NODES, WEIGHTS = (np.polynomial.legendre.leggauss(16) + np.array([[1.0], [0.0]])
 MISSED = 1e-8  # of |q₁ - q₀| + h|v|: a curve that ends further from q₁ was not found
 
 
+@described_by_fields
 class ExactPair(NamedTuple):
     """L_d^E(q₀,q₁) = ∫L(q, q̇) dt, (v₀, v₁) = (q̇(0), q̇(h)), p⁻ = L_v(q₀,v₀), p⁺ = L_v(q₁,v₁), φ_d^E(q₀,q₁) = φ(q₀,v₀).
 
@@ -158,7 +160,7 @@ LEVEL = 0.3  # orders that far apart are of one part and of another
 
 
 @dataclasses.dataclass(frozen=True)
-class DiscreteConsistency:
+class DiscreteConsistency(Described):
     """|L_d - L_d^E| = O(h^(r+1)), |φ_d| = O(h^r) on D_d^E, |R_d - R| = O(h^r), |β| = O(h^(r+1)) on D_V.
 
     For the starter, |q₁ - q(h)| = O(h^(r+1)). Each is measured at points of the exact motion. r, in `orders`, is the

@@ -17,6 +17,7 @@ from dalembert.algebra import Newton, Solve, implicit, newton
 from dalembert.discretize import Hermite, Interpolated, Scheme, WindowMap, as_windows
 from dalembert.discretize.higher import forward_differences, node_defects
 from dalembert.measure.nodes import check_neighbours, check_single
+from dalembert.notebook import described_by_fields
 from dalembert.numbers import as_array, as_number, as_positive, described
 from dalembert.path import Path
 from dalembert.systems import (
@@ -34,6 +35,7 @@ from dalembert.tracing import seldom
 Nodes = Float[Array, "p n"]
 
 
+@described_by_fields
 class PoincareCartan(NamedTuple):
     """d(L̃_d⁰ + … + L̃_d^{k-1}) = Θ⁺ - Θ⁻ + Σ Φ_d dλ: the two one-forms.
 

@@ -17,7 +17,7 @@ from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
 from dalembert.discretize.higher import forward_differences, momenta_of_nodes
 from dalembert.measure.higher import FlowPath, node_action, path_windows, read_flow_path
 from dalembert.measure.nodes import NodeView, check_direction, check_neighbours, form_of, node_view, states_of
-from dalembert.notebook import Described
+from dalembert.notebook import Described, described_by_fields
 from dalembert.numbers import as_function
 from dalembert.path import Path
 from dalembert.systems import System, VariationalProblem, acceleration, is_traced
@@ -363,6 +363,7 @@ def _higher_energies(path: FlowPath):
     return begin + (k - 0.5) * h, jax.vmap(energy_of_window)(nodes, rows, begin)
 
 
+@described_by_fields
 class Multipliers(NamedTuple):
     """d/dt L_v - L_q = f + Rᵀλ: λ and Rᵀλ along a path.
 

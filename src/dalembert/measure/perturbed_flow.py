@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize import Scheme
+from dalembert.notebook import Described
 from dalembert.numbers import as_number, as_positive, as_tolerance, as_vector, first_line
 from dalembert.path import Path
 from dalembert.step import simulate
@@ -58,7 +59,7 @@ class Piece(NamedTuple):
     gap: Adapted
 
 
-class Perturbation(eqx.Module):
+class Perturbation(Described, eqx.Module):
     """G(t, ε, y) = χ₀(t/ε) F(t, y) + χ₁(t/ε) F(t - ε, Φ(ε, y)),  ε^p g = ∂_tG - f(G),  in ξ = (q, v^a) on D.
 
     F is the exact flow of the reduced equation in the chart. The methods return ε^p g and not g, so that p need not be

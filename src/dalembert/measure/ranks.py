@@ -71,7 +71,7 @@ _ROUNDING = 1e-12  # entries of D₁D_{k+1}L̃_d this much below the largest: di
 
 
 @dataclasses.dataclass(frozen=True)
-class FlowRegularity:
+class FlowRegularity(Described):
     """rank [[D₁D_{k+1}L̃_d, D₁Φᵀ], [D_{k+1}Φ, 0]]: the matrix that the flow Υ_d inverts, at runs of 2k+1 nodes.
 
     Attributes:

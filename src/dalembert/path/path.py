@@ -50,7 +50,7 @@ class StepError(RuntimeError):
         return self.path.describe()
 
 
-class Statistics(Lazy):
+class Statistics(Described, Lazy):
     """Counts and residuals of the solver over the whole run, including steps that were not saved.
 
     Attributes:
@@ -86,7 +86,7 @@ class Statistics(Lazy):
 
 
 @dataclasses.dataclass(frozen=True)
-class Provenance:
+class Provenance(Described):
     """The record of a run, with everything needed to repeat it: plain text, so that it can be stored. A traced run has
     none.
 

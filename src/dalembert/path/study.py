@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import json
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -106,22 +106,25 @@ class Study(Described):
         for places in itertools.product(*(range(self.data.sizes[axis]) for axis in self.axes)):
             yield self._with(self.data.isel(dict(zip(self.axes, places, strict=True))))
 
-    def sel(self, **values: Any) -> Any:
+    def sel(self, *, method: Literal["nearest"] | None = None, **values: Any) -> Any:
         """The runs with these values of the swept names: a number, a list of numbers, or slice(first, last), both
         included.
 
-        study.sel(m=2.0, k=slice(0, 1)). A number is matched up to rounding, and its axis is dropped. If one run is
+        study.sel(m=2.0, k=slice(0, 1)). A number is matched up to rounding, with method="nearest" by the nearest value
+        that was swept, and its axis is dropped. If one run is
         left, the result is its Path, with its own parameters and initial data in the provenance, or its Solution. A
         swept vector, such as q0 of several coordinates, is selected by its index, q0=3, or by one of its components,
         `q0_x=0.5`. KeyError for a name that was not swept, ValueError for a value that no run has.
         """
+        if method not in (None, "nearest"):
+            raise ValueError(f"method: found {described(method)}; give 'nearest', or leave it out for values up to rounding")
         data = self.data
         for name, wanted in values.items():
             label = self.swept[name].label if name in self.swept else name
             known = [one for swept in self.swept.values() for one in (swept.label, *swept.parts)] + list(self.axes)
             if label not in known or label not in data.coords:
                 raise KeyError(f"{name!r}: is not a swept name; there are {', '.join(dict.fromkeys(known))}")
-            data = _chosen(data, name, label, wanted)
+            data = _chosen(data, name, label, wanted, method)
         return self._with(data)
 
     def _with(self, data: xarray.Dataset) -> Any:
@@ -177,7 +180,7 @@ class Study(Described):
         return type(self), (self.data,)
 
 
-def _chosen(data: xarray.Dataset, name: str, label: str, wanted: Any) -> xarray.Dataset:
+def _chosen(data: xarray.Dataset, name: str, label: str, wanted: Any, method: str | None) -> xarray.Dataset:
     """The runs whose coordinate has the wanted value; its dimension goes where one number is wanted and one run has it."""
     values = np.asarray(data[label].values, dtype=float)
     if not data[label].dims:
@@ -191,6 +194,8 @@ def _chosen(data: xarray.Dataset, name: str, label: str, wanted: Any) -> xarray.
         places = np.flatnonzero((values >= low) & (values <= high))
     else:
         asked = _wanted_values(name, wanted)
+        if method == "nearest":
+            asked = np.where(np.isnan(asked), asked, values[np.argmin(np.abs(values - asked[..., None]), axis=-1)])
         hits = [np.flatnonzero(values == _nearby(values, one)) for one in np.ravel(asked)]
         for one, found in zip(np.ravel(asked), hits, strict=True):
             if not len(found):

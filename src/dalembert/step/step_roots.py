@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, newton
 from dalembert.discretize import Scheme, check_maps
+from dalembert.notebook import described_by_fields
 from dalembert.numbers import as_number, as_vector, described, whole_number
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Call, second_root
@@ -23,6 +24,7 @@ MOST_STARTS = 1_000_000
 _OPTIONS = Newton(tolerance=1e-11, max_iterations=60)
 
 
+@described_by_fields
 class Root(NamedTuple):
     """F(z; q, v, t, h) = 0: one root of a step, with what distinguishes it from the others.
 

@@ -224,7 +224,8 @@ STATISTICS = {
 
 
 def path_to_xarray(path: Path) -> xarray.Dataset:
-    """The path as a Dataset: q(node, coordinate), v, multipliers and forces on their own levels, with labels and units.
+    """The path as a Dataset: q(node, coordinate), v, multipliers and forces on their own levels, with labels and units. A
+    path without multipliers has no forces: none are stored.
 
     `data.q.sel(coordinate="x")` is a labelled series over its times. Statistics, step and outcome are scalar variables;
     outcome, levels and the whole Provenance are attributes. Raises TypeError for what is no Path, ValueError for a
@@ -236,8 +237,9 @@ def path_to_xarray(path: Path) -> xarray.Dataset:
     lanes = _lanes(np.ndim(path.code))
     dimension = _dimensions(path)
     variables: dict[str, Any] = {}
+    free = not lanes and not np.shape(as_left(path, "multipliers"))[-1] and not np.any(as_left(path, "constraint_forces"))
     for name, (times, axis, long_name, units) in VARIABLES.items():
-        if as_left(path, name) is not None:
+        if as_left(path, name) is not None and not (free and name == "constraint_forces"):
             labels = {"long_name": long_name, "units": units}
             variables[name] = ((*lanes, dimension[times], axis), numbers_of(path, name), labels)
     own = {} if path.h_last is None else VARYING
@@ -290,6 +292,8 @@ def path_from_xarray(data: xarray.Dataset) -> Path:
     for name, (times, *_) in VARIABLES.items():
         if name in layout:
             fields[times] = jnp.asarray(data[_time_name(str(data[name].dims[-2]), lanes)].values)
+    if "constraint_forces" not in layout:
+        fields["constraint_forces"] = jnp.zeros((*fields["multipliers"].shape[:-1], fields["q"].shape[-1]))
     kind = Path
     if _is_loop(data):
         kind, fields = ClosedLoop, {name: np.asarray(x) for name, x in fields.items()}
@@ -326,8 +330,9 @@ def _layout(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
     lanes = _lanes(len(variable(data, "code").dims))
     wanted = _levels((attribute(data, "level_of_velocities"), attribute(data, "level_of_multipliers")))
     found = {}
+    free = not lanes and "multiplier" in data.sizes and not data.sizes["multiplier"]
     for name, (times, axis, *_) in VARIABLES.items():
-        if name in data or name != "feedback":
+        if name in data or not (name == "feedback" or (free and name == "constraint_forces")):
             dimensions = variable(data, name).dims
             other = _apart(wanted[times], times)  # the name of a level whose times are not those of its namesake
             level = other if other in dimensions else wanted[times]

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.measure import check_neighbours, own_scheme
-from dalembert.notebook import Described
+from dalembert.notebook import Described, described_by_fields
 from dalembert.numbers import as_number, as_positive, as_vector
 from dalembert.path import Path
 from dalembert.step import simulate
@@ -36,6 +36,7 @@ SAME = 1e-7  # of the longest step: by how much stages may miss the next state
 TURNS, NEAR = 7, 1e-12  # of Newton's method for a step of the group, which begins at 0; what it leaves
 
 
+@described_by_fields
 class FullMotion(NamedTuple):
     """The motion of all coordinates.
 

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import least_norm, numerical_rank, value_and_jacobian
+from dalembert.notebook import described_by_fields
 from dalembert.numbers import as_number, as_state, check_x64, is_traced
 from dalembert.systems.equations import first_derivative, motion_at, value, velocity_constraints
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, with_inertia
@@ -203,6 +204,7 @@ PARALLEL = 1e3  # condition of the rows, each of length 1, up to which what they
 EXACT = 1e-10  # residual that is taken for zero, relative to what the way to the point changes
 
 
+@described_by_fields
 class Projection(NamedTuple):
     """Consistent (q, v), and how far each of them moved.
 

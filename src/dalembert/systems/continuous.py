@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 from dalembert.algebra import integrate
 from dalembert.lazy import Lazy, as_left
 from dalembert.native import Accuracy, Solved, as_threads, native_first, outputs_along, travel
+from dalembert.notebook import Described
 from dalembert.numbers import as_choice, as_flag, as_numbers, check_x64, described, is_traced, outside, whole_number
 from dalembert.systems.checks import check_data
 from dalembert.systems.compiled import LARGEST, drift, in_program, reduced_flow
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     import diffrax
 
 
-class Reference(Lazy):
+class Reference(Described, Lazy):
     """q̇ = v, v̇ = a(q, v, t), integrated: positions, velocities and multipliers at the times asked for. Of many runs all
     arrays have a leading axis.
 

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.algebra import numerical_rank
+from dalembert.notebook import described_by_fields
 from dalembert.numbers import is_traced
 from dalembert.path import Path, check_path
 from dalembert.systems.checks import examine_start
@@ -109,6 +110,7 @@ DEPENDENT = 1e-10  # of a row, what is left of it beside the others, and counts 
 NEARLY = 0.1  # of the largest such part: the row that was written first is preferred
 
 
+@described_by_fields
 class Independent(NamedTuple):
     """φ_i = 0 for the rows i that are kept: a system with independent constraints, and the way back to all rows.
 

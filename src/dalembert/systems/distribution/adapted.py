@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import integrate
 from dalembert.native import Accuracy, FlowFunctions, ImplicitPart, Travelled, native_first
+from dalembert.notebook import Described
 from dalembert.numbers import as_state, is_traced, outside
 from dalembert.systems.checks import check_initial_data
 from dalembert.systems.compiled import LARGEST, SystemFlow, compiled_flow, drift, restriction, restricts
@@ -125,7 +126,7 @@ MOST_CHANGES = 1000
 
 
 @dataclasses.dataclass(frozen=True)
-class ChartChange:
+class ChartChange(Described):
     """One change of chart: at time t the dependent coordinates `before` were replaced by `after`.
 
     Attributes:
@@ -144,7 +145,7 @@ class ChartChange:
 
 
 @dataclasses.dataclass(frozen=True)
-class AdaptedReference:
+class AdaptedReference(Described):
     """ξ̇ = (∇ψ)⁻¹h(ψ(ξ)), integrated on D: positions, velocities and multipliers at the times asked for.
 
     Attributes:

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from dalembert.algebra import Newton, numerical_rank, root
+from dalembert.notebook import Described
 from dalembert.numbers import as_array, as_number, as_positive, as_vector, check_x64, coordinate_index, described
 from dalembert.systems.consistency import InconsistentDataError, RankDeficientError
 from dalembert.systems.distribution.reduction import (
@@ -153,7 +154,7 @@ def chart_argument(chart: Connection, name: str, given) -> Array:
     return array
 
 
-class Connection(eqx.Module):
+class Connection(Described, eqx.Module):
     """ξ = (q, v^a) ↦ ψ(ξ) = (q, v) ∈ D: the dependent velocities v^α follow from φ(q, v, t) = 0.
 
     A = φ_α⁻¹φ_a, (m, n-m), where φ_v = (φ_a, φ_α). For linear constraints A(q) is an Ehresmann connection in
@@ -397,7 +398,7 @@ def cutoff(tau):
     return jnp.where(tau <= 0.016, 1.0, jnp.where(tau >= 0.984, 0.0, value))
 
 
-class Interpolant(eqx.Module):
+class Interpolant(Described, eqx.Module):
     """c(t) = ψ(χ₀ ξ₁ + χ₁ ξ₂) with χ at (t - t0)/duration: in D for every t; at ξ₁ up to t0, at ξ₂ from t0 + duration
     on.
 

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import numerical_rank, value_and_jacobian
+from dalembert.notebook import Described
 from dalembert.numbers import as_function, as_number, as_vector, check_x64, is_traced
 from dalembert.systems.consistency import RankDeficientError
 from dalembert.systems.constraints import Nonholonomic
@@ -34,7 +35,7 @@ Matrix = Float[Array, "m n"]
 DEGENERATE = 1e-10  # smallest singular value of C with unit vectors, below which the forces do not determine λ
 
 
-class Reduction(eqx.Module):
+class Reduction(Described, eqx.Module):
     """v̇ = f_v + m⁻¹Rᵀλ,  λ = -C⁻¹(φ_q v + φ_t + φ_v f_v),  C = φ_v m⁻¹Rᵀ, at one (q, v, t).
 
     For a holonomic constraint φ(q) = 0 read dφ/dt in place of φ.

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import integrate, numerical_rank
 from dalembert.native import Accuracy, native_first
+from dalembert.notebook import Described
 from dalembert.numbers import as_array, as_flag, is_traced, outside, whole_number
 from dalembert.systems.compiled import derivatives_flow
 from dalembert.systems.consistency import STEPS, STILL, InconsistentDataError, RankDeficientError
@@ -87,7 +88,7 @@ def check_regular(problem: VariationalProblem, derivatives, multipliers, t0, nam
     )
 
 
-class Ostrogradsky(eqx.Module):
+class Ostrogradsky(Described, eqx.Module):
     """The Euler-Lagrange flow of order k, at the times asked for.
 
     Attributes:
