@@ -127,6 +127,16 @@ def perturbed():
     return da.measure.perturbation(ROLLING, PLACE, [1.0, 0.0])
 
 
+@functools.cache
+def expansion():
+    return da.measure.modified(FREE, PLACE, [1.0, 1.0], h=0.1)
+
+
+@functools.cache
+def equal_run():
+    return da.simulate(FREE, PLACE, [1.0, 1.0], h=0.1, steps=4, solver=da.Solver(backend="jax"))
+
+
 def generator():
     yield 1.0
 
@@ -229,6 +239,7 @@ WRONG = {
     "system": {label: x for label, x in NO_CLASS.items() if label != "system"} | {"class": da.System},
     "any system": ANYTHING | {"None": None, "number": 3, "path": path, "class": da.System},
     "problem": {label: x for label, x in NO_CLASS.items() if label != "problem"} | {"class": da.VariationalProblem},
+    "terms of a scheme": NO_CLASS | {"class": da.measure.Modified},
     "manifold": NO_CLASS | {"class": da.manifolds.Embedded},
     "path": ANYTHING | {"None": None, "number": 3, "array": np.zeros((3, 2)), "system": FREE, "list": [1]},
     "scheme": ANYTHING | {"number": 3, "map": da.Beta(), "class": da.Scheme, "name": "nodes", "list": [da.Scheme()]},
@@ -292,7 +303,7 @@ KINDS = {
     "word": "starter seek method to model combine", "word or None": "backend form", "names": "coordinates",
     "which": "dependent",
     "pair": "first second", "end": "final", "through": "through", "points": "points", "bounds or None": "bounds",
-    "system": "system",
+    "system": "system", "terms of a scheme": "made",
     "problem": "problem", "manifold": "manifold", "path": "path solution", "scheme": "scheme",
     "map": "rho action distribution state",
     "triple": "variational", "constraints": "constraints", "tree": "parameters", "branch": "branch", "options": "start save",
@@ -531,6 +542,10 @@ CALLS = {
     "measure.perturbation": (M.perturbation, ROLLS, {"q0": "several", "v0": "several"}),
     "measure.modified": (M.modified, STATE | {"h": 0.1},
                          {"h": "positive", "q0": "several", "v0": "several", "order": "count"}),
+    "measure.error_bound": (M.error_bound, {"made": expansion, "path": equal_run}, {}),
+    "measure.energy_drift": (M.energy_drift, {"made": expansion, "path": equal_run}, {}),
+    "measure.helmholtz": (M.helmholtz, {"made": expansion}, {}),
+    "measure.kept_energy": (M.kept_energy, {"made": expansion, "h": 0.1}, {"h": "positive"}),
     "measure.projected_perturbation": (
         M.projected_perturbation, AT | {"system": ROLLING, "g_q": PLACE, "g_v": PLACE}, {}),
     "measure.energy": (M.energy, {"system": FREE, "path": path}, {"scheme": ELSEWHERE}),
@@ -673,7 +688,7 @@ def mistake(call, argument: str) -> str | None:
 @pytest.mark.parametrize(("name", "argument"), ROWS, ids=map("-".join, ROWS))
 def test_wrong_arguments_are_named(name, argument):
     function, given, _ = CALLS[name]
-    made = (path, solution, plan, stored, study, rolled_path)
+    made = (path, solution, plan, stored, study, rolled_path, expansion, equal_run)
     ready = {key: x() if any(x is one for one in made) else x for key, x in given.items()}
     found = {}
     for label, value in wrong_values(name, argument).items():
@@ -703,7 +718,8 @@ def test_every_class_that_a_user_builds_is_in_the_table():
         "ActiveBounds", "AdaptedReference", "Animation", "Balance", "BoundaryStatistics", "Claim", "ClosedLoop", "Condition",
         "Connection", "Consistency", "ControlLaw", "ControlSolution", "Controllability", "Convergence", "Derivatives",
         "DiscreteConsistency", "ExactPair",
-        "Embedding", "EnergyShaping", "SymbolicEquations", "Events", "Extremals", "Feedback", "FinalTime", "Finding",
+        "Embedding", "EnergyDrift", "EnergyShaping", "ErrorBound", "Helmholtz", "KeptEnergy",
+        "SymbolicEquations", "Events", "Extremals", "Feedback", "FinalTime", "Finding",
         "FlowRegularity", "FullMotion",
         "Independent", "Interpolant", "Invariant", "LegendreMaps", "Matching", "Modified", "MomentumBalance", "Multipliers",
         "Optimum", "Order",

@@ -125,6 +125,17 @@ def test_a_scheme_that_loses_energy_is_told(name):
     assert symmetric.finding is HOLDS
 
 
+def test_the_cause_of_a_drift_is_named():
+    """ż sin z is an exact term of L, which the motion does not see and the scheme does: E drifts by its h² and h⁴ terms."""
+    entry = ENTRIES["contact_oscillator"]
+    action = lambda q, v, p: entry.system.lagrangian(q, v, p) + v[2] * jnp.sin(q[2])  # noqa: E731
+    seen = dataclasses.replace(entry.system, lagrangian=action)
+    claim = balance.energy_drift(subject(seen, entry.q0, entry.v0, h=2 * np.sin(np.pi / 40), steps=400))
+    assert claim.finding is FAILS
+    predicted = float(claim.reason.partition("up to h^4 makes it drift by ")[2])
+    assert predicted == pytest.approx(claim.measured, rel=0.1)
+
+
 class TooFast(da.TripleMap):
     """The central accelerations times 1.05: no scheme of any order."""
 

@@ -9,7 +9,7 @@ import dalembert as da
 from dalembert.gallery.curvature_particle import curvature_particle
 from dalembert.gallery.nonholonomic_particle import nonholonomic_particle
 from dalembert.gallery.pendulum import pendulum
-from dalembert.measure import modified
+from dalembert.measure import energy, energy_drift, error_bound, helmholtz, kept_energy, modified
 
 PENDULUM = pendulum()
 PLACES = [(0.3, 1.1), (-1.2, 0.4), (2.0, -0.7)]
@@ -133,3 +133,88 @@ def test_what_has_no_expansion_is_refused():
         modified(PENDULUM, [1.0], [0.0], h=0.1, scheme=da.Scheme(order=4), order=2)
     with pytest.raises(ValueError, match="cannot be told at these states"):
         modified(PENDULUM, [1.0], [0.0], h=1e4)
+
+
+VERLET = da.Scheme("kick_drift_kick", action=(da.Beta(0.0), da.Beta(1.0)))
+
+
+def test_the_kept_energy_is_that_of_hairer_lubich_wanner():
+    """E_h = E + h²(v² cos q/12 - sin² q/24) + O(h⁴), and a run keeps it better than E by h²."""
+    kept = kept_energy(modified(PENDULUM, [1.0], [0.3], h=0.2, scheme=VERLET, order=2), 0.1)
+    q, v = np.array(PLACES).T
+    wanted = 0.5 * v**2 - np.cos(q) + 0.1**2 * (v**2 * np.cos(q) / 12 - np.sin(q) ** 2 / 24)
+    found = kept(q[:, None], v[:, None])
+    np.testing.assert_allclose(found - found[0], wanted - wanted[0], rtol=0, atol=1e-5 * 0.1**2)
+    run = da.simulate(PENDULUM, [1.0], [0.3], h=0.1, steps=100, scheme=VERLET)
+    assert np.ptp(kept(run.q, run.v)) < 3e-3 * float(energy(PENDULUM, run).range)
+    assert isinstance(kept([1.0], [0.3]), float)
+
+
+def test_lagrangian_or_not():
+    system, q, v = SYSTEMS["holonomic"]
+    assert helmholtz(modified(system, q, v, h=0.1, order=2)).lagrangian
+    assert helmholtz(modified(PENDULUM, [1.0], [0.3], h=0.1)).lagrangian
+    system, q, v = SYSTEMS["nonholonomic"]
+    found = helmholtz(modified(system, q, v, h=0.1, order=2))
+    assert found.broken == 0
+    assert "not Lagrangian, since the motion itself is not" in str(found)
+    composed = helmholtz(modified(PENDULUM, [1.0], [0.3], h=0.2, scheme=da.Scheme(order=4)))
+    assert composed.broken == 4  # drift-kick-drift with several steps keeps no form of one step
+
+
+def test_the_energy_that_is_kept_exactly_and_what_changes_it():
+    """[7] keeps |v| exactly; friction takes E by the motion itself, at the rate -c|v|²."""
+    system, q, v = SYSTEMS["of second order"]
+    made = modified(system, q, v, h=0.1, order=2)
+    assert kept_energy(made, 0.1).exact
+    assert kept_energy(made, 0.1)(q, v) == pytest.approx(1.0)
+    rubbed = da.System(lambda q, v: 0.5 * v @ v + jnp.cos(q[0]), forces=lambda q, v: -0.1 * v)
+    run = da.simulate(rubbed, [1.0], [0.3], h=0.1, steps=50)
+    made = modified(rubbed, [1.0], [0.3], h=0.1)
+    drift = energy_drift(made, run)
+    np.testing.assert_allclose(drift.rates[:, 0], -0.1 * np.asarray(run.v[:, 0]) ** 2, rtol=1e-9, atol=1e-15)
+    lost = float(np.diff(np.asarray(energy(rubbed, run).values)[[0, -1]])[0]) / 5.0
+    assert drift.mean[0] == pytest.approx(lost, rel=0.01)  # but for the trapezoidal rule and h²
+    with pytest.raises(ValueError, match="the motion itself is not, and its terms change E"):
+        kept_energy(made, 0.1)
+    with pytest.raises(ValueError, match="its system depends on time"):
+        kept_energy(modified(TIMED, [1.0, 0.3], [0.2, 0.5], h=0.1, order=2), 0.1)
+
+
+@pytest.mark.parametrize("name", ["free", "holonomic"])
+def test_the_error_lies_below_its_bound_and_not_far(name):
+    """25 drawn runs of each system at three steps: the error of all states, from the reference, against the bound."""
+    system, q, v = SYSTEMS[name]
+    random = np.random.default_rng(40)
+    starts = []
+    for _ in range(25):
+        start = da.project(system, np.array(q) + 0.4 * random.normal(size=len(q)), v + 0.4 * random.normal(size=len(v)))
+        starts.append((np.asarray(start.q), np.asarray(start.v)))
+    made = modified(system, *map(np.array, zip(*starts, strict=True)), h=0.1)
+    close = 0
+    for place, speed in starts:
+        for h in (0.2, 0.1, 0.05):
+            run = da.simulate(system, place, speed, h=h, steps=round(5.0 / h))
+            found, truth = error_bound(made, run), da.reference(system, place, speed, run.t, tolerance=1e-12)
+            errors = [np.linalg.norm(np.asarray(a - b), axis=1) for a, b in ((run.q, truth.q), (run.v, truth.v))]
+            assert np.all(errors[0] <= found.q + 1e-12)
+            assert np.all(errors[1] <= found.v + 1e-12)
+            close += found.holds and found.q.max() <= 10 * errors[0].max() and found.v.max() <= 10 * errors[1].max()
+    assert close >= 60  # of 75
+
+
+def test_a_run_too_long_for_the_bound_says_how_far_it_holds():
+    """The period of a pendulum near the top is wrong by the step: in time the phase is lost."""
+    run = da.simulate(PENDULUM, [3.0], [0.0], h=0.2, steps=400)
+    found = error_bound(modified(PENDULUM, [3.0], [0.0], h=0.2), run)
+    assert not found.holds
+    assert 2.0 < found.until < 60.0
+    after = found.t > found.until
+    assert np.all(np.isinf(found.q[after]))
+    assert np.all(np.isfinite(found.q[~after]))
+    assert f"holds until: t = {found.until:g}" in str(found)
+    with pytest.raises(ValueError, match="neighbouring states are needed"):
+        error_bound(
+            modified(PENDULUM, [1.0], [0.0], h=0.1),
+            da.simulate(PENDULUM, [1.0], [0.0], h=0.1, steps=8, save=da.Save(every=2)),
+        )

@@ -15,9 +15,11 @@ from dalembert.measure.event_times import Events, events
 from dalembert.measure.exact import DiscreteConsistency, ExactPair, discrete_consistency, exact_discrete
 from dalembert.measure.higher import PoincareCartan, euler_lagrange_operator, poincare_cartan
 from dalembert.measure.invariants import Invariant, Multipliers, Residual, constraint_residual, energy, momentum, multipliers
+from dalembert.measure.modified_energy import EnergyDrift, Helmholtz, KeptEnergy, energy_drift, helmholtz, kept_energy
 from dalembert.measure.modified_equation import Modified, modified
 from dalembert.measure.nodes import NodeView, check_neighbours, node_view, own_scheme
 from dalembert.measure.one_step import Consistency, Embedding, consistency, embedding
+from dalembert.measure.path_error import ErrorBound, error_bound
 from dalembert.measure.perturbed_flow import Perturbation, perturbation, projected_perturbation
 from dalembert.measure.ranks import Condition, FlowRegularity, Regularity, regularity
 from dalembert.measure.symplectic import SymplecticDefect, flow_symplectic_defect, symplectic_defect
@@ -29,10 +31,14 @@ __all__ = [
     "Convergence",
     "DiscreteConsistency",
     "Embedding",
+    "EnergyDrift",
+    "ErrorBound",
     "Events",
     "ExactPair",
     "FlowRegularity",
+    "Helmholtz",
     "Invariant",
+    "KeptEnergy",
     "LegendreMaps",
     "Modified",
     "MomentumBalance",
@@ -50,10 +56,14 @@ __all__ = [
     "discrete_consistency",
     "embedding",
     "energy",
+    "energy_drift",
+    "error_bound",
     "euler_lagrange_operator",
     "events",
     "exact_discrete",
     "flow_symplectic_defect",
+    "helmholtz",
+    "kept_energy",
     "legendre",
     "modified",
     "momentum",

@@ -7,7 +7,7 @@ the derivative of a polynomial through nodes next to z₀. From runs with severa
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -35,6 +35,7 @@ State = Float[Array, "2n"]
 MORE = 2  # powers of h that are fitted beyond those wanted: what they take up does not disturb these
 LADDER = 2.0 ** np.arange(-4, 8)  # times the user's step: sizes of the steps that are tried
 KNOWN = 0.1  # relative doubt about a term, above which it is not known
+BATCH = 64  # states that are evaluated together
 CORRECTIONS = 3  # Newton steps onto the constraints, from a point that is nearly there
 
 
@@ -79,6 +80,8 @@ class Modified(Described, eqx.Module):
         system: the System.
         scheme: the Scheme.
         powers: j of the terms, from the scheme's order p up to the order asked for.
+        states: (B, 2n) the states given, q and v.
+        t0: their time.
         step: the largest step of the runs from which the terms are found.
         doubt: of each term, relative to it: how far it differs if the steps are half as long.
 
@@ -90,6 +93,8 @@ class Modified(Described, eqx.Module):
     system: System
     scheme: Scheme
     powers: tuple[int, ...] = eqx.field(static=True)
+    states: Float[Array, "B two_n"]
+    t0: Float[Array, ""]
     step: Float[Array, ""]
     doubt: tuple[float, ...] = eqx.field(static=True)
 
@@ -102,6 +107,11 @@ class Modified(Described, eqx.Module):
     def reversible(self) -> bool:
         """True if a step by -h leads back: the scheme is self-adjoint."""
         return self.scheme.claims(self.system).not_self_adjoint is None
+
+    @property
+    def stencil(self) -> Stencil:
+        """The runs, and how the terms follow from them."""
+        return Stencil.of(self.powers, self.reversible)
 
     def terms(self, q, v, t=0.0) -> Float[np.ndarray, "J 2 n"]:
         """f_j at a state, for j of `powers`: its parts in q̇ and in v̇, tangent to the constraints.
@@ -176,7 +186,7 @@ class Modified(Described, eqx.Module):
 
     def _rounding(self, h: float, count: int) -> float:
         """The error of the first terms for steps h by rounding of the nodes, relative to the state."""
-        stencil, powers = Stencil.of(self.powers, self.reversible), np.array(self.powers[:count])
+        stencil, powers = self.stencil, np.array(self.powers[:count])
         sums = np.abs(stencil.fit[:count]) @ (1.0 / np.abs(stencil.parts)) * np.abs(stencil.weights).sum()
         return EPSILON * float(np.sum((h / float(self.step)) ** powers * sums)) / float(self.step)
 
@@ -231,10 +241,11 @@ def modified(
     for q, v in zip(points, speeds, strict=True):
         check_initial_data(system, q, v, jnp.asarray(begin, dtype=float), size)
     _check_smooth(system, points.shape[1])
-    powers = _powers(system, chosen, whole_number(order, "order", most=12))
+    powers = powers_of(system, chosen, whole_number(order, "order", most=12))
     states, steps = jnp.concatenate([points, speeds], axis=1), size * LADDER
-    made = [Modified(system, chosen, powers, jnp.asarray(x), (0.0,) * len(powers)) for x in steps]
-    doubts = _doubts([expand_at(x, states, jnp.full(len(points), float(begin))) for x in made], steps, powers)
+    now = jnp.asarray(begin, dtype=float)
+    made = [Modified(system, chosen, powers, states, now, jnp.asarray(x), (0.0,) * len(powers)) for x in steps]
+    doubts = _doubts([expand_at(x, states, jnp.full(len(points), now)) for x in made], steps, powers)
     best = int(np.argmin(doubts[:, -1]))
     if not np.all(doubts[best] <= KNOWN):
         worst = powers[int(np.argmax(doubts[best] > KNOWN))]
@@ -256,7 +267,7 @@ def _doubts(found: list[Expansion], steps: np.ndarray, powers: tuple[int, ...]) 
     return np.where(np.isfinite(doubts), doubts, np.inf)
 
 
-def _powers(system: System, scheme: Scheme, order: int) -> tuple[int, ...]:
+def powers_of(system: System, scheme: Scheme, order: int) -> tuple[int, ...]:
     """p, …, q, of even numbers alone if the scheme is self-adjoint."""
     declared = scheme.claims(system)
     if scheme.state_apart(system.constraints) or (
@@ -285,14 +296,34 @@ def _check_smooth(system: System, n: int) -> None:
             )
 
 
+def check_modified(made: Any) -> None:
+    """TypeError for anything but a Modified outside of a traced program."""
+    if not isinstance(made, Modified):
+        raise TypeError(f"made: found {type(made).__name__}; give what dalembert.measure.modified returns")
+    if is_traced(made):
+        raise TypeError("made: works on numbers and not under jit, vmap or grad")
+
+
 def as_step_size(h) -> Float[Array, ""]:
     return jnp.asarray(as_positive(h, "h", "a positive, finite step"), dtype=float)
 
 
+def expand_at(made: Modified, states: Any, times: Any) -> Expansion:
+    """The expansion at each state, with a leading axis."""
+    return in_batches(_expand_batch, made, states, times)
+
+
 @Jitted
-def expand_at(made: Modified, states: Float[Array, "K two_n"], times: Float[Array, "K"]) -> Expansion:
-    """The expansion at each state."""
+def _expand_batch(made: Modified, states: Float[Array, "K two_n"], times: Float[Array, "K"]) -> Expansion:
     return jax.vmap(lambda z, t: expand(made, z, t))(states, times)
+
+
+def in_batches(function: Callable, made: Modified, *rows: Any) -> Any:
+    """function(made, …) at each row of its arguments: one program for every number of rows."""
+    count = len(rows[0])
+    padded = [np.concatenate([x, np.repeat(x[-1:], -count % BATCH, axis=0)]) for x in map(np.asarray, rows)]
+    parts = [function(made, *(jnp.asarray(x[i : i + BATCH]) for x in padded)) for i in range(0, count, BATCH)]
+    return jax.tree.map(lambda *x: np.concatenate(x)[:count], *parts)
 
 
 @Jitted
@@ -311,7 +342,7 @@ def motion_field(system: System, z: State, t) -> State:
 
 def expand(made: Modified, z: State, t) -> Expansion:
     """f and the coefficients f_j of the modified equation, at the point of the constraints next to z."""
-    stencil, n = Stencil.of(made.powers, made.reversible), z.shape[0] // 2
+    stencil, n = made.stencil, z.shape[0] // 2
     at = onto_constraints(made.system, z, t)
     steps = int(stencil.nodes[-1])
 

@@ -1,0 +1,209 @@
+"""A bound on the error of a run, from the modified equation of its scheme alone: no other run and no reference is needed.
+
+The nodes follow z̃' = f(z̃) + d, d = Σ h^j f_j(z̃). So e = z̃ - z, z the motion, satisfies e' = A e + d - ½f''(e, e) + …,
+A = f'(z̃). The estimate ε solves the linear equation. The remainder ρ ≥ |e - ε| grows by what both leave out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from dalembert.measure.modified_equation import (
+    Modified,
+    check_modified,
+    expand_at,
+    in_batches,
+    motion_field,
+    onto_constraints,
+)
+from dalembert.measure.nodes import check_neighbours, form_of, states_of
+from dalembert.notebook import Described
+from dalembert.numbers import EPSILON, is_traced
+from dalembert.path import Path
+from dalembert.tracing import Jitted
+
+BLOCKS = 128  # of the run, in which the remainder is summed
+AROUND = 1.5  # times f'' on the path is what it is taken for in the neighbourhood
+BEYOND = 2.0  # times the first power left out, for all powers left out
+DIGITS_LEFT = 30.0  # rounding errors of a step, times this
+TAYLOR = 1.0 / 120.0  # of the first power that Kutta's method leaves out
+ROUNDS = 30  # of the iteration for ρ at the end of a block
+OUTGROWN = 1.0  # sizes of the motion: a larger remainder says nothing
+DIFFERENCE = 1e-4  # sizes of the motion, over which A is compared
+
+
+@dataclasses.dataclass(frozen=True)
+class ErrorBound(Described):
+    """|q_k - q(t_k)| and |v_k - v(t_k)| along a run: an estimate, and a bound.
+
+    Attributes:
+        t: (K,) times of the states.
+        q_error: (K, n) estimate of q_k - q(t_k), of first order in the modification.
+        v_error: (K, n) estimate of v_k - v(t_k).
+        q: (K,) bound on the Euclidean norm of q_k - q(t_k); infinite after `until`.
+        v: (K,) bound on the Euclidean norm of v_k - v(t_k).
+        until: the time up to which the bound holds: the end of the run, or where the remainder outgrows the motion.
+    """
+
+    t: Float[np.ndarray, "K"]
+    q_error: Float[np.ndarray, "K n"]
+    v_error: Float[np.ndarray, "K n"]
+    q: Float[np.ndarray, "K"]
+    v: Float[np.ndarray, "K"]
+    until: float
+
+    @property
+    def holds(self) -> bool:
+        """True if the bound is finite up to the end of the run."""
+        return bool(self.until >= self.t[-1])
+
+    def describe(self) -> str:
+        """The largest bounds, and up to which time they hold."""
+        inside = self.t <= self.until
+        largest = f"|error| of q at most {self.q[inside].max():.3g}, of v at most {self.v[inside].max():.3g}"
+        ends = "the end of the run" if self.holds else "where the remainder outgrows the motion; take smaller steps to go on"
+        return f"{largest}\nholds until: t = {self.until:g}, {ends}"
+
+    def __str__(self) -> str:
+        return self.describe()
+
+
+def error_bound(made: Modified, path: Path) -> ErrorBound:
+    """|z_k - z(t_k)| ≤ |ε_k| + ρ_k, ε' = A ε + Σ h^j f_j, along a run of the scheme of a modified equation.
+
+    f'' is read on the path and taken half as large again around it, and the powers left out for twice the first of them:
+    the bound is not proven, as one by interval arithmetic would be.
+
+    Args:
+        made: a Modified, of the system and the scheme of the run.
+        path: a Path with all its states.
+
+    Returns:
+        An ErrorBound, which prints up to which time it holds.
+
+    Raises:
+        ValueError: the path was made with another scheme, or some of its states were not saved.
+        TypeError: an argument is of the wrong type, or traced.
+
+    Source: Jiménez, Scheurle, Section 7; Hairer, Lubich, Wanner, Geometric Numerical Integration, Chapter IX.
+
+    Example:
+        >>> run = da.simulate(pendulum, [1.0], [0.0], h=0.1, steps=50)
+        >>> found = da.measure.error_bound(da.measure.modified(pendulum, [1.0], [0.0], h=0.1), run)
+        >>> found.holds, bool(found.q.max() < 0.01)
+        (True, True)
+    """
+    check_modified(made)
+    if is_traced(path):
+        raise TypeError("error_bound: works on numbers and not under jit, vmap or grad")
+    form_of(path, made.system, made.scheme)
+    check_neighbours(path)
+    q, v, t = (np.asarray(x) for x in states_of(made.system, path))
+    h = float(path.h)
+    z, n = np.concatenate([q, v], axis=1), q.shape[1]
+    parts = h ** made.stencil.powers[:, None] * expand_at(made, z, t).terms
+    count, slopes = len(made.powers), in_batches(_slopes, made, z, t)
+    defect, beyond = parts[:, :count].sum(axis=1), parts[:, count]
+    carried, local, doubt = _over_steps(slopes, defect, h)
+    estimate = np.zeros_like(z)
+    for k, (matrix, source) in enumerate(zip(carried, local, strict=True)):
+        estimate[k + 1] = matrix @ estimate[k] + source
+    sizes = np.repeat([max(np.ptp(x, axis=0).max(), EPSILON**0.5 * np.abs(x).max(), 1e-300) for x in (q, v)], n)
+    norm = lambda x: np.linalg.norm(x / sizes, axis=1)  # noqa: E731
+    rest = BEYOND * norm(beyond) + DIGITS_LEFT * EPSILON / abs(h) * norm(z)
+    rest[1:] += norm(doubt) + TAYLOR * np.linalg.norm(carried - np.eye(2 * n), axis=(1, 2)) ** 5 / abs(h) * norm(
+        estimate[1:]
+    )
+    ends, remainder = _remainders(made, Remaining(z, t, estimate, abs(h) * norm(defect), rest), carried, sizes)
+    after = np.searchsorted(ends, np.arange(len(t)))  # at a state the larger of both ends of its block
+    larger = np.maximum(remainder[after], remainder[np.maximum(after - 1, 0)])
+    finite = np.isfinite(larger)
+    until = float(t[-1] if np.all(finite) else t[max(int(np.argmin(finite)) - 1, 0)])
+    of_q, of_v = estimate[:, :n], estimate[:, n:]
+    bound = lambda x, size: np.linalg.norm(x, axis=1) + size * larger  # noqa: E731
+    return ErrorBound(t, of_q, of_v, bound(of_q, sizes[0]), bound(of_v, sizes[-1]), until)
+
+
+class Remaining(NamedTuple):
+    """Of each state: z, t, ε, |h d|, and the rate at which ρ grows by itself; the last two in units of the sizes."""
+
+    z: np.ndarray
+    t: np.ndarray
+    estimate: np.ndarray
+    shift: np.ndarray
+    rest: np.ndarray
+
+
+@Jitted
+def _slopes(made: Modified, states, times):
+    """A at each state."""
+    field = lambda y, t: motion_field(made.system, onto_constraints(made.system, y, t), t)  # noqa: E731
+    return jax.vmap(jax.jacfwd(field))(states, times)
+
+
+def _over_steps(slopes: np.ndarray, defect: np.ndarray, h: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ψ and ∫Ψ d over each step, by Kutta's method for ε' = Aε + d, and how far d between the states is uncertain."""
+    middle, between = _middles(slopes), _middles(defect)
+    n = slopes.shape[1]
+    start = np.broadcast_to(np.eye(n, n + 1), (len(middle), n, n + 1))
+    rate = lambda a, d, x: a @ x + np.pad(d[:, :, None], ((0, 0), (0, 0), (n, 0)))  # noqa: E731
+    k1 = rate(slopes[:-1], defect[:-1], start)
+    k2 = rate(middle, between, start + 0.5 * h * k1)
+    k3 = rate(middle, between, start + 0.5 * h * k2)
+    k4 = rate(slopes[1:], defect[1:], start + h * k3)
+    whole = start + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+    return whole[..., :-1], whole[..., -1], between - 0.5 * (defect[:-1] + defect[1:])
+
+
+def _middles(x: np.ndarray) -> np.ndarray:
+    """Between neighbouring rows, by cubics through four."""
+    if len(x) < 4:
+        return 0.5 * (x[:-1] + x[1:])
+    first, last = (5 * y[0] + 15 * y[1] - 5 * y[2] + y[3] for y in (x[:4], x[:-5:-1]))
+    return np.concatenate([first[None], 9 * (x[1:-2] + x[2:-1]) - x[:-3] - x[3:], last[None]]) / 16
+
+
+def _remainders(made: Modified, along: Remaining, carried: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the blocks, as numbers of states, and ρ there in units of the sizes; infinite from where it outgrows them.
+
+    ρ(t) = ∫ ‖Ψ(t, s)‖ (½|f''(ε, ε)| + |f''(ε, ·)|(ρ + |h d|) + ½|f''|ρ² + rest) ds.
+    """
+    t, unit = along.t, np.eye(len(sizes))
+    ends = np.unique(np.linspace(0, len(t) - 1, min(BLOCKS, len(t) - 1) + 1).astype(int))
+    error = along.estimate[ends] / sizes
+    bends = np.stack([_bend(made, along, ends, x) * sizes / sizes[:, None] for x in unit * sizes], axis=-1)
+    along_error = np.einsum("kabc,kc->kab", bends, error)
+    both = 0.5 * np.linalg.norm(np.einsum("kab,kb->ka", along_error, error), axis=1)
+    mixed = np.linalg.norm(along_error, ord=2, axis=(1, 2))
+    pure = 0.5 * np.sqrt(np.sum(bends**2, axis=(1, 2, 3)))
+    remainder, sources, kernels = np.full(len(ends), np.inf), np.zeros(0), np.zeros((0, *unit.shape))
+    remainder[0] = 0.0
+    for b, (i, j) in enumerate(itertools.pairwise(ends)):
+        over = functools.reduce(lambda x, y: y @ x, carried[i:j]) * sizes / sizes[:, None]
+        kernels = over @ np.concatenate([kernels, unit[None]])
+        gains = np.linalg.norm(kernels, ord=2, axis=(1, 2))
+        terms = [AROUND * np.maximum(x[b], x[b + 1]) for x in (both, mixed, pure)]
+        shift, rest = along.shift[i : j + 1].max(), along.rest[i : j + 1].max()
+        before, source, guess = float(gains[:-1] @ sources), 0.0, 0.0
+        for _ in range(ROUNDS):
+            rate = terms[0] + terms[1] * (guess + shift) + terms[2] * guess**2 + rest
+            source = abs(t[j] - t[i]) * max(1.0, gains[-1]) * rate
+            guess = before + source
+            if not guess < OUTGROWN:
+                return ends, remainder
+        sources, remainder[b + 1] = np.append(sources, source), guess
+    return ends, remainder
+
+
+def _bend(made: Modified, along: Remaining, ends: np.ndarray, direction: np.ndarray) -> np.ndarray:
+    """f''(direction, ·) at the ends of the blocks, by a difference of A."""
+    z, t = along.z[ends], along.t[ends]
+    ahead, behind = (in_batches(_slopes, made, z + s * direction, t) for s in (DIFFERENCE, -DIFFERENCE))
+    return (ahead - behind) / (2.0 * DIFFERENCE)
