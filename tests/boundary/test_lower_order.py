@@ -41,7 +41,8 @@ class Car:
         rate, start = jax.jit(self.rate), np.concatenate([state, costate])
         given = {"method": "DOP853", "rtol": 1e-12, "atol": 1e-13, "dense_output": True}
         found = solve_ivp(lambda t, z: np.asarray(rate(z)), (0.0, 1.0), start, **given)
-        self.at = lambda t: jnp.asarray(found.sol(np.asarray(t)).T)
+        self.at = lambda t: found.sol(np.asarray(t)).T
+        self.derivatives = jax.jit(lambda z: [self.along(lambda y: y[:3], i)(z) for i in range(k)])
 
     def control(self, z):
         """What maximizes H = p·ṡ - ½|q⁽ᵏ⁾|²."""
@@ -65,8 +66,7 @@ class Car:
 
     def jet(self, t):
         """q, q̇, …, q⁽ᵏ⁻¹⁾ at one time."""
-        z = self.at(t)
-        return [self.along(lambda y: y[:3], i)(z) for i in range(self.k)]
+        return self.derivatives(self.at(t))
 
     def multiplier(self, t):
         """(λ, what is left along the heading), at times (T,)."""
@@ -227,9 +227,11 @@ def completed(jet, t):
 def test_constraints_together_may_fix_a_function_of_the_ends(order, constraints, end, count):
     """Of different orders, or with holonomic ones: such ends were a success with λ wrong by 1/h³."""
 
+    both = jax.jit(jax.vmap(lambda jet, t: (constraints(jet, t), jax.jacfwd(constraints)(jet, t))))
+
     def linearised(jets, times):
-        slopes = jax.vmap(jax.jacfwd(constraints))(jets, times)
-        return np.asarray(jax.vmap(constraints)(jets, times)), np.asarray(slopes)
+        values, slopes = both(jets, times)
+        return np.asarray(values), np.asarray(slopes)
 
     path = np.linspace(0.0, 1.0, 11)[:, None] * np.array(end)
     found = find_integrals(np.linspace(0.0, 2.0, 11), path, order, linearised)

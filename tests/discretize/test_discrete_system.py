@@ -226,11 +226,9 @@ def test_a_factor_below_k_is_no_integrator():
     np.testing.assert_allclose(path.q[3], circle[3], rtol=0, atol=2e-4)
     np.testing.assert_allclose(path.multipliers[0, 0], -np.sqrt(2), rtol=2e-3)
     np.testing.assert_allclose(path.t_multipliers, [H])
-    by_nodes = jax.jacfwd(
-        lambda x: da.simulate(system, start=da.Start(nodes=x), h=H, steps=3, throw=False, solver=da.Solver(backend="jax")).q[
-            3
-        ]
-    )(circle[:3])
+    options = {"h": H, "steps": 3, "throw": False, "solver": da.Solver(backend="jax")}
+    last = lambda x: da.simulate(system, start=da.Start(nodes=x), **options).q[3]  # noqa: E731
+    by_nodes = jax.jit(jax.jacfwd(last))(circle[:3])
     companion = np.zeros((6, 6))
     companion[:4, 2:], companion[4:] = np.eye(4), np.asarray(by_nodes).reshape(2, 6)
     assert np.abs(np.linalg.eigvals(companion)).max() == pytest.approx(0.5 / H**2, rel=1e-3)

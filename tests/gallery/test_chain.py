@@ -50,7 +50,7 @@ def test_frequencies_of_small_oscillations(rods):
     """ω² are the eigenvalues of -∂ẍ/∂x at rest, along the chain's tangent space, where all y stay."""
     system, rest = chain.chain(rods).replace(l=2.0), jnp.asarray(placed(np.zeros(rods), 2.0))
     sideways = lambda x: da.acceleration(system, rest.at[::2].set(x), jnp.zeros(2 * rods))[0][::2]  # noqa: E731
-    squares = np.linalg.eigvals(-np.asarray(jax.jacfwd(sideways)(jnp.zeros(rods))))
+    squares = np.linalg.eigvals(-np.asarray(jax.jit(jax.jacfwd(sideways))(jnp.zeros(rods))))
     np.testing.assert_allclose(np.sort(np.sqrt(squares)), chain.frequencies(rods, G, 2.0), rtol=1e-8)
 
 

@@ -36,9 +36,10 @@ def onto_window(problem, h, first, second, free):
     constraint = da.with_time(problem, da.Hermite()).differential[0][1]
     start, base, places = jnp.append(0.0, first.ravel()), jnp.append(h, second.ravel()), jnp.asarray(free)
     left = lambda x: constraint(start, base.at[places].add(x))  # noqa: E731
+    better = jax.jit(lambda x: x - jnp.linalg.solve(jax.jacfwd(left)(x), left(x)))
     x = jnp.zeros(len(free))
     for _ in range(4):
-        x = x - jnp.linalg.solve(jax.jacfwd(left)(x), left(x))
+        x = better(x)
     return np.asarray(base.at[places].add(x)[1:]).reshape(second.shape)
 
 
