@@ -89,7 +89,7 @@ def symbolic_equations(system: System, n: int | None = None) -> SymbolicEquation
     """
     check_x64()
     check_system(system)
-    names = _names(system, n)
+    names = coordinate_names(system, n)
     sympy = import_sympy()
     for i, c in enumerate(system.constraints):
         if getattr(c, "virtual", None) is not None:
@@ -170,7 +170,7 @@ def _euler_lagrange(lagrangian: Any, at: Symbols) -> np.ndarray:
     return array(rows)
 
 
-def _names(system: System, n: int | None) -> list[str]:
+def coordinate_names(system: System, n: int | None) -> list[str]:
     names = system.coordinates
     if names is None:
         if n is None:

@@ -4,12 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import sympy
 
 import dalembert as da
 from dalembert.gallery.curvature_particle import curvature_particle
 from dalembert.gallery.nonholonomic_particle import nonholonomic_particle
 from dalembert.gallery.pendulum import pendulum
-from dalembert.measure import energy, energy_drift, error_bound, helmholtz, kept_energy, modified
+from dalembert.measure import energy, energy_drift, error_bound, helmholtz, kept_energy, modified, modified_formulas
 
 PENDULUM = pendulum()
 PLACES = [(0.3, 1.1), (-1.2, 0.4), (2.0, -0.7)]
@@ -218,3 +219,29 @@ def test_a_run_too_long_for_the_bound_says_how_far_it_holds():
             modified(PENDULUM, [1.0], [0.0], h=0.1),
             da.simulate(PENDULUM, [1.0], [0.0], h=0.1, steps=8, save=da.Save(every=2)),
         )
+
+
+def test_formulas_are_those_of_the_closed_form_and_of_the_runs():
+    """The trapezoidal rule: f₂ = D²f/12, by SymPy. The particle: the numbers of the runs, at points of D."""
+    found = modified_formulas(PENDULUM)
+    (q,), (v,), (ratio,) = found.coordinates, found.velocities, found.parameters.values()
+    f = sympy.Matrix([v, -ratio * sympy.sin(q)])
+    twice = f.jacobian([q, v]) * f
+    twice = twice.jacobian([q, v]) * f
+    assert [sympy.simplify(x - y / 12) for x, y in zip(found.terms[2], twice, strict=True)] == [0, 0]
+    assert "dq_θ/dt, h^2: -g_over_l*v_θ*cos(q_θ)/12" in str(found)
+    explicit = modified_formulas(PENDULUM, scheme=da.Scheme.jimenez_scheurle(0.0), order=1)
+    wanted = [ratio * sympy.sin(q) / 2, -ratio * v * sympy.cos(q) / 2]  # half the bracket of drift and kick
+    assert [sympy.simplify(x - y) for x, y in zip(explicit.terms[1], wanted, strict=True)] == [0, 0]
+    system, place, speed = SYSTEMS["nonholonomic"]
+    formulas = modified_formulas(system)
+    at = dict(zip((*formulas.coordinates, *formulas.velocities), (*place, *speed), strict=True))
+    at |= {symbol: float(system.parameters[name]) for name, symbol in formulas.parameters.items()}
+    numbers = [float(x.subs(at)) for x in formulas.terms[2]]
+    np.testing.assert_allclose(
+        modified(system, place, speed, h=0.1).terms(place, speed)[0].ravel(), numbers, rtol=0, atol=1e-9
+    )
+    with pytest.raises(ValueError, match="formulas are for a single step"):
+        modified_formulas(PENDULUM, scheme=da.Scheme(order=4), order=4)
+    with pytest.raises(ValueError, match="n: the system has no names"):
+        modified_formulas(da.System(lambda q, v: 0.5 * v @ v))

@@ -1,5 +1,9 @@
 """Measurements on a path or a scheme: they say whether the theory's promises hold on a system, and steer nothing."""
 
+from dalembert.measure.backward.equation import Modified, modified
+from dalembert.measure.backward.formulas import ModifiedFormulas, modified_formulas
+from dalembert.measure.backward.geometry import EnergyDrift, Helmholtz, KeptEnergy, energy_drift, helmholtz, kept_energy
+from dalembert.measure.backward.path_error import ErrorBound, error_bound
 from dalembert.measure.convergence import Convergence, Order, order
 from dalembert.measure.cotangent import (
     Balance,
@@ -15,11 +19,8 @@ from dalembert.measure.event_times import Events, events
 from dalembert.measure.exact import DiscreteConsistency, ExactPair, discrete_consistency, exact_discrete
 from dalembert.measure.higher import PoincareCartan, euler_lagrange_operator, poincare_cartan
 from dalembert.measure.invariants import Invariant, Multipliers, Residual, constraint_residual, energy, momentum, multipliers
-from dalembert.measure.modified_energy import EnergyDrift, Helmholtz, KeptEnergy, energy_drift, helmholtz, kept_energy
-from dalembert.measure.modified_equation import Modified, modified
 from dalembert.measure.nodes import NodeView, check_neighbours, node_view, own_scheme
 from dalembert.measure.one_step import Consistency, Embedding, consistency, embedding
-from dalembert.measure.path_error import ErrorBound, error_bound
 from dalembert.measure.perturbed_flow import Perturbation, perturbation, projected_perturbation
 from dalembert.measure.ranks import Condition, FlowRegularity, Regularity, regularity
 from dalembert.measure.symplectic import SymplecticDefect, flow_symplectic_defect, symplectic_defect
@@ -41,6 +42,7 @@ __all__ = [
     "KeptEnergy",
     "LegendreMaps",
     "Modified",
+    "ModifiedFormulas",
     "MomentumBalance",
     "Multipliers",
     "Order",
@@ -66,6 +68,7 @@ __all__ = [
     "kept_energy",
     "legendre",
     "modified",
+    "modified_formulas",
     "momentum",
     "momentum_balance",
     "multipliers",

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from dalembert.algebra import GAUSS_NODES, GAUSS_WEIGHTS
 from dalembert.discretize import Interval
 from dalembert.discretize.nodes import legendre_plus
-from dalembert.measure.modified_equation import (
+from dalembert.measure.backward.equation import (
     Modified,
     as_step_size,
     check_modified,

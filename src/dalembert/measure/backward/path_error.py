@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.measure.modified_equation import (
+from dalembert.measure.backward.equation import (
     Modified,
     check_modified,
     expand_at,
