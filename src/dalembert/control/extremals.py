@@ -9,8 +9,7 @@ multipliers: a tree of nearest neighbours is walked from one entry to all.
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -30,7 +29,7 @@ from dalembert.control.given import GivenPath, given_path, size_of_end
 from dalembert.control.problem import Lobatto, OptimalControl, count_equations, plant_scheme, scheme_name
 from dalembert.control.resolution import unresolved
 from dalembert.control.result import control_solution
-from dalembert.control.search import FAILED, ControlSearch, bring_in_limits
+from dalembert.control.search import FAILED, ControlSearch, First, bring_in_limits
 from dalembert.control.terms import ControlLayout, check_parabolas
 from dalembert.control.transcription import (
     ControlData,
@@ -69,25 +68,29 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     ready = prepare_once(control_search, problem, asked)
     data, kkt = ready.start.data, ready.kkt
     keep()
-    end, remark = bring_in_limits(ready, asked.settings) if by_steps else (ready.minimise(ready.sizes), "")
+    starts = ready.starts()
+    end, remark = bring_in_limits(ready, asked.settings) if by_steps else (ready.minimise(ready.sizes, starts), "")
     data.check_ranks(end[0].z, kkt.positions[: data.layout.n])
     assess = lambda it, activity: control_solution(data, kkt, it, asked.certify, activity)  # noqa: E731
     found = leave_saddles(ready.search, end, ready.sizes, assess)
     found = dataclasses.replace(found, remark=remark) if remark else found
     if data.horizon is not None and end[0].end in FAILED and not isinstance(asked.request.guess, ControlSolution):
         found = _fix_time_first(problem, asked, data.t, found)
-    return _prefer_resolved(ready, found, assess) if asked.certify and found.outcome is Outcome.SUCCESS else found
+    return _prefer_resolved(ready, starts, found, assess) if asked.certify and found.outcome is Outcome.SUCCESS else found
 
 
-def _prefer_resolved(ready: ControlSearch, found: ControlSolution, assess: Callable) -> ControlSolution:
-    """The solution; where its steps do not resolve the motion, that from another first path, if its steps do."""
+def _prefer_resolved(
+    ready: ControlSearch, starts: Iterator[First], found: ControlSolution, assess: Callable
+) -> ControlSolution:
+    """The solution; where its steps do not resolve the motion, that from another first path, if its steps do. starts: the
+    paths that have not been tried."""
     data, sizes = ready.start.data, ready.kkt.positions[: ready.start.data.layout.n]
     text = unresolved(data.accelerations, found, sizes)
     tried = [found]
-    for z, forces in itertools.islice(ready.starts(), 1, None) if text else ():
+    for z, forces in starts if text else ():
         tried.append(leave_saddles(ready.search, ready.search(z, ready.sizes, forces), ready.sizes, assess))
         if tried[-1].outcome is Outcome.SUCCESS and not unresolved(data.accelerations, tried[-1], sizes):
-            return dataclasses.replace(_count_iterations(tried), remark=OTHER.format(float(found.cost)))
+            return dataclasses.replace(_count_searches(tried), remark=OTHER.format(float(found.cost)))
         if tried[-1].outcome is Outcome.INTERRUPTED:
             break
     if text:
@@ -104,13 +107,14 @@ def _fix_time_first(problem: OptimalControl, asked: Asked, t: np.ndarray, failed
     found = extremal(problem, asked._replace(request=asked.request._replace(guess=fixed)))
     if found.outcome is not Outcome.SUCCESS:
         return failed
-    return _count_iterations([failed, fixed, found])
+    return _count_searches([failed, fixed, found])
 
 
-def _count_iterations(tried: Sequence[ControlSolution]) -> ControlSolution:
-    """The last of them, with the iterations of all."""
-    iterations = np.asarray(sum(s.statistics.iterations for s in tried))
-    return dataclasses.replace(tried[-1], statistics=dataclasses.replace(tried[-1].statistics, iterations=iterations))
+def _count_searches(tried: Sequence[ControlSolution]) -> ControlSolution:
+    """The last of them, with the counts of all."""
+    names = "iterations", "factorizations", "restorations"
+    counts = {name: np.asarray(sum(getattr(s.statistics, name) for s in tried)) for name in names}
+    return dataclasses.replace(tried[-1], statistics=dataclasses.replace(tried[-1].statistics, **counts))
 
 
 def control_search(problem: OptimalControl, asked: Asked) -> ControlSearch:
@@ -300,7 +304,7 @@ class _Batch(NamedTuple):
             moved = neighbour.it.z + z - neighbour.first
             it, activity = ready.search(moved, sizes, neighbour.activity.multipliers)
         if it is None or activity is None or it.end is not Termination.CONVERGED:
-            it, activity = ready.minimise(sizes)
+            it, activity = ready.minimise(sizes, ready.starts())
 
         def assess(it: Iterate, activity: Activity) -> _End:
             return _End(control_solution(ready.start.data, ready.kkt, it, self.certify, activity), it, activity, z)

@@ -43,6 +43,7 @@ REACHED = (
 NOWHERE = "homotopy: found no motion even without the bounds and inequalities: give more time, or a path as guess"
 
 End = tuple[Iterate, Activity]
+First = tuple[np.ndarray, np.ndarray | None]  # a path, and the forces of bounds on it
 
 
 class ControlSearch(NamedTuple):
@@ -53,22 +54,23 @@ class ControlSearch(NamedTuple):
     search: Search
     sizes: np.ndarray
 
-    def minimise(self, sizes: np.ndarray) -> End:
+    def minimise(self, sizes: np.ndarray, starts: Iterator[First]) -> End:
         """The end of the search from the first path; where others have to be tried and all have failed, the one that
-        violates least. sizes: of what convergence is judged by."""
-        best, used, count = None, 0, -1
-        for z, forces in self.starts():
+        violates least. sizes: of what convergence is judged by. starts: those that are not needed are left."""
+        best, tried = None, list[Iterate]()
+        for z, forces in starts:
             found = self.search(z, sizes, forces)
-            used, count = used + found[0].iterations, count + found[0].restorations + 1
+            tried.append(found[0])
             if best is None or found[0].end is Termination.CONVERGED or _violation(found[0]) < _violation(best[0]):
                 best = found
             if found[0].end not in FAILED:
                 break
         assert best is not None
-        best[0].iterations, best[0].restorations = used, count
+        count_all([*(it for it in tried if it is not best[0]), best[0]])
+        best[0].restorations += len(tried) - 1
         return best
 
-    def starts(self) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+    def starts(self) -> Iterator[First]:
         """First paths with the forces of bounds, one after the other until one leads somewhere."""
         (data, first, _, _, guess), kkt = self.start, self.kkt
         if isinstance(guess, ControlSolution):
@@ -139,7 +141,7 @@ def bring_in_limits(ready: ControlSearch, settings: Settings) -> tuple[End, str]
         return search_of(kkt, ready.start.z, settings, kept, time, filtered=True)
 
     of_time = parts[-1:] if data.horizon is not None and data.horizon.has_bounds else []
-    end = ready._replace(search=search(of_time)).minimise(sizes)
+    end = ready._replace(search=search(of_time)).minimise(sizes, ready.starts())
     tried, share, step = [end[0]], 0.0, FIRST
     limits, random = limits_of(parts, end[0].z), np.random.default_rng(0)
     while share < 1.0 and step >= SHORTEST and end[0].end is Termination.CONVERGED and not wanted():
