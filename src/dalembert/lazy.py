@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import equinox as eqx
 import jax
@@ -15,8 +15,8 @@ import numpy as np
 _LATER = "_fields_later"
 
 
-class Lazy(eqx.Module):
-    """Arrays that a run left as NumPy's, each an array of JAX from when it is first asked for: most of them never are."""
+class Later(eqx.Module):
+    """Fields of which some are made when they are first asked for; a dataclass would ask for all of them."""
 
     @classmethod
     def of(cls, **fields: Any) -> Self:
@@ -37,8 +37,17 @@ class Lazy(eqx.Module):
 
         def __getattribute__(self, name: str) -> Any:
             state = object.__getattribute__(self, "__dict__")
-            if _LATER in state and name not in state:  # whatever is asked: JAX flattens it by __dict__
+            if _LATER in state and name not in state and name != "__class__":  # JAX flattens it by __dict__
                 fields_as_left(self)
+            return super().__getattribute__(name)
+
+
+class Lazy(Later):
+    """Arrays that a run left as NumPy's, each an array of JAX from when it is first asked for: most of them never are."""
+
+    if not TYPE_CHECKING:
+
+        def __getattribute__(self, name: str) -> Any:
             found = super().__getattribute__(name)
             if type(found) is not np.ndarray:
                 return found
@@ -48,7 +57,10 @@ class Lazy(eqx.Module):
             return found
 
 
-def fields_as_left(one: Lazy) -> dict[str, Any]:
+L = TypeVar("L", bound=Later)
+
+
+def fields_as_left(one: Later) -> dict[str, Any]:
     """All fields as they are, of NumPy where nobody has asked for them."""
     state = object.__getattribute__(one, "__dict__")
     later = state.get(_LATER)
@@ -56,6 +68,11 @@ def fields_as_left(one: Lazy) -> dict[str, Any]:
         state.update(later())
         state.pop(_LATER, None)  # another thread may have been first
     return state
+
+
+def with_fields(one: L, **fields: Any) -> L:
+    """The same with other values of some fields; what is not made stays so."""
+    return type(one).of(**object.__getattribute__(one, "__dict__") | fields)
 
 
 def as_left(one: Lazy, name: str) -> Any:

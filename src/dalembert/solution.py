@@ -9,7 +9,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
 
-from dalembert.lazy import front_door
+from dalembert.lazy import Later, front_door
 from dalembert.notebook import Described
 from dalembert.numbers import as_numbers, place_of
 from dalembert.outcome import CONTROLLED, SOLVED, Outcome
@@ -78,7 +78,7 @@ def _meets(t: np.ndarray, x: np.ndarray, bounds: ActiveBounds, i: Any, j: int) -
     return float(np.clip(at, t[i], t[i + 1]))
 
 
-class BoundaryStatistics(Described, eqx.Module):
+class BoundaryStatistics(Described, Later):
     """Counts and residuals of Newton's method on the KKT equations.
 
     Attributes:
@@ -89,7 +89,7 @@ class BoundaryStatistics(Described, eqx.Module):
         residual: largest component of the node equations, divided by the largest entry of its row.
         violation: Σ h|φ|.
         shift: factor of the diagonal that was added to the second derivatives in the last step; 0 if none was.
-        condition: estimated condition number (1-norm) of the equilibrated KKT matrix.
+        condition: estimated condition number (1-norm) of the equilibrated KKT matrix, found when it is first asked for.
         alternation: the largest part of a multiplier that alternates in sign from node to node, relative to the
             multiplier, unless it belongs to a smooth function; 0 otherwise. With Outcome.SUCCESS it is rounding error.
         violated_at: the time at which the constraints are violated most, if the iteration ended with a violation; NaN
@@ -204,7 +204,7 @@ class Refinement(Described, eqx.Module):
 ITERATIONS = {"dalembert": "Newton iterations", "ipopt": "iterations of IPOPT"}
 
 
-class CriticalPoint(Described, eqx.Module):
+class CriticalPoint(Described, Later):
     """δ(Σ L̃_d) = 0: what every boundary problem returns; base of Solution and ControlSolution. solution["x"] is q of a
     coordinate by its name.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -24,6 +26,7 @@ from dalembert.boundary.kkt.window_unknowns import Transcription
 from dalembert.boundary.newton import Iterate, Termination
 from dalembert.discretize import WindowMap, Windows
 from dalembert.interrupts import wanted
+from dalembert.lazy import fields_as_left
 from dalembert.outcome import Outcome
 from dalembert.solution import FAR, BoundaryStatistics, FinalTime, Solution
 
@@ -33,28 +36,45 @@ MOVES = 1e-3  # of θ in a step: a larger one tells that nothing holds the final
 
 
 class Judged(NamedTuple):
-    """Assessment of the end of an iteration. alternation: see `multipliers.alternating`; inertia: see `kind_of`."""
+    """Assessment of the end of an iteration. alternation: see `multipliers.alternating`; inertia: see `kind_of`; condition:
+    a function, since many never ask for it and it takes up to a quarter of a call."""
 
     it: Iterate
     activity: Activity
     residual: float
     alternation: float
     inertia: tuple[int, int]
-    condition: float
+    condition: Callable[[], float]
     final_time: FinalTime | None
 
     def numbers(self, violated_at: float = np.nan) -> dict[str, Any]:
         """Those of a solution of any kind."""
         it = self.it
-        found: Any = (
-            it.iterations, it.factorizations, it.restorations, it.update, self.residual, it.at.violation, it.shift,
-            self.condition, abs(self.alternation), violated_at,
-        )  # fmt: skip
+        found: Any = {
+            "iterations": it.iterations, "factorizations": it.factorizations, "restorations": it.restorations,
+            "update": it.update, "residual": self.residual, "violation": it.at.violation, "shift": it.shift,
+            "alternation": abs(self.alternation), "violated_at": violated_at,
+        }  # fmt: skip
+        known = {name: np.asarray(x) for name, x in found.items()}
+        condition = self.condition  # alone: the assessment holds a path
+        statistics = BoundaryStatistics.later(lambda: {"condition": np.asarray(condition())}, **known)
+        _limit_unasked(statistics)
         return {
             "negative_directions": np.asarray(self.inertia[0]), "flat_directions": np.asarray(self.inertia[1]),
-            "code": np.asarray(int(OUTCOMES[it.end])), "statistics": BoundaryStatistics(*(np.asarray(x) for x in found)),
+            "code": np.asarray(int(OUTCOMES[it.end])), "statistics": statistics,
             "final_time": self.final_time, "method": it.method,
         }  # fmt: skip
+
+
+_UNASKED: deque[weakref.ref[BoundaryStatistics]] = deque()
+MOST_UNASKED = 16
+
+
+def _limit_unasked(statistics: BoundaryStatistics) -> None:
+    """Finds the oldest condition number that nobody has asked for: each holds the equations of its problem."""
+    _UNASKED.append(weakref.ref(statistics))
+    if len(_UNASKED) > MOST_UNASKED and (oldest := _UNASKED.popleft()()) is not None:
+        fields_as_left(oldest)
 
 
 def judge(
@@ -72,7 +92,7 @@ def judge(
     gradient = it.at.gradient + activity.multipliers
     time = _final_time(unknowns.horizon, unknowns.time_place, kkt, it.z, activity) if unknowns.horizon else None
     if it.end is Termination.INTERRUPTED:  # Ctrl-C is to be answered now
-        return Judged(it, activity, np.nan, 0.0, (-1, -1), np.nan, time)
+        return Judged(it, activity, np.nan, 0.0, (-1, -1), lambda: np.nan, time)
     band = kkt.matrix(it.z, added=pinned)
     residual = kkt.residual(gradient, band)
     alternation = alternating(it, sequences, gradient, pinned) if it.end is Termination.CONVERGED else 0.0
@@ -85,7 +105,7 @@ def judge(
     inertia = kind_of(it, band, activity, pinned) if certify and it.end is Termination.CONVERGED else (-1, -1)
     if inertia[0] > 0 and it.minimum:
         it.end = Termination.SADDLE
-    condition = it.linear.condition(it.z, band, pinned) if certify and not wanted() else np.nan
+    condition = partial(it.linear.condition, it.z, pinned) if certify else lambda: np.nan
     return Judged(it, activity, residual, alternation, inertia, condition, time)
 
 
@@ -127,7 +147,7 @@ def _solution(made: Transcription, end: Judged, jets: np.ndarray, scheme: Window
     jets[:, 0 if w.differenced else slice(None)] += made.origin
     raw = made.slots(made.kkt.raw_gradient(made.without_end_multipliers(z)))  # momenta of ends are those of all else
     nu = made.end_multipliers(z)
-    return Solution(
+    return Solution.of(
         end_multipliers_initial=nu[0], end_multipliers_final=nu[1],
         t=w.t.copy(), q=q, v=v, t_multipliers=w.times.flatten(), jets=jets, multipliers=differential(made, z),
         holonomic_multipliers=holonomic(made, z), momenta_initial=_momenta(w, raw, 0, -1.0, made.layout.k),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -21,6 +20,7 @@ from dalembert.boundary.newton import Settings
 from dalembert.boundary.prepare import PreparedProblem, ReadyProblem, extremals, prepare_problem, ready_problem
 from dalembert.drawing import Depicted
 from dalembert.interrupts import Interrupted, held_back
+from dalembert.lazy import with_fields
 from dalembert.messages import suggesting
 from dalembert.numbers import as_choice, as_flag
 from dalembert.options import Solver, accept_single_options
@@ -119,9 +119,9 @@ def solve(
     )  # fmt: skip
     with held_back(keeping=False) as noted, one_blas_thread():
         solution = extremal(problem, asked)
-    solution = dataclasses.replace(solution, subject=Depicted(getattr(problem, "system", problem)))
+    solution = with_fields(solution, subject=Depicted(getattr(problem, "system", problem)))
     if noted.pressed:
-        solution = dataclasses.replace(solution, code=np.asarray(int(Outcome.INTERRUPTED)))
+        solution = with_fields(solution, code=np.asarray(int(Outcome.INTERRUPTED)))
         if throw:
             raise Interrupted(solution)
     if throw and solution.outcome is not Outcome.SUCCESS:

@@ -34,7 +34,7 @@ def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bo
     found = judge(it, activity, data, partial(_sequences, data), certify)
     data = data.at(it.z)
     values = _values(data, it.z, kkt.raw_gradient(data.without_end_multipliers(it.z)))
-    return ControlSolution(
+    return ControlSolution.of(
         **values, **found.numbers(_violated_at(data, kkt, it)), cost=np.asarray(it.at.objective),
         scheme=data.scheme_name, coordinates=data.problem.system.coordinates or (),
         bounds=activity.bounds_of(data, it, values["q"], values["v"], values), remark=remark,

@@ -267,15 +267,12 @@ class LinearSolver:
                 return factors.negative()
         return None
 
-    def condition(self, z: np.ndarray, matrix: np.ndarray, added: np.ndarray | None = None) -> float:
+    def condition(self, z: np.ndarray, added: np.ndarray | None = None) -> float:
         """Estimate of the 1-norm condition of the matrix at z, after rows and columns are scaled alike to entries of about
-        1: the large diagonal that holds an active bound, and units, say nothing of the equations.
-
-        matrix: as `KKTSystem.matrix` gives it.
-        """
+        1: the large diagonal that holds an active bound, and units, say nothing of the equations."""
         kkt, probed = self.kkt, self.fresh()
         probed.nudged = self.nudged
-        factors, sizes = probed.factor(z, added=added), EntrySizes.of(matrix, kkt.lower)
+        factors, sizes = probed.factor(z, added=added), EntrySizes.of(kkt.matrix(z, added=added), kkt.lower)
         scale = sizes.equilibrate()
         largest = float(sizes.sums.max())
         weights = 1.0 / (kkt.from_rows(scale) * kkt.units)
