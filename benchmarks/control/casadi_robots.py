@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before CasADi loads MUMPS and its BLAS
@@ -40,21 +40,21 @@ class Found(NamedTuple):
 
 
 class Twin:
-    """The discrete problem of a robot. Unknowns: inner positions, controls, multipliers, and free final velocities.
-    compiled: functions are generated C."""
+    """The discrete problem of a robot. Unknowns: positions, controls, multipliers, velocities of the ends and T, as far as
+    they are free. compiled: functions are generated C."""
 
     def __init__(self, robot: Robot, steps: int, bounded: bool, tolerance: float = 1e-9, compiled: bool = False):
         self.robot, self.steps, self.compiled = robot, steps, compiled
-        n, r, h = len(robot.initial), robot.controls, robot.T / steps
+        n, r = len(robot.initial), robot.controls
         m = len(robot.constraints(ca.SX(n, 1), ca.SX(n, 1), ca)) if robot.constraints else 0
         self.q, self.u = ca.SX.sym("q", n, steps + 1), ca.SX.sym("u", r, steps + 1)
-        self.reactions, self.v = ca.SX.sym("nu", m, steps + 1), ca.SX.sym("v", n, 2)
+        self.reactions, self.v, self.T = ca.SX.sym("nu", m, steps + 1), ca.SX.sym("v", n, 2), ca.SX.sym("T")
         q, u, v = (ca.horzsplit(x) for x in (self.q, self.u, self.v))
         equations = [ca.SX(n, 1) for _ in q]
-        cost, middles = 0, []
-        edge, momentum, act = self._functions(n, r, m, h)
+        cost, middles, h = 0, [], self.T / steps
+        edge, momentum, act = self._functions(n, r, m)
         for k in range(steps):
-            left, right, constraint, price = edge(q[k], q[k + 1], u[k], u[k + 1])
+            left, right, constraint, price = edge(q[k], q[k + 1], u[k], u[k + 1], h)
             equations[k] += left
             equations[k + 1] += right
             middles.append(constraint)
@@ -64,12 +64,20 @@ class Twin:
         equations[0] += momentum(q[0], v[0])
         equations[-1] -= momentum(q[-1], v[1])
         limits = [ca.vertcat(*robot.inequalities(at, ca)) for at in q[1:-1]] if robot.inequalities else []
+        at_ends = [
+            ca.vertcat(*robot.constraints(at, w, ca))
+            for name, at, w in (("first", q[0], v[0]), ("last", q[-1], v[1]))
+            if robot.constraints and robot.is_free(name).any()
+        ]
+        if robot.reached:
+            at_ends += robot.reached(q[-1], v[1], ca)
         self.cost, self.equations, self.middles = cost, ca.horzcat(*equations), ca.horzcat(*middles)
-        self.everything = [self.q, self.u, self.reactions, self.v]
-        self._build(bounded, ca.vertcat(*limits), tolerance)
+        self.everything = [self.q, self.u, self.reactions, self.v, self.T]
+        self._build(bounded, ca.vertcat(*at_ends), ca.vertcat(*limits), tolerance)
 
-    def _functions(self, n: int, r: int, m: int, h: float) -> tuple[ca.Function, ...]:
+    def _functions(self, n: int, r: int, m: int) -> tuple[ca.Function, ...]:
         """Of a step: what it gives to the equations of its nodes, its constraints and cost; L_v; B u + Rᵀν."""
+        h = ca.SX.sym("h")
         robot, (x, y, v), (u, w) = self.robot, (ca.SX.sym(s, n) for s in "xyv"), (ca.SX.sym(s, r) for s in "uw")
         middle, rate = (x + y) / 2, (y - x) / h
         action = h * robot.lagrangian(middle, rate, ca)
@@ -77,65 +85,70 @@ class Twin:
         slip = h * ca.vertcat(*robot.constraints(middle, rate, ca)) if robot.constraints else ca.SX(0, 1)
         price = h / 2 * (robot.cost(x, rate, u, ca) + robot.cost(y, rate, w, ca))
         left, right = ca.gradient(action, x) + push, ca.gradient(action, y) + push
-        edge = ca.Function("edge", [x, y, u, w], [left, right, slip, price])
+        edge = ca.Function("edge", [x, y, u, w, h], [left, right, slip, price])
         momentum = ca.Function("momentum", [x, v], [ca.gradient(robot.lagrangian(x, v, ca), v)])
         acting, reactions = self._columns(x) @ u, ca.SX.sym("nu", m)
         if robot.constraints:
             acting += ca.jacobian(ca.vertcat(*robot.constraints(x, v, ca)), v).T @ reactions
         return edge, momentum, ca.Function("act", [x, u, reactions], [acting])
 
-    def _build(self, bounded: bool, limits: ca.SX, tolerance: float) -> None:
-        robot, steps, begin = self.robot, self.steps, time.process_time()
-        self.free = [robot.coordinates.index(name) for name in robot.free]
-        n, given = len(robot.initial), np.setdiff1d(np.arange(len(robot.initial)), self.free)
-        ends = [self.q[:, 0], self.q[:, steps], self.v[:, 0], *(self.v[int(i), 1] for i in given)]
-        values = [*robot.ends, np.zeros(n), *np.zeros(len(given))]
-        unknowns = ca.veccat(self.q[:, 1:steps], self.u, self.reactions, *(self.v[i, 1] for i in self.free))
-        equations = ca.veccat(self.equations, self.middles)
-        cost, equations, limits = ca.substitute(
-            [ca.SX(x) for x in (self.cost, equations, limits)], ends, [ca.SX(x) for x in values]
-        )
+    def _build(self, bounded: bool, at_ends: ca.SX, limits: ca.SX, tolerance: float) -> None:
+        robot, begin = self.robot, time.process_time()
+        self.free = [np.ones(x.shape, dtype=bool) for x in self.everything]
+        for k, (position, velocity) in enumerate((("start", "first"), ("end", "last"))):
+            self.free[0][:, -k] = robot.is_free(position)
+            self.free[3][:, k] = robot.is_free(velocity)
+        self.free[4][:] = robot.timed
+        path = np.zeros(self.q.shape)
+        path[:, 0], path[:, -1] = robot.ends
+        values = [path, *(np.zeros(x.shape) for x in self.everything[1:4]), np.full((1, 1), robot.T)]
+        given = ca.vertcat(*(_entries(x, ~free) for x, free in zip(self.everything, self.free, strict=True)))
+        unknowns = ca.vertcat(*(_entries(x, free) for x, free in zip(self.everything, self.free, strict=True)))
+        equations = ca.veccat(self.equations, self.middles, at_ends)
+        known = ca.SX(np.concatenate([x.T[~free.T] for x, free in zip(values, self.free, strict=True)]))
+        cost, equations, limits, *every = ca.substitute([self.cost, equations, limits, *self.everything], [given], [known])
+        self.parts = ca.Function("parts", [unknowns], every)
         problem = {"x": unknowns, "f": cost, "g": ca.vertcat(equations, limits)}
         options = {"ipopt": OPTIONS | {"tol": tolerance}, "print_time": False, "error_on_fail": False}
         self.solver = ca.nlpsol("s", "ipopt", problem, options | (COMPILED if self.compiled else {}))
-        lower, upper = (np.full(unknowns.numel(), x) for x in (-np.inf, np.inf))
-        if bounded:
-            inner, r = n * (steps - 1), robot.controls
-            for side, bound in ((lower, 0), (upper, 1)):
-                side[inner : inner + r * (steps + 1)] = np.tile(np.broadcast_to(robot.limits["u"][bound], r), steps + 1)
+        sides = []
+        for side, infinite in enumerate((-np.inf, np.inf)):
+            bounds = [*(np.full(x.shape, infinite) for x in self.everything[:4]), np.full((1, 1), (0.0, np.inf)[side])]
+            if bounded:
+                bounds[1][:] = np.reshape(robot.limits["u"][side], (-1, 1))
                 for name, pair in robot.limits.get("q", {}).items():
-                    side[robot.coordinates.index(name) : inner : n] = (
-                        np.inf * (2 * bound - 1) if pair[bound] is None else pair[bound]
-                    )
-        self.given = {
-            "lbx": lower,
-            "ubx": upper,
-            "ubg": 0.0,
-            "lbg": np.r_[np.zeros(equations.numel()), np.full(limits.numel(), -np.inf)],
-        }
+                    bounds[0][robot.coordinates.index(name)] = infinite if pair[side] is None else pair[side]
+            sides.append(self._unknowns(bounds))
+        lower = np.r_[np.zeros(equations.numel()), np.full(limits.numel(), -np.inf)]
+        self.given = {"lbx": sides[0], "ubx": sides[1], "ubg": 0.0, "lbg": lower}
         self.seconds = time.process_time() - begin
 
+    def _unknowns(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """What is free of positions, controls, multipliers, velocities of the ends and T."""
+        return np.concatenate([x.T[free.T] for x, free in zip(arrays, self.free, strict=True)])
+
     def solve(self, q: np.ndarray, u: np.ndarray | None) -> Found:
-        """From a path (N+1, n) and controls (N+1, r), zero where there are none; multipliers are zero."""
-        own = np.zeros((self.steps + 1, self.robot.controls)) if u is None else u
-        rest = np.zeros(self.reactions.numel() + len(self.free))
-        return _found(self.solver, self.given | {"x0": np.r_[q[1:-1].ravel(), own.ravel(), rest]})
+        """From a path (N+1, n) and controls (N+1, r), zero where there are none; multipliers are zero, and so is a free
+        velocity of the end of a motion from rest."""
+        rest = [np.zeros(x.shape) for x in self.everything[1:4]]
+        rest[0] = rest[0] if u is None else u.T
+        slopes = self.steps / self.robot.T * np.stack([q[1] - q[0], q[-1] - q[-2]], axis=1)
+        rest[2] = slopes * self.robot.is_free("first")[:, None]
+        return _found(self.solver, self.given | {"x0": self._unknowns([q.T, *rest, np.full((1, 1), self.robot.T)])})
 
     def distance(self, x: np.ndarray) -> float:
         """How far the plant, integrated over single steps from the nodes of a solution, ends from the next ones, relative to
         what every coordinate moves; controls are linear in a step."""
-        (first, last), n, r, steps = self.robot.ends, len(self.robot.initial), self.robot.controls, self.steps
-        inner, u, _ = np.split(x, np.cumsum([n * (steps - 1), r * (steps + 1)]))
-        q, u = np.vstack([first, inner.reshape(-1, n), last]), u.reshape(-1, r)
-        v = np.zeros_like(q)
-        v[1:-1] = (q[2:] - q[:-2]) * steps / (2 * self.robot.T)
-        ends = np.array(self._step().map(steps)(q[:-1].T, v[:-1].T, u[:-1].T, u[1:].T)).T
+        q, u, _, rates, T = (np.array(part).T for part in self.parts(x))
+        h = float(T[0, 0]) / self.steps
+        v = np.concatenate([rates[:1], (q[2:] - q[:-2]) / (2 * h), rates[1:]])
+        ends = np.array(self._step(h).map(self.steps)(q[:-1].T, v[:-1].T, u[:-1].T, u[1:].T)).T
         moves = np.maximum(np.ptp(q, axis=0), STILL * np.array(self.robot.sizes))
         return float(np.max(np.abs(ends - q[1:]) / moves))
 
-    def _step(self) -> ca.Function:
+    def _step(self, length: float) -> ca.Function:
         """(q, v, u, u') → q after a step, by Runge and Kutta's method on its quarters."""
-        n, h = len(self.robot.initial), self.robot.T / self.steps / PARTS
+        n, h = len(self.robot.initial), length / PARTS
         q, v = ca.SX.sym("q", n), ca.SX.sym("v", n)
         u, w = (ca.SX.sym(name, self.robot.controls) for name in "uw")
         acceleration, x, y = self._acceleration(), q, v
@@ -173,7 +186,7 @@ class Twin:
     ) -> tuple[float, np.ndarray, np.ndarray]:
         """The cost, the equations of motion (N+1, n) and the constraints of the steps (N, m); v: (2, n), of the ends."""
         function = ca.Function("all", self.everything, [self.cost, self.equations, self.middles])
-        cost, equations, middles = function(q.T, u.T, reactions.T, v.T)
+        cost, equations, middles = function(q.T, u.T, reactions.T, v.T, self.robot.T)
         return float(cost), np.array(equations).T, np.array(middles).T
 
     def stages(self, bounded: bool, compiled: bool, tolerance: float = 1e-9) -> Callable[[], Found]:
@@ -229,6 +242,11 @@ class Twin:
         n, r = len(self.robot.initial), self.robot.controls
         y, u = ca.SX.sym("y", 2 * n), ca.SX.sym("u", r)
         return ca.Function("price", [y, u], [h * self.robot.cost(y[:n], y[n:], u, ca)])
+
+
+def _entries(x: ca.SX, which: np.ndarray) -> ca.SX:
+    """Entries of a matrix, column by column."""
+    return ca.vertcat(*(x[int(i), int(j)] for j, i in np.argwhere(which.T)))
 
 
 def _found(solver: ca.Function, given: dict) -> Found:

@@ -1,8 +1,8 @@
-"""Twelve robots for the race of optimal control: their equations are written once, for JAX and for CasADi.
+"""Twelve robots, a ship and a blade for the race of optimal control: their equations are written once, for JAX and CasADi.
 
 Every function of a robot takes a module `m` with sin and cos, and returns a number, a list or a list of rows. With jax.numpy
-it becomes a problem of dalembert, `ROBOTS["arm"].problem()`, with casadi its twin (`casadi_robots`). All motions begin and
-end at rest. SI units; angles of links are 0 where they hang down.
+it becomes a problem of dalembert, `ROBOTS["arm"].problem()`, with casadi its twin (`casadi_robots`). Motions of robots begin
+and end at rest. SI units; angles of links are 0 where they hang down.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ SPREAD = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Robot:
-    """A plant and a motion from rest to rest.
+    """A plant and a motion from rest to rest, as far as it is not free.
 
     cost: (q, v, u, m). actuated: indices, or B(q, m) as rows. limits: the bounds that half of the pairs have. constraints:
-    φ(q, v, m) = 0, linear in v. inequalities: g(q, m) ≤ 0, which all pairs have. free: coordinates whose final velocity is
-    free. sizes: (n,) how far a random guess moves a coordinate that begins and ends at the same place.
+    φ(q, v, m) = 0, linear in v. inequalities: g(q, m) ≤ 0, which all pairs have. free: the coordinates
+    that are free at "start" and "end", and whose velocity is at "first" and "last"; their values are guesses. reached:
+    ψ(q, v, m) = 0 of the last node. timed: whether T is free, and its value a guess. sizes: (n,) how far a random guess
+    moves a coordinate that begins and ends at the same place.
     """
 
     coordinates: tuple[str, ...]
@@ -43,12 +45,18 @@ class Robot:
     forces: Callable | None = None
     constraints: Callable | None = None
     inequalities: Callable | None = None
-    free: tuple[str, ...] = ()
+    free: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    reached: Callable | None = None
+    timed: bool = False
 
     @property
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
         """Positions of both ends, (n,) each."""
         return np.array(self.initial), np.array(self.final)
+
+    def is_free(self, name: str) -> np.ndarray:
+        """(n,) which coordinates are, see `free`."""
+        return np.isin(self.coordinates, self.free.get(name, ()))
 
     def problem(self) -> da.OptimalControl:
         """For `dalembert.solve`."""
@@ -62,9 +70,18 @@ class Robot:
 
     def asked(self, bounded: bool) -> dict[str, Any]:
         """The arguments of `dalembert.solve` that do not depend on steps and guess."""
-        rest, inequalities = np.zeros(len(self.initial)), self.inequalities
-        last = {name: 0.0 for name in self.coordinates if name not in self.free} if self.free else rest
-        found = {"initial": (self.ends[0], rest), "final": (self.ends[1], last), "T": self.T}
+        inequalities, reached, rest = self.inequalities, self.reached, np.zeros(len(self.initial))
+
+        def given(values: np.ndarray, name: str) -> Any:
+            own = {k: x for k, x, free in zip(self.coordinates, values, self.is_free(name), strict=True) if not free}
+            return values if len(own) == len(values) else own
+
+        found = {
+            "initial": (given(self.ends[0], "start"), given(rest, "first")),
+            "final": (given(self.ends[1], "end"), given(rest, "last")), "T": da.Free(self.T) if self.timed else self.T,
+        }  # fmt: skip
+        if reached is not None:
+            found["final"] = da.On(lambda q, v: jnp.stack(reached(q, v, jnp)))
         if inequalities is not None:
             found["inequalities"] = lambda q, v, u: jnp.stack(inequalities(q, jnp))
         return found | ({"bounds": dict(self.limits)} if bounded else {})
@@ -75,10 +92,10 @@ class Robot:
         return np.shape(self.actuated(np.zeros(len(self.initial)), np))[1] if callable(self.actuated) else len(self.actuated)
 
     def cubic(self, steps: int) -> np.ndarray:
-        """(N+1, n): from rest to rest, and of coordinates whose final velocity is free a parabola."""
+        """(N+1, n): from rest to rest; a parabola where the final velocity is free, a line where the initial one is, too."""
         s = np.linspace(0.0, 1.0, steps + 1)[:, None]
-        free = np.isin(self.coordinates, self.free)
-        return self.ends[0] + np.where(free, s**2, s**2 * (3.0 - 2.0 * s)) * (self.ends[1] - self.ends[0])
+        of_end = np.where(self.is_free("last"), s**2, s**2 * (3.0 - 2.0 * s))
+        return self.ends[0] + np.where(self.is_free("first"), s, of_end) * (self.ends[1] - self.ends[0])
 
     def line(self, steps: int) -> np.ndarray:
         """(N+1, n): at constant velocity."""
@@ -262,6 +279,42 @@ def outside(*discs: tuple[float, float, float]) -> Callable:
     return lambda q, m: [r**2 - (q[0] - x) ** 2 - (q[1] - y) ** 2 for x, y, r in discs]
 
 
+# a ship that crosses a river in the least time, and a blade that comes to rest on a circle
+
+POSE = ("x", "y", "heading")
+
+
+def ship(q, v, m):
+    """x, y, heading."""
+    return 0.5 * (v[0] ** 2 + v[1] ** 2) + 0.05 * v[2] ** 2
+
+
+def through_water(q, v, m):
+    """It has the velocity 1 along its heading in a river that flows with 3.2 y (1 - y)."""
+    along, across = v[0] - 3.2 * q[1] * (1.0 - q[1]), v[1]
+    return [m.cos(q[2]) * across - m.sin(q[2]) * along, m.cos(q[2]) * along + m.sin(q[2]) * across - 1.0]
+
+
+def turning(q, v, u, m):
+    """Time, and a little for the torque."""
+    return 1.0 + 0.01 * u[0] ** 2
+
+
+def blade(q, v, m):
+    """x, y, heading."""
+    return 0.5 * (v[0] ** 2 + v[1] ** 2 + v[2] ** 2)
+
+
+def hurry(q, v, u, m):
+    """Time and effort."""
+    return 1.0 + effort(q, v, u, m)
+
+
+def on_the_circle(q, v, m):
+    """At rest, at a distance of 1 from (3, 2)."""
+    return [(q[0] - 3.0) ** 2 + (q[1] - 2.0) ** 2 - 1.0, m.cos(q[2]) * v[0] + m.sin(q[2]) * v[1], v[2]]
+
+
 ROBOTS = {
     "arm": Robot(
         ("shoulder", "elbow"), two_links((1.0, 1.0), (1.0, 1.0)), effort, (0, 1), (0.5, 0.3), (2.0, -1.0), 1.5, (1.0, 1.0),
@@ -311,6 +364,16 @@ ROBOTS = {
     ),
     "hopper": Robot(
         ("leg", "length", "body"), hopper, effort, (0, 1), (0.0, 0.6, 0.0), (0.0, 0.6, -0.3), 1.0, (1.0, 0.3, 0.5),
-        {"u": (-5.0, 5.0), "q": {"length": (0.35, 0.9)}}, free=("body",),
+        {"u": (-5.0, 5.0), "q": {"length": (0.35, 0.9)}}, free={"last": ("body",)},
+    ),
+    "ship": Robot(
+        POSE, ship, turning, (2,), (0.0, 0.0, np.pi / 2), (0.0, 1.0, np.pi / 2), 1.5, (0.5, 0.5, 0.5),
+        {"u": (-0.1, 0.1)}, constraints=through_water, timed=True,
+        free={"start": ("heading",), "first": POSE, "end": ("heading",), "last": POSE},
+    ),
+    "blade": Robot(
+        POSE, blade, hurry, drive_and_turn, (0.0, 0.0, 0.0), (2.2, 1.4, 0.0), 2.0, (1.0, 1.0, 0.5),
+        {"u": ((-0.6, -0.3), (0.6, 0.3))}, constraints=no_side_slip, timed=True, reached=on_the_circle,
+        free={"end": POSE, "last": POSE},
     ),
 }  # fmt: skip

@@ -195,11 +195,12 @@ def check(name: str, steps: int = 6) -> float:
 
     robot = ROBOTS[name]
     given = robot.asked(False)
-    ends, grid = Request(given["initial"], given["final"]), TimeGrid(robot.T, steps, None)
+    ends, grid = Request(given["initial"], given["final"]), TimeGrid(given["T"], steps, None)
     asked = Asked(ends, grid, None, None, settings(da.Solver()), False, None, None)
     ready = control_search(robot.problem(), asked)
     data, random = ready.start.data, np.random.default_rng(0)
     part, z = data.layout.part, random.standard_normal(ready.start.z.shape)
+    z[:, part("ends")] = z[:, part("time")] = 0.0
     state = part("state")
     q = z[1:-1, state] + data.origin
     cost, equations, middles = Twin(robot, steps, False).evaluate(
