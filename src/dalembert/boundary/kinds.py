@@ -20,7 +20,7 @@ from dalembert.boundary.newton import Settings
 from dalembert.numbers import described
 from dalembert.solution import CriticalPoint
 from dalembert.systems import check_x64
-from dalembert.tracing import Remembered, Walk
+from dalembert.tracing import Remembered, Walk, content
 
 MOST_KEPT = 10_000  # steps of a problem that is kept as it was prepared
 DATA = (list, dict, np.ndarray)
@@ -125,16 +125,17 @@ def prepare_once(prepare: Callable[[Any, Asked], T], problem: Any, asked: Asked)
 def _key_of(prepare: Callable, problem: Any, asked: Asked) -> Any:
     """Equal for equal calls; None where calls cannot be compared, or are too large to keep, or where data are wrong, which
     `prepare` explains."""
-    functions, numbers = Walk(), Walk()
+    numbers = Walk()
     try:
         steps = asked.grid.steps if asked.grid.times is None else len(asked.grid.times)
-        read = functions.of((problem, asked.scheme, asked.inequalities))
-        given = numbers.of((asked.request, asked.grid, asked.scales, asked.settings, asked.bounds))
+        read = content(problem, asked.scheme, rules=(asked.inequalities,))
+        if read is None or not isinstance(steps, int) or steps > MOST_KEPT:
+            return None
+        given = numbers.of((asked.request, asked.grid, asked.scales, asked.settings, asked.bounds, tuple(read.arrays)))
         others = [same for same in numbers.objects if not isinstance(same.object, DATA)]
     except (TypeError, ValueError):  # of arrays that hold no numbers
         return None
-    kept = functions.lasting and numbers.lasting and isinstance(steps, int) and steps <= MOST_KEPT
-    return (prepare, read, given, (*functions.objects, *others), chooses_own_pivots()) if kept else None
+    return (prepare, read.key, given, (*read.objects, *others), chooses_own_pivots()) if numbers.lasting else None
 
 
 _READY: Remembered[Any] = Remembered(8)

@@ -325,4 +325,5 @@ class _Batch(NamedTuple):
         z = first_values(data, own, guess)
         data.place_values(z)
         data.check_values(z, start.sizes.values)
-        return self.ready._replace(start=ControlStart(data, z, start.sizes, path_values(data, *own.smooth), guess))
+        own_start = ControlStart(data, z, start.sizes, path_values(data, *own.smooth), guess)
+        return dataclasses.replace(self.ready, start=own_start)

@@ -79,9 +79,9 @@ def _values(data: ControlData, z: np.ndarray, gradient: np.ndarray) -> dict[str,
 
 def _sequences(data: ControlData, z: np.ndarray) -> list[Sequence]:
     """Controls, reactions and adjoints inside."""
-    layout, t = data.layout, data.t
-    parts = z[1:-1, layout.part("controls")], z[2:, layout.part("reactions")], z[2:, layout.part("adjoints")]
-    return [Sequence(t[1:-1], values[1:-1]) for values in parts]
+    part = data.layout.part
+    values = z[2:-2, part("controls")], z[3:-1, part("reactions")], z[3:-1, part("adjoints")]
+    return [Sequence(data.t[1:-1], np.concatenate(values, axis=1))]
 
 
 SINGULAR = 1e-10  # smallest eigenvalue of ∂²C/∂u², its diagonal scaled to 1

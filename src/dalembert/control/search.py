@@ -17,6 +17,8 @@ and half as long where there is none.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -46,13 +48,19 @@ End = tuple[Iterate, Activity]
 First = tuple[np.ndarray, np.ndarray | None]  # a path, and the forces of bounds on it
 
 
-class ControlSearch(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class ControlSearch:
     """A checked problem, ready to be solved from any path. sizes: of what convergence is judged by."""
 
     start: ControlStart
     kkt: KKTSystem
     search: Search
     sizes: np.ndarray
+
+    @functools.cached_property
+    def balanced(self) -> np.ndarray:
+        """The first path with the controls that the motion along it needs, found once for all calls."""
+        return balance_controls(self.start.data, self.kkt, self.start.z)
 
     def minimise(self, sizes: np.ndarray, starts: Iterator[First]) -> End:
         """The end of the search from the first path; where others have to be tried and all have failed, the one that
@@ -78,7 +86,7 @@ class ControlSearch(NamedTuple):
             yield z, data.known_forces(z, guess.bounds)  # which are put into the path
             return
         if not isinstance(guess, tuple):
-            yield balance_controls(data, kkt, first), None
+            yield self.balanced.copy(), None
         yield first.copy(), None
         for share in () if guess is None else NEARER:
             yield balance_controls(data, kkt, self.start.nearer(share)), None
@@ -141,7 +149,7 @@ def bring_in_limits(ready: ControlSearch, settings: Settings) -> tuple[End, str]
         return search_of(kkt, ready.start.z, settings, kept, time, filtered=True)
 
     of_time = parts[-1:] if data.horizon is not None and data.horizon.has_bounds else []
-    end = ready._replace(search=search(of_time)).minimise(sizes, ready.starts())
+    end = dataclasses.replace(ready, search=search(of_time)).minimise(sizes, ready.starts())
     tried, share, step = [end[0]], 0.0, FIRST
     limits, random = limits_of(parts, end[0].z), np.random.default_rng(0)
     while share < 1.0 and step >= SHORTEST and end[0].end is Termination.CONVERGED and not wanted():

@@ -122,7 +122,7 @@ def alternating(
     step of Newton's method changes.
     """
     parts = [(alternation(s), s.values) for s in sequences(it.z)]
-    sizes = [found / np.abs(values).max(axis=0) for found, values in parts if found.any()]
+    sizes = [found[found > 0.0] / np.abs(values[:, found > 0.0]).max(axis=0) for found, values in parts if found.any()]
     if not sizes:
         return 0.0
     change = it.linear.factor(it.z, added=pinned).solve(-gradient * it.kkt.free)
