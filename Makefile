@@ -53,8 +53,8 @@ demo: $(VENV)/.with-run  ## run the demonstration; pictures and pages go to out/
 test: $(VENV)/.with-test  ## run the tests of the library
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --ignore tests/documents
 
-# The suite computes with the host's instructions and with XLA's quick way of compiling: here as on older processors, and with XLA's
-# defaults. What fails under one of them has a bound that is not rounding times condition.
+# The suite computes with the host's instructions and with the quick ways of XLA and LLVM: here as on older processors, and as both
+# compile by default. What fails under one of them has a bound that is not rounding times condition.
 processors: $(VENV)/.with-test  ## the tests as on five other processors and ways of compiling; an hour
 	XLA_FLAGS="$(QUICK_XLA_FLAGS) --xla_cpu_max_isa=SSE4_2" $(MAKE) test
 	XLA_FLAGS="$(QUICK_XLA_FLAGS) --xla_cpu_max_isa=AVX2" $(MAKE) test

@@ -31,6 +31,8 @@ from jax._src import lru_cache  # noqa: E402
 from jax._src.interpreters import mlir  # noqa: E402
 from jax._src.lib.mlir import ir  # noqa: E402
 
+from dalembert.native.llvm import compilation  # noqa: E402
+
 # What one process has compiled is read by the others and by later runs: a third less time. JAX writes into the file that
 # others read; here it is written beside and renamed, since reading a part of it would be a warning, and fail a test.
 CACHE = Path(__file__).resolve().parents[1] / ".cache" / "jax"
@@ -46,6 +48,12 @@ def _put_whole(cache: lru_cache.LRUCache, key: str, value: bytes) -> None:
 
 
 lru_cache.LRUCache.put = _put_whole
+
+# LLVM has a quick way of assigning registers, which the library takes for very long texts: a third of the time, and less
+# for longer texts. Here it takes it for all that it compiles in a process apart. Shorter texts stay as they are: runs of
+# small systems are compared to the bit, and to rounding. With other flags for XLA all machine code is that of users.
+if os.environ["XLA_FLAGS"] == FAST:
+    compilation.LONG = compilation.APART
 
 # NATIVE_CPU=generic, or another name that LLVM knows: machine code as on that processor, in subprocesses too. A result
 # that depends on the processor's rounding is a test's fault; `make processors` runs the suite as on several.

@@ -1,4 +1,4 @@
-"""XLA's default way of compiling: the tests set quick flags for all programs, see conftest.py; these run without them."""
+"""The default ways of compiling, XLA's and LLVM's: the tests take quick ones, see conftest.py; these run without them."""
 
 import os
 import subprocess
@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# One flow and one boundary problem: each compares the JAX back-end with the native one.
+# One flow and one boundary problem: each compares the JAX back-end with the native one. And functions of vectors.
 CHOSEN = [
     "tests/native/test_agreement.py::test_a_thousand_steps[curvature particle-None]",
     "tests/boundary/test_boundary.py::test_portable_sums_agree_with_machine_code",
+    "tests/native/test_lanes.py::test_elementary_functions_in_lanes",
 ]
 
 

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from dalembert.messages import warn
 from dalembert.native.graph.graph import Unsupported
-from dalembert.native.llvm.compilation import LONG, OPTIMIZATION, object_file, target
+from dalembert.native.llvm.compilation import code_level, object_file, target
 from dalembert.native.llvm.dense import LAPACK_SOLVE, lapack_address
 from dalembert.tracing import Remembered, lasting_key
 
@@ -249,8 +249,7 @@ class Cache:
     @staticmethod
     def key(text: str, plain: bool) -> str:
         """Hash of all that the machine code depends on."""
-        level = 0 if len(text) > LONG else OPTIMIZATION
-        parts = (text, str(plain), *host(), str(binding().llvm_version_info), str(level))
+        parts = (text, str(plain), *host(), str(binding().llvm_version_info), str(code_level(text)))
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def result(self, function: Callable[..., T], *arguments: Any) -> T:

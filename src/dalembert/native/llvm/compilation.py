@@ -21,8 +21,9 @@ def object_file(text: str, plain: bool, triple: str, cpu: str, features: str) ->
     where its loops are over the few coordinates of a system: LLVM's whole program takes five to ten times as long, gains
     nothing in the one, and makes vectors in the other that are longer than the loops.
     """
+    level = code_level(text)
     if len(text) > APART and sys.executable:
-        command = [sys.executable, "-P", __file__, str(plain), triple, cpu, features]
+        command = [sys.executable, "-P", __file__, str(plain), str(level), triple, cpu, features]
         try:
             ran = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
         except OSError:  # no process can be begun here
@@ -30,13 +31,18 @@ def object_file(text: str, plain: bool, triple: str, cpu: str, features: str) ->
         else:
             if ran.returncode == 0:
                 return ran.stdout
-    return _object_file(text, plain, triple, cpu, features)
+    return _object_file(text, plain, level, triple, cpu, features)
 
 
-def _object_file(text: str, plain: bool, triple: str, cpu: str, features: str) -> bytes:
+def code_level(text: str) -> int:
+    """The level at which LLVM chooses instructions and assigns registers."""
+    return 0 if len(text) > LONG else OPTIMIZATION
+
+
+def _object_file(text: str, plain: bool, level: int, triple: str, cpu: str, features: str) -> bytes:
     import llvmlite.binding as llvm
 
-    machine = target(llvm, triple, cpu, features, 0 if len(text) > LONG else OPTIMIZATION)
+    machine = target(llvm, triple, cpu, features, level)
     module = llvm.parse_assembly(text)
     module.triple, module.data_layout = triple, str(machine.target_data)
     module.verify()
@@ -67,8 +73,8 @@ def main() -> None:
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    plain, *processor = sys.argv[1:]
-    sys.stdout.buffer.write(_object_file(sys.stdin.buffer.read().decode(), plain == "True", *processor))
+    plain, level, *processor = sys.argv[1:]
+    sys.stdout.buffer.write(_object_file(sys.stdin.buffer.read().decode(), plain == "True", int(level), *processor))
 
 
 if __name__ == "__main__":
