@@ -25,7 +25,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 LOWEST_INSTALL := $(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c .ci/lowest.txt
 
 # XLA's quick way of compiling, as in tests/conftest.py, where its default way has tests of its own: most of the time of the
-# examples and notebooks is compilation. `make EXAMPLES_XLA_FLAGS= examples` takes the defaults.
+# examples, notebooks and papers with --fast is compilation. `make EXAMPLES_XLA_FLAGS= examples` takes the defaults.
 QUICK_XLA_FLAGS := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false \
   --xla_cpu_parallel_codegen_split_count=1
 EXAMPLES_XLA_FLAGS ?= $(QUICK_XLA_FLAGS)
@@ -121,7 +121,7 @@ examples: $(VENV)/.with-run  ## run every example with its fast setting; results
 	DALEMBERT_EXAMPLES_FAST=1 XLA_FLAGS="$(EXAMPLES_XLA_FLAGS)" $(BIN)/python examples/_run.py out/examples $(WORKERS)
 
 papers: $(VENV)/.with-run  ## write the figures and tables of each paper into out/papers; minutes; PAPERS=--fast for less
-	$(BIN)/python -m papers $(PAPERS)
+	$(if $(findstring --fast,$(PAPERS)),XLA_FLAGS="$(EXAMPLES_XLA_FLAGS)") $(BIN)/python -m papers $(PAPERS)
 
 notebooks: $(VENV)/.with-notebooks $(VENV)/.with-run  ## run every cell of the notebooks; they go to out/notebooks
 	XLA_FLAGS="$(EXAMPLES_XLA_FLAGS)" $(BIN)/python examples/notebooks/_build.py out/notebooks
