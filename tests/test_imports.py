@@ -29,6 +29,7 @@ LEVELS = (
     ("options", "path", "solution", "tracing"),
     ("algebra", "drawing"),
     ("native",),
+    ("groups",),
     ("systems",),
     ("discretize", "symbolic"),
     ("step", "boundary"),

@@ -1,0 +1,563 @@
+"""The groups: what is stored, and the maps of a step, in the left trivialisation ξ = g⁻¹ġ.
+
+τ is Cayley's map of ad, τ(y) ≈ exp(y) to third order, with τ(-y) = τ(y)⁻¹ and without a trigonometric function; on SE(3) it
+is that of SO(3) over dual numbers ω + εv. With T(y)δ = τ(y)⁻¹ dτ(y)[δ] and B = T⁻¹, A = (1 + Ad_{τ(-y)})⁻¹:
+
+    A = ½(1 + ½ad),    B = 1 + ½ad + ¼P,    P = yyᵀ on SO(3).
+
+Source: the Cayley map and its derivatives as in Hairer, Lubich, Wanner, Geometric Numerical Integration, IV.8.
+"""
+
+import abc
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Float
+
+from dalembert.numbers import as_array, as_numbers
+
+Stored = Float[Array, "size"]
+Velocity = Float[Array, "n"]
+Covector = Float[Array, "n"]
+
+DEFECT = 1e-9  # of a matrix or a quaternion that is taken for a rotation
+
+
+class Pose(NamedTuple):
+    """A rigid motion: the point X of the body is at R X + x.
+
+    Attributes:
+        R: the rotation, (2, 2) or (3, 3), from the body's axes to those of space.
+        x: the position in space, (2,) or (3,).
+
+    Example:
+        >>> da.groups.Pose(np.eye(2), np.zeros(2)).x.tolist()
+        [0.0, 0.0]
+    """
+
+    R: Any
+    x: Any
+
+
+class Group(abc.ABC):
+    """A configuration space with a multiplication: Rⁿ, SO(2), SO(3), SE(2), SE(3).
+
+    Attributes:
+        n: its dimension.
+        columns: names of the numbers that are stored.
+        axes: names of the velocities.
+
+    Example:
+        >>> da.groups.SO3().n, da.groups.SO3().columns
+        (3, ('w', 'x', 'y', 'z'))
+    """
+
+    n: int
+    columns: tuple[str, ...]
+    axes: tuple[str, ...]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Group) and type(self) is type(other) and self.n == other.n
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.n))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    @property
+    def size(self) -> int:
+        """How many numbers are stored."""
+        return len(self.columns)
+
+    @abc.abstractmethod
+    def increment(self, q: Stored, y: Velocity) -> Stored:
+        """q·τ(y) - q, without cancellation where y is small."""
+
+    def excess(self, q: Stored) -> Stored:
+        """The change that brings q back into the group, to first order: what rounding left."""
+        return jnp.zeros_like(q)
+
+    def retract(self, q: Stored, y: Velocity) -> Stored:
+        """q·τ(y)."""
+        return q + self.increment(q, y)
+
+    @abc.abstractmethod
+    def coadjoint(self, y: Velocity, p: Covector) -> Covector:
+        """ad*_y p = ad_yᵀ p."""
+
+    @abc.abstractmethod
+    def bracket(self, y: Velocity, x: Velocity) -> Velocity:
+        """ad_y x."""
+
+    @abc.abstractmethod
+    def quadratic(self, y: Velocity, p: Covector) -> Covector:
+        """Pᵀp, the quadratic part of B."""
+
+    def share(self, y: Velocity, p: Covector) -> Covector:
+        """A(y)ᵀp."""
+        return 0.5 * p + 0.25 * self.coadjoint(y, p)
+
+    def carry(self, y: Velocity, p: Covector) -> Covector:
+        """2A(y)ᵀB(y)ᵀp: a momentum from the middle of an interval to its end."""
+        return self.share(y, 2.0 * p + self.coadjoint(y, p) + 0.5 * self.quadratic(y, p))
+
+    @abc.abstractmethod
+    def divide(self, y: Velocity, x: Velocity) -> Velocity:
+        """x/(1 + ¼|y|²), on SE(3) of dual numbers."""
+
+    @abc.abstractmethod
+    def show(self, q: Stored) -> Any:
+        """The element as the functions of a user take it."""
+
+    @abc.abstractmethod
+    def store(self, value: Any, name: str) -> Any:
+        """The numbers that are stored of what a user gives; ValueError where it is no element."""
+
+    def nearest(self, value: Any) -> Any:
+        """The nearest element to what a user gives."""
+        return value
+
+    @abc.abstractmethod
+    def between(self, a: Stored, b: Stored) -> Velocity:
+        """x with τ(x/2)² = a⁻¹b, the shorter way round."""
+
+    def turn_square(self, y: Velocity) -> Float[Array, ""]:
+        """The square of how far τ(y)² turns: at 1, half a turn, its ends do not tell which way it went."""
+        return jnp.zeros(())
+
+
+def cross(a: Float[Array, "3"], b: Float[Array, "3"]) -> Float[Array, "3"]:
+    """a × b, of scalars: jnp.cross gathers columns."""
+    return jnp.stack([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
+
+
+def multiply(p: Float[Array, "4"], q: Float[Array, "4"]) -> Float[Array, "4"]:
+    """The product of two quaternions (w, x, y, z)."""
+    first = p[0] * q[0] - (p[1] * q[1] + p[2] * q[2] + p[3] * q[3])
+    return jnp.concatenate([first[None], p[0] * q[1:] + q[0] * p[1:] + cross(p[1:], q[1:])])
+
+
+def rotation(q: Float[Array, "4"]) -> Float[Array, "3 3"]:
+    """The rotation matrix of a unit quaternion (w, x, y, z), from the body's axes to those of space.
+
+    Args:
+        q: (4,).
+
+    Returns:
+        R (3, 3).
+
+    Example:
+        >>> da.groups.rotation(jnp.array([1.0, 0.0, 0.0, 0.0])).tolist()
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    w, x, y, z = q[0], q[1], q[2], q[3]
+    rows = [
+        [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y)],
+        [2.0 * (x * y + w * z), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - w * x)],
+        [2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)],
+    ]
+    return jnp.stack([jnp.stack(row) for row in rows])
+
+
+def turn(q: Float[Array, "4"], x: Float[Array, "3"]) -> Float[Array, "3"]:
+    """R(q) x."""
+    double = 2.0 * cross(q[1:], x)
+    return x + q[0] * double + cross(q[1:], double)
+
+
+class Euclidean(Group):
+    """Rⁿ, with τ(y) = y.
+
+    Args:
+        size: n.
+
+    Example:
+        >>> da.groups.Euclidean(2).retract(jnp.zeros(2), jnp.ones(2)).tolist()
+        [1.0, 1.0]
+    """
+
+    def __init__(self, size: int):
+        self.n = size
+        self.columns = self.axes = tuple(str(i + 1) for i in range(size)) if size > 1 else ("",)
+
+    def __repr__(self) -> str:
+        return f"Euclidean({self.n})"
+
+    def increment(self, q, y):
+        return y
+
+    def coadjoint(self, y, p):
+        return jnp.zeros_like(p)
+
+    def bracket(self, y, x):
+        return jnp.zeros_like(x)
+
+    def quadratic(self, y, p):
+        return jnp.zeros_like(p)
+
+    def divide(self, y, x):
+        return x
+
+    def show(self, q):
+        return q
+
+    def store(self, value, name):
+        found = as_array(value, name)
+        found = found[..., None] if found.ndim == 0 and self.n == 1 else found
+        if found.shape[-1:] != (self.n,):
+            raise ValueError(f"{name}: found shape {found.shape}; give {self.n} numbers")
+        return found
+
+    def between(self, a, b):
+        return b - a
+
+
+class SO3(Group):
+    """Rotations of space: a unit quaternion is stored, functions are given the matrix R (3, 3), body to space, and ω (3,) in
+    the body's axes.
+
+    Example:
+        >>> body = da.System(lambda q, v, p: 0.5 * v.R @ (p["I"] * v.R), coordinates={"R": da.groups.SO3()},
+        ...                  parameters={"I": [1.0, 2.0, 3.0]})
+        >>> path = da.simulate(body, {"R": np.eye(3)}, {"R": [0.1, 1.5, 0.3]}, h=0.05, steps=20)
+        >>> path["R"].shape
+        (21, 3, 3)
+    """
+
+    n = 3
+    columns = ("w", "x", "y", "z")
+    axes = ("1", "2", "3")
+
+    def increment(self, q, y):
+        s = 0.25 * (y @ y)
+        root = jnp.sqrt(1.0 + s)
+        return multiply(q, jnp.concatenate([(-s / (root * (1.0 + root)))[None], 0.5 * y / root]))
+
+    def excess(self, q):
+        return -0.5 * (q @ q - 1.0) * q
+
+    def coadjoint(self, y, p):
+        return cross(p, y)
+
+    def bracket(self, y, x):
+        return cross(y, x)
+
+    def quadratic(self, y, p):
+        return (y @ p) * y
+
+    def carry(self, y, p):
+        return (1.0 - 0.25 * (y @ y)) * p + cross(p, y) + (0.5 * (y @ p)) * y
+
+    def divide(self, y, x):
+        return x / (1.0 + 0.25 * (y @ y))
+
+    def show(self, q):
+        return rotation(q)
+
+    def store(self, value, name):
+        return quaternion_of(value, name)
+
+    def nearest(self, value):
+        return _nearest_turn(value, 3)
+
+    def between(self, a, b):
+        f = multiply(a * jnp.array([1.0, -1.0, -1.0, -1.0]), b)
+        f = jnp.where(f[0] < 0.0, -f, f)
+        return 4.0 * f[1:] / (1.0 + f[0])
+
+    def turn_square(self, y):
+        return 0.25 * (y @ y)
+
+
+class SE3(Group):
+    """Rigid motions of space: a unit quaternion and the position are stored, functions are given a Pose with R (3, 3) and
+    x (3,), and (ω, v) (6,), both in the body's axes.
+
+    Example:
+        >>> da.groups.SE3().show(jnp.array([1.0, 0.0, 0.0, 0.0, 1.0, 2.0, 3.0])).x.tolist()
+        [1.0, 2.0, 3.0]
+    """
+
+    n = 6
+    columns = ("w", "x", "y", "z", "x1", "x2", "x3")
+    axes = ("ω1", "ω2", "ω3", "v1", "v2", "v3")
+
+    def increment(self, q, y):
+        w, v = y[:3], y[3:]
+        way = (v + 0.5 * cross(w, v)) / (1.0 + 0.25 * (w @ w))
+        return jnp.concatenate([SO3().increment(q[:4], w), turn(q[:4], way)])
+
+    def excess(self, q):
+        return jnp.concatenate([SO3().excess(q[:4]), jnp.zeros(3)])
+
+    def coadjoint(self, y, p):
+        w, v = y[:3], y[3:]
+        return jnp.concatenate([cross(p[:3], w) + cross(p[3:], v), cross(p[3:], w)])
+
+    def bracket(self, y, x):
+        return jnp.concatenate([cross(y[:3], x[:3]), cross(y[3:], x[:3]) + cross(y[:3], x[3:])])
+
+    def quadratic(self, y, p):
+        w, v = y[:3], y[3:]
+        turned = w @ p[3:]
+        return jnp.concatenate([(w @ p[:3] + v @ p[3:]) * w + turned * v, turned * w])
+
+    def divide(self, y, x):
+        w, v = y[:3], y[3:]
+        d = 1.0 + 0.25 * (w @ w)
+        return jnp.concatenate([x[:3] / d, x[3:] / d - (0.5 * (w @ v) / (d * d)) * x[:3]])
+
+    def show(self, q):
+        return Pose(rotation(q[:4]), q[4:])
+
+    def store(self, value, name):
+        return _pose_of(value, name, 3, quaternion_of)
+
+    def nearest(self, value):
+        return _nearest_pose(value, 3)
+
+    def between(self, a, b):
+        f = multiply(a[:4] * jnp.array([1.0, -1.0, -1.0, -1.0]), b[:4])
+        f = jnp.where(f[0] < 0.0, -f, f)
+        d = turn(a[:4] * jnp.array([1.0, -1.0, -1.0, -1.0]), b[4:] - a[4:])
+        e = 0.5 * multiply(jnp.concatenate([jnp.zeros(1), d]), f)
+        w = 4.0 * f[1:] / (1.0 + f[0])
+        return jnp.concatenate([w, 4.0 * e[1:] / (1.0 + f[0]) - 4.0 * e[0] * f[1:] / (1.0 + f[0]) ** 2])
+
+    def turn_square(self, y):
+        return 0.25 * (y[:3] @ y[:3])
+
+
+class SO2(Group):
+    """Turns of the plane: (cos, sin) is stored, functions are given the matrix (2, 2) and ω (1,); τ(y) turns by y. It counts
+    no turns: where they matter an angle is a coordinate of Rⁿ.
+
+    Example:
+        >>> da.groups.SO2().columns
+        ('cos', 'sin')
+    """
+
+    n = 1
+    columns = ("cos", "sin")
+    axes = ("",)
+
+    def increment(self, q, y):
+        half = jnp.sin(0.5 * y[0])
+        less, sine = -2.0 * half * half, jnp.sin(y[0])
+        return jnp.stack([q[0] * less - q[1] * sine, q[1] * less + q[0] * sine])
+
+    def excess(self, q):
+        return -0.5 * (q @ q - 1.0) * q
+
+    def coadjoint(self, y, p):
+        return jnp.zeros_like(p)
+
+    def bracket(self, y, x):
+        return jnp.zeros_like(x)
+
+    def quadratic(self, y, p):
+        return jnp.zeros_like(p)
+
+    def divide(self, y, x):
+        return x
+
+    def show(self, q):
+        return _plane_rotation(q)
+
+    def store(self, value, name):
+        return turn_of(value, name)
+
+    def nearest(self, value):
+        return _nearest_turn(value, 2)
+
+    def between(self, a, b):
+        return jnp.arctan2(a[0] * b[1] - a[1] * b[0], a @ b)[None]
+
+    def turn_square(self, y):
+        return (y[0] / (0.5 * np.pi)) ** 2
+
+
+class SE2(Group):
+    """Rigid motions of the plane: (cos, sin, x, y) is stored, functions are given a Pose with R (2, 2) and x (2,), and
+    (ω, v₁, v₂) in the body's axes. It counts no turns.
+
+    Example:
+        >>> da.groups.SE2().n
+        3
+    """
+
+    n = 3
+    columns = ("cos", "sin", "x1", "x2")
+    axes = ("ω", "v1", "v2")
+
+    def increment(self, q, y):
+        w, a, b = y[0], y[1], y[2]
+        d = 1.0 + 0.25 * w * w
+        less, sine = -0.5 * w * w / d, w / d  # cos - 1 and sin of the angle 2 atan(w/2)
+        turned = [q[0] * less - q[1] * sine, q[1] * less + q[0] * sine]
+        way = (a - 0.5 * w * b) / d, (b + 0.5 * w * a) / d
+        return jnp.stack([*turned, q[0] * way[0] - q[1] * way[1], q[1] * way[0] + q[0] * way[1]])
+
+    def excess(self, q):
+        return jnp.concatenate([-0.5 * (q[:2] @ q[:2] - 1.0) * q[:2], jnp.zeros(2)])
+
+    def coadjoint(self, y, p):
+        return jnp.stack([p[1] * y[2] - p[2] * y[1], p[2] * y[0], -p[1] * y[0]])
+
+    def bracket(self, y, x):
+        return jnp.stack([jnp.zeros_like(y[0]), y[2] * x[0] - y[0] * x[2], y[0] * x[1] - y[1] * x[0]])
+
+    def quadratic(self, y, p):
+        return jnp.concatenate([(y[0] * (y @ p))[None], jnp.zeros(2)])
+
+    def divide(self, y, x):
+        return x / (1.0 + 0.25 * y[0] * y[0])
+
+    def show(self, q):
+        return Pose(_plane_rotation(q), q[2:])
+
+    def store(self, value, name):
+        return _pose_of(value, name, 2, turn_of)
+
+    def nearest(self, value):
+        return _nearest_pose(value, 2)
+
+    def between(self, a, b):
+        cosine, sine = a[:2] @ b[:2], a[0] * b[1] - a[1] * b[0]
+        first = jnp.sqrt(0.5 * (1.0 + cosine))  # cos and sin of half the angle
+        last = 0.5 * sine / first
+        x = b[2:] - a[2:]
+        d0, d1 = a[0] * x[0] + a[1] * x[1], a[0] * x[1] - a[1] * x[0]
+        return jnp.stack([4.0 * last, 2.0 * (first * d0 + last * d1), 2.0 * (first * d1 - last * d0)]) / (1.0 + first)
+
+    def turn_square(self, y):
+        return 0.25 * y[0] * y[0]
+
+
+def _plane_rotation(q: Float[Array, "..."]) -> Float[Array, "2 2"]:
+    return jnp.stack([jnp.stack([q[0], -q[1]]), jnp.stack([q[1], q[0]])])
+
+
+def nearest_rotation(matrix: Float[np.ndarray, "k k"]) -> Float[np.ndarray, "k k"]:
+    """The rotation nearest to a matrix: its polar factor, of determinant 1.
+
+    Args:
+        matrix: (2, 2) or (3, 3), finite.
+
+    Returns:
+        R of the same shape.
+
+    Example:
+        >>> da.groups.nearest_rotation(2.0 * np.eye(3)).tolist()
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    u, _, w = np.linalg.svd(np.asarray(matrix, dtype=float))
+    u[:, -1] *= np.sign(np.linalg.det(u @ w))
+    return u @ w
+
+
+def quaternion_of(value: Any, name: str) -> Any:
+    """The unit quaternion of a rotation matrix (…, 3, 3), or of itself; ValueError with the defect of what is neither."""
+    found, is_matrix = _numbers(value, name, (3, 3), 4, "a rotation matrix (3, 3) or a unit quaternion (w, x, y, z)")
+    if not is_matrix:
+        return _as_unit(found, name, "quaternion")
+    _check_rotation(found, name)
+    return _quaternion(found)
+
+
+def turn_of(value: Any, name: str) -> Any:
+    """(cos, sin) of a rotation matrix (…, 2, 2), or of itself; ValueError with the defect of what is neither."""
+    found, is_matrix = _numbers(value, name, (2, 2), 2, "a rotation matrix (2, 2) or (cos, sin)")
+    if not is_matrix:
+        return _as_unit(found, name, "pair (cos, sin)")
+    _check_rotation(found, name)
+    return found[..., :, 0]
+
+
+def _pose_of(value: Any, name: str, k: int, of_rotation: Callable[[Any, str], Any]) -> Any:
+    """The stored numbers of a pair (R, x), or of themselves, flat."""
+    if isinstance(value, tuple | list) and len(value) == 2:
+        R, x = of_rotation(value[0], f"{name}.R"), as_array(value[1], f"{name}.x")
+        if x.shape[-1:] != (k,):
+            raise ValueError(f"{name}.x: found shape {x.shape}; give a position, shape ({k},)")
+        return _concatenate([R, x])
+    m = 2 * k - 2
+    found = as_array(value, name)
+    if found.shape[-1:] != (m + k,):
+        raise ValueError(f"{name}: found shape {found.shape}; give a pair (R, x), or the {m + k} stored numbers")
+    return _concatenate([of_rotation(found[..., :m], name), found[..., m:]])
+
+
+def _nearest_turn(value: Any, k: int) -> Any:
+    found = as_numbers(value, "q0")
+    return nearest_rotation(found) if found.shape == (k, k) else found / np.linalg.norm(found)
+
+
+def _nearest_pose(value: Any, k: int) -> Any:
+    if len(value) == 2:
+        return _nearest_turn(value[0], k), value[1]
+    return np.concatenate([_nearest_turn(value[: 2 * k - 2], k), value[2 * k - 2 :]])
+
+
+def _concatenate(parts: Sequence[Any]) -> Any:
+    """The parts in one row, of NumPy where none is traced; each is repeated for the runs that others have."""
+    xp: Any = jnp if any(isinstance(x, Tracer) for x in parts) else np
+    front = np.broadcast_shapes(*(x.shape[:-1] for x in parts))
+    return xp.concatenate([xp.broadcast_to(xp.asarray(x), (*front, x.shape[-1])) for x in parts], axis=-1)
+
+
+def _numbers(value: Any, name: str, matrix: tuple[int, int], flat: int, what: str) -> tuple[Any, bool]:
+    found = as_array(value, name)
+    found = found if isinstance(found, Tracer) else np.asarray(found)
+    if found.shape[-2:] == matrix:
+        return found, True
+    if found.shape[-1:] != (flat,):
+        raise ValueError(f"{name}: found shape {found.shape}; give {what}")
+    return found, False
+
+
+def _check_rotation(R: Any, name: str) -> None:
+    if isinstance(R, Tracer):
+        return
+    defect = float(np.max(np.abs(np.swapaxes(R, -1, -2) @ R - np.eye(R.shape[-1]))))
+    if not defect <= DEFECT:
+        raise ValueError(
+            f"{name}: found a matrix that is no rotation, |RᵀR - 1| = {defect:.3g}; dalembert.project gives the nearest one"
+        )
+    if np.any(np.linalg.det(R) < 0.0):
+        raise ValueError(f"{name}: found a reflection, det R = -1; a rotation has det R = 1")
+
+
+def _as_unit(q: Any, name: str, what: str) -> Any:
+    if isinstance(q, Tracer):
+        return q
+    length = np.linalg.norm(q, axis=-1, keepdims=True)
+    if not np.max(np.abs(length - 1.0)) <= DEFECT:
+        raise ValueError(
+            f"{name}: found a {what} of length {float(np.ravel(length)[0]):.9g}; 1 is needed, and dalembert.project gives "
+            "the nearest one"
+        )
+    return q / length
+
+
+def _quaternion(R: Any) -> Any:
+    """By the largest of w², x², y², z², so that nothing small is divided by; w ≥ 0."""
+    xp: Any = jnp if isinstance(R, Tracer) else np
+    a, b, c = (R[..., i, i] for i in range(3))
+    x, y, z = R[..., 2, 1] - R[..., 1, 2], R[..., 0, 2] - R[..., 2, 0], R[..., 1, 0] - R[..., 0, 1]
+    xy, xz, yz = (R[..., i, j] + R[..., j, i] for i, j in ((0, 1), (0, 2), (1, 2)))
+    rows = [
+        [1.0 + a + b + c, x, y, z],
+        [x, 1.0 + a - b - c, xy, xz],
+        [y, xy, 1.0 - a + b - c, yz],
+        [z, xz, yz, 1.0 - a - b + c],
+    ]
+    table = xp.stack([xp.stack(row, axis=-1) for row in rows], axis=-2)  # 4 q qᵀ
+    largest = xp.argmax(xp.diagonal(table, axis1=-2, axis2=-1), axis=-1)
+    row = xp.take_along_axis(table, largest[..., None, None], axis=-2)[..., 0, :]
+    q = row / xp.sqrt(xp.sum(row * row, axis=-1, keepdims=True))
+    return xp.where(q[..., :1] < 0.0, -q, q)

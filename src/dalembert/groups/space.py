@@ -1,0 +1,477 @@
+"""Spaces: what the equations ask of a configuration space. `FLAT` is Rⁿ as it always was; a `Product` has named groups.
+
+The unknowns are velocities ξ = g⁻¹ġ, a derivative at a node is that of η ↦ f(g·τ(η)) at 0, and an interval of a step is
+walked in two halves, m = g₀τ(y) and g₁ = mτ(y), y = ½hV.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Float
+
+from dalembert.algebra import value_and_jacobian
+from dalembert.groups.group import SE2, SE3, SO2, SO3, Euclidean, Group
+from dalembert.numbers import as_array, as_state, as_vector, described, place_of, whole_number
+
+Vector = Float[Array, "n"]
+
+
+class Space(eqx.Module):
+    """A configuration space as the equations use it; every method has its plain meaning in Rⁿ."""
+
+    @property
+    @abc.abstractmethod
+    def flat(self) -> bool:
+        """True in Rⁿ, where positions and velocities are numbers of one kind."""
+
+    @abc.abstractmethod
+    def stored_size(self, n: int) -> int:
+        """How many numbers are stored of a position with n velocities."""
+
+    @abc.abstractmethod
+    def read_state(self, q0: Any, v0: Any, names: Sequence[str] | None, kind: Callable[[Any, str], Any]) -> tuple[Any, Any]:
+        """(q0, v0) as they are stored; errors that name what is wrong."""
+
+    @abc.abstractmethod
+    def read_named(self, q0: Any, v0: Any) -> tuple[Any, Any]:
+        """(q0, v0) as arrays where they are given by name; None stays."""
+
+    @abc.abstractmethod
+    def read_point(self, q: Any, v: Any) -> tuple[Any, Any]:
+        """The same of a point that is no beginning."""
+
+    @abc.abstractmethod
+    def show(self, arguments: tuple) -> tuple:
+        """(q, v, a) as the functions of a user take them."""
+
+    @abc.abstractmethod
+    def array(self, result: Any) -> Array:
+        """What such a function returned, as an array."""
+
+    @abc.abstractmethod
+    def rate(self, q: Vector, v: Vector) -> Vector:
+        """q̇."""
+
+    @abc.abstractmethod
+    def gradient(self, function: Callable, q: Vector) -> Vector:
+        """The derivative of a scalar function at q, a covector (n,)."""
+
+    @abc.abstractmethod
+    def gradients(self, function: Callable, q: Vector, *others: Any) -> tuple[Any, ...]:
+        """The derivatives of a scalar function of (q, v), or (q, v, t)."""
+
+    @abc.abstractmethod
+    def jacobian(self, function: Callable, q: Vector) -> Float[Array, "m n"]:
+        """The derivative of a function at q."""
+
+    @abc.abstractmethod
+    def balance(self, p_rate: Vector, v: Vector, p: Vector) -> Vector:
+        """dp/dt - ad*_v p."""
+
+    @abc.abstractmethod
+    def retract(self, q: Vector, d: Vector) -> Vector:
+        """q·τ(d): within one half of an interval."""
+
+    @abc.abstractmethod
+    def walk(self, q: Vector, *halves: Vector) -> Vector:
+        """The increment of q along one half interval after the other, brought back into the group; NaN for one that turns by
+        half a turn, since its ends do not tell which way it went."""
+
+    @abc.abstractmethod
+    def cross_interval(self, q: Vector, d: Vector) -> Vector:
+        """The increment along a whole interval."""
+
+    @abc.abstractmethod
+    def midway(self, q0: Vector, v0: Vector, q1: Vector, v1: Vector, h: Any) -> tuple[Vector, Vector]:
+        """(q, v) in the middle of a step from one state to another, about on the cubic through both."""
+
+    @abc.abstractmethod
+    def ends(self, weight: float, h: Any, v: Vector, by_q: Vector, by_v: Vector) -> tuple[Vector, Vector]:
+        """(D₁L_d, D₂L_d) of h L(m, v) with these derivatives, m at the weight of the interval."""
+
+    @abc.abstractmethod
+    def impulse(self, h: Any, v: Vector, force: Vector, end: int) -> Vector:
+        """Half of h·force at the middle of an interval, at its left (0) or right (-1) end."""
+
+
+class Flat(Space):
+    """Rⁿ: the coordinates that a user names, or does not name."""
+
+    @property
+    def flat(self) -> bool:
+        return True
+
+    def stored_size(self, n):
+        return n
+
+    def read_state(self, q0, v0, names, kind):
+        return as_state(q0, v0, names, kind)
+
+    def read_named(self, q0, v0):
+        return q0, v0
+
+    def read_point(self, q, v):
+        x = as_vector(q, "q")
+        return x, as_vector(v, "v", x.shape[0])
+
+    def show(self, arguments):
+        return arguments
+
+    def array(self, result):
+        return jnp.asarray(result)
+
+    def rate(self, q, v):
+        return v
+
+    def gradient(self, function, q):
+        return jax.grad(function)(q)
+
+    def gradients(self, function, q, *others):
+        return jax.grad(function, tuple(range(1 + len(others))))(q, *others)
+
+    def jacobian(self, function, q):
+        return value_and_jacobian(function, q)[1]
+
+    def balance(self, p_rate, v, p):
+        return p_rate
+
+    def retract(self, q, d):
+        return q + d
+
+    def walk(self, q, *halves):
+        return sum(halves[1:], halves[0])
+
+    def cross_interval(self, q, d):
+        return d
+
+    def midway(self, q0, v0, q1, v1, h):
+        return 0.5 * (q0 + q1) + 0.125 * h * (v0 - v1), 1.5 / h * (q1 - q0) - 0.25 * (v0 + v1)
+
+    def ends(self, weight, h, v, by_q, by_v):
+        return ((1.0 - weight) * h) * by_q - by_v, (weight * h) * by_q + by_v
+
+    def impulse(self, h, v, force, end):
+        return 0.5 * h * force
+
+
+FLAT = Flat()
+
+
+class Named:
+    """The parts of a position, a velocity or an acceleration by name: q.R, v.x. jnp.asarray(v) is flat, (n,)."""
+
+    __slots__ = ("_flat", "_parts")
+
+    def __init__(self, parts: Mapping[str, Any], flat: Any):
+        self._parts, self._flat = parts, flat
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._parts[name]
+        except KeyError:
+            raise AttributeError(f"{name}: is no coordinate; found {', '.join(self._parts)}") from None
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def __jax_array__(self) -> Any:
+        return self._flat
+
+    def __repr__(self) -> str:
+        return f"Named({', '.join(self._parts)})"
+
+
+class Product(Space):
+    """The product of named groups: of `coordinates={"R": SO3(), "x": 3}`."""
+
+    names: tuple[str, ...] = eqx.field(static=True)
+    parts: tuple[Group, ...] = eqx.field(static=True)
+
+    @property
+    def flat(self) -> bool:
+        return False
+
+    @property
+    def n(self) -> int:
+        """Dimension."""
+        return sum(g.n for g in self.parts)
+
+    @property
+    def size(self) -> int:
+        """How many numbers are stored."""
+        return sum(g.size for g in self.parts)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the stored numbers: x.1, R.w."""
+        return _labels(self.names, [g.columns for g in self.parts])
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Names of the velocities."""
+        return _labels(self.names, [g.axes for g in self.parts])
+
+    def positions(self, q: Any) -> list[Any]:
+        """The stored numbers (…, size) of each part."""
+        return _split(q, [g.size for g in self.parts])
+
+    def velocities(self, v: Any) -> list[Any]:
+        """Those of a velocity or a covector (…, n)."""
+        return _split(v, [g.n for g in self.parts])
+
+    def stored_size(self, n):
+        return self.size
+
+    def read_state(self, q0, v0, names, kind):
+        return self.read_position(q0, "q0"), self.read_velocity(v0, "v0")
+
+    def read_named(self, q0, v0):
+        q = None if q0 is None else self.read_position(q0, "q0")
+        return q, None if v0 is None else self.read_velocity(v0, "v0")
+
+    def read_point(self, q, v):
+        return jnp.asarray(self.read_position(q, "q")), jnp.asarray(self.read_velocity(v, "v"))
+
+    def read_position(self, q0: Any, name: str, nearest: bool = False) -> Any:
+        """q as it is stored, from a mapping or from such numbers. nearest: the nearest element of what is none."""
+        if isinstance(q0, Mapping):
+            given = self._by_name(q0, name, all_needed=True)
+        else:
+            flat = as_array(_check_given(q0, name, self.columns), name)
+            if flat.ndim == 0 or flat.shape[-1] != self.size:
+                raise ValueError(
+                    f"{name}: found shape {flat.shape}; give a mapping with {', '.join(self.names)}, or the {self.size} "
+                    f"stored numbers {', '.join(self.columns)}"
+                )
+            given = dict(zip(self.names, self.positions(flat), strict=True))
+        return _join_parts(
+            [
+                g.store(g.nearest(given[x]) if nearest else given[x], f"{name}[{x!r}]")
+                for x, g in zip(self.names, self.parts, strict=True)
+            ]
+        )
+
+    def read_velocity(self, v0: Any, name: str) -> Any:
+        """(n,) from a mapping, whose absent names are 0, or from such numbers."""
+        if not isinstance(v0, Mapping):
+            flat = as_array(_check_given(v0, name, self.axes), name)
+            if flat.ndim == 0 or flat.shape[-1] != self.n:
+                raise ValueError(
+                    f"{name}: found shape {flat.shape}; give a mapping with {', '.join(self.names)}, or {self.n} numbers, "
+                    f"{', '.join(self.axes)}"
+                )
+            return flat
+        given, parts = self._by_name(v0, name, all_needed=False), []
+        for x, g in zip(self.names, self.parts, strict=True):
+            part = as_array(given.get(x, np.zeros(g.n)), f"{name}[{x!r}]")
+            part = part[None] if part.ndim == 0 and g.n == 1 else part
+            if part.shape[-1:] != (g.n,):
+                raise ValueError(f"{name}[{x!r}]: found shape {part.shape}; give {g.n} numbers")
+            parts.append(part)
+        return _join_parts(parts)
+
+    def elements(self, name: str, q: Any) -> Any:
+        """Elements of one group along a path, from (…, size) stored numbers."""
+        place = place_of(name, self.names, "path")
+        part, group = np.asarray(self.positions(q)[place]), self.parts[place]
+        shown = jax.vmap(group.show)(jnp.asarray(part).reshape(-1, group.size))
+        return jax.tree.map(lambda x: np.asarray(x).reshape(*part.shape[:-1], *x.shape[1:]), shown)
+
+    def onto(self, q: Any, rate: Any) -> tuple[Any, Any]:
+        """(q, v) of points (…, size) near the group with their rates, as an interpolation gives them."""
+
+        def at_point(x, rate):
+            x = x + jnp.concatenate([g.excess(y) for g, y in zip(self.parts, self.positions(x), strict=True)])
+            of_axes = jax.vmap(lambda w: self.rate(x, w))(jnp.eye(self.n)).T
+            return x, jnp.linalg.lstsq(of_axes, rate)[0]
+
+        flat = [jnp.asarray(x).reshape(-1, self.size) for x in (q, rate)]
+        x, v = jax.vmap(at_point)(*flat)
+        return x.reshape(jnp.shape(q)), v.reshape(*jnp.shape(q)[:-1], self.n)
+
+    def _by_name(self, given: Mapping, name: str, all_needed: bool) -> dict[str, Any]:
+        unknown = [str(x) for x in given if x not in self.names]
+        missing = [x for x in self.names if x not in given] if all_needed else []
+        if unknown or missing:
+            what = f"found {', '.join(unknown)}" if unknown else f"{', '.join(missing)} is missing"
+            raise ValueError(f"{name}: {what}; the coordinates are {', '.join(self.names)}")
+        return dict(given)
+
+    def show(self, arguments):
+        return tuple(self.name_position(x) if i == 0 else self.name_velocity(x) for i, x in enumerate(arguments))
+
+    def name_position(self, q: Any) -> Any:
+        """A position as a user's function takes it."""
+        if isinstance(q, Named):
+            return q
+        shown = (g.show(x) for g, x in zip(self.parts, self.positions(q), strict=True))
+        return Named(dict(zip(self.names, shown, strict=True)), q)
+
+    def name_velocity(self, v: Any) -> Any:
+        """A velocity or an acceleration as a user's function takes it."""
+        return v if isinstance(v, Named) else Named(dict(zip(self.names, self.velocities(v), strict=True)), v)
+
+    def array(self, result):
+        if isinstance(result, Mapping):
+            given = self._by_name(result, "a covector", all_needed=False)
+            parts = [jnp.asarray(given.get(x, jnp.zeros(g.n)), float) for x, g in zip(self.names, self.parts, strict=True)]
+            front = jnp.broadcast_shapes(*(x.shape[:-1] for x in parts if x.ndim > 1), ())
+            return jnp.concatenate([jnp.broadcast_to(x, (*front, *x.shape[-1:])) if x.ndim else x[None] for x in parts], -1)
+        if isinstance(result, tuple | list) and any(isinstance(x, Mapping) for x in result):
+            return jnp.stack([self.array(x) for x in result])
+        return jnp.asarray(result)
+
+    def rate(self, q, v):
+        zero = jnp.zeros(())
+        return jax.jvp(lambda s: self.retract(q, s * v), (zero,), (jnp.ones_like(zero),))[1]
+
+    def gradient(self, function, q):
+        return jax.grad(lambda y: function(self.retract(q, y)))(jnp.zeros(self.n))
+
+    def gradients(self, function, q, *others):
+        places = tuple(range(1 + len(others)))
+        return jax.grad(lambda y, *x: function(self.retract(q, y), *x), places)(jnp.zeros(self.n), *others)
+
+    def jacobian(self, function, q):
+        return value_and_jacobian(lambda y: function(self.retract(q, y)), jnp.zeros(self.n))[1]
+
+    def balance(self, p_rate, v, p):
+        return p_rate - self._each("coadjoint", v, p)
+
+    def retract(self, q, d):
+        return q + self._increment(q, d)
+
+    def _increment(self, q, d):
+        parts = zip(self.parts, self.positions(q), self.velocities(d), strict=True)
+        return jnp.concatenate([g.increment(x, y) for g, x, y in parts])
+
+    def walk(self, q, *halves):
+        way = jnp.zeros_like(q)
+        for half in halves:
+            way = way + self._increment(q + way, half)
+        end = self.positions(q + way)
+        way = way + jnp.concatenate([g.excess(x) for g, x in zip(self.parts, end, strict=True)])
+        return jnp.where(functools.reduce(jnp.logical_and, map(self.tells_way, halves)), way, jnp.nan)
+
+    def tells_way(self, half):
+        """True if no part turns by half a turn in an interval with this half."""
+        turns = [
+            g.turn_square(y) for g, y in zip(self.parts, self.velocities(half), strict=True) if not isinstance(g, Euclidean)
+        ]
+        return functools.reduce(jnp.logical_and, [x < 1.0 for x in turns], jnp.asarray(True))
+
+    def cross_interval(self, q, d):
+        return self.walk(q, 0.5 * d, 0.5 * d)
+
+    def _each(self, method: str, *vectors: Any) -> Any:
+        rows = zip(self.parts, *map(self.velocities, vectors), strict=True)
+        return jnp.concatenate([getattr(g, method)(*x) for g, *x in rows])
+
+    def trivialise(self, y, x):
+        """T(y)x = τ(y)⁻¹dτ(y)[x]."""
+        return self._each("divide", y, x - 0.5 * self._each("bracket", y, x))
+
+    def midway(self, q0, v0, q1, v1, h):
+        d = self.between(q0, q1)
+        return self.retract(q0, 0.5 * d + 0.125 * h * (v0 - v1)), 1.5 / h * d - 0.25 * (v0 + v1)
+
+    def ends(self, weight, h, v, by_q, by_v):
+        y = 0.5 * h * v
+        left = self._each("share", -y, h * by_q) - self._each("carry", -y, by_v)
+        return left, self._each("carry", y, by_v) + self._each("share", y, h * by_q)
+
+    def impulse(self, h, v, force, end):
+        return self._each("share", (0.5 if end else -0.5) * h * v, h * force)
+
+    def between(self, a, b):
+        """x with τ(x/2)² = a⁻¹b in each part."""
+        parts = zip(self.parts, self.positions(a), self.positions(b), strict=True)
+        return jnp.concatenate([g.between(x, y) for g, x, y in parts])
+
+
+def _labels(names: Sequence[str], suffixes: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    return tuple(f"{x}.{s}" if s else x for x, own in zip(names, suffixes, strict=True) for s in own)
+
+
+def _split(x: Any, lengths: Sequence[int]) -> list[Any]:
+    ends = np.cumsum(lengths).tolist()
+    return [x[..., end - length : end] for length, end in zip(lengths, ends, strict=True)]
+
+
+def _join_parts(parts: Sequence[Any]) -> Any:
+    xp: Any = jnp if any(isinstance(x, Tracer) for x in parts) else np
+    front = np.broadcast_shapes(*(x.shape[:-1] for x in parts))
+    return xp.concatenate([xp.broadcast_to(xp.asarray(x), (*front, x.shape[-1])) for x in parts], axis=-1)
+
+
+def _check_given(value: Any, name: str, columns: Sequence[str]) -> Any:
+    if value is None:
+        raise TypeError(f"{name}: is missing; give {', '.join(columns)}")
+    return value
+
+
+class Columns(tuple[str, ...]):
+    """The names of the stored numbers, and the space that they belong to."""
+
+    space: Product
+
+    def __new__(cls, space: Product) -> Columns:
+        made = super().__new__(cls, space.columns)
+        made.space = space
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Columns) and self.space == other.space
+
+    def __hash__(self) -> int:
+        return hash((tuple(self), self.space))
+
+    def __reduce__(self) -> tuple:
+        return Columns, (self.space,)
+
+
+def columns_of(coordinates: Mapping[str, Any]) -> Columns:
+    """The columns of a mapping from names to groups, or to numbers n for Rⁿ; TypeError, ValueError naming what is wrong."""
+    if not coordinates:
+        raise ValueError("coordinates: found an empty mapping; give names with groups, such as {'R': SO3(), 'x': 3}")
+    parts = []
+    for name, given in coordinates.items():
+        if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
+            raise ValueError(f"coordinates: found the name {name!r}; give names such as 'R', by which q.R is read")
+        if isinstance(given, type) and issubclass(given, Group) and given is not Euclidean:
+            given = given()
+        if not isinstance(given, Group):
+            if isinstance(given, bool) or not isinstance(given, int | np.integer):
+                raise TypeError(f"coordinates[{name!r}]: found {described(given)}; give SO2, SO3, SE2, SE3, or n for Rⁿ")
+            given = Euclidean(whole_number(given, f"coordinates[{name!r}]"))
+        parts.append(given)
+    return Columns(Product(tuple(coordinates), tuple(parts)))
+
+
+_COLUMNS = {g.columns: g for g in (SO2(), SO3(), SE2(), SE3())}
+
+
+def space_of_columns(columns: Sequence[str]) -> Product | None:
+    """The space whose stored numbers have these names, as `Product.columns` writes them; None where they have others."""
+    found: dict[str, list[str]] = {}
+    for column in columns:
+        name, _, suffix = column.partition(".")
+        found.setdefault(name, []).append(suffix)
+    parts = [_COLUMNS.get(tuple(own)) or _euclidean(own) for own in found.values()]
+    if any(g is None for g in parts) or not any("." in column for column in columns):
+        return None
+    return Product(tuple(found), tuple(g for g in parts if g is not None))
+
+
+def _euclidean(suffixes: Sequence[str]) -> Euclidean | None:
+    own = Euclidean(len(suffixes))
+    return own if tuple(suffixes) == own.columns else None
