@@ -15,7 +15,7 @@ from dalembert import precision
 precision.doubled()
 
 ROOMS = (
-    "outcome", "interrupts", "options", "path", "solution", "drawing", "systems", "symbolic", "discretize", "step",
+    "outcome", "interrupts", "options", "groups", "path", "solution", "drawing", "systems", "symbolic", "discretize", "step",
     "boundary", "control", "guidance", "laws", "measure", "claims", "symmetry", "store", "show", "studies",
 )  # from below  # fmt: skip
 LOADED_WITH = {"step": "studies"}  # what is written into a store by functions of the first room is written by the second
@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from dalembert import control as control
     from dalembert import discretize as discretize
     from dalembert import drawing as drawing
+    from dalembert import groups as groups
     from dalembert import guidance as guidance
     from dalembert import laws as laws
     from dalembert import measure as measure

@@ -144,7 +144,10 @@ class Body(Drawn):
     """A filled polygon, or several with the same number of corners: a plate, a car seen from above, the faces of a box.
 
     Args:
-        corners: (k, 2) or (k, 3), k ≥ 3, in order around the polygon; (faces, k, 2) or (faces, k, 3) for several.
+        corners: (k, 2) or (k, 3), k ≥ 3, in order around the polygon; (faces, k, 2) or (faces, k, 3) for several. With
+            `x`, a rotation R, (2, 2) or (3, 3), from the body's axes to those of space.
+        x: (2,) or (3,), where the middle of the body is; then its corners are x + R X.
+        shape: X, corners in the body's axes, with `x`; a box of sides 1, 0.6 and 0.3 by default.
 
     Raises:
         ValueError: an array has another shape.
@@ -153,12 +156,18 @@ class Body(Drawn):
     Example:
         >>> da.Body.box([0.0, 0.0], [2.0, 1.0], angle=0.3).points().shape
         (4, 2)
+        >>> da.Body(np.eye(3), [0.0, 0.0, 1.0]).points().shape  # draw=lambda q: da.Body(q.R, q.x)
+        (24, 3)
     """
 
     corners: Float[Array, "..."]
 
-    def __init__(self, corners: Any):
+    def __init__(self, corners: Any, x: Any = None, *, shape: Any = None):
         found = as_array(corners, "corners")
+        if x is not None:
+            found = _turn_corners(found, as_array(x, "x"), shape)
+        elif shape is not None:
+            raise ValueError("shape: belongs to a rotation and a position, Body(R, x, shape=…)")
         faces = found.ndim == 3 and found.shape[2] in (2, 3) and found.shape[1] > 2
         self.corners = found if faces else _points(found, "corners", 3)
 
@@ -190,6 +199,19 @@ class Body(Drawn):
     @property
     def face(self) -> int:
         return self.corners.shape[-2]
+
+
+def _turn_corners(R: Any, x: Any, shape: Any) -> Any:
+    """x + R X of every corner."""
+    k = x.shape[-1] if x.ndim == 1 else 0
+    if k not in (2, 3) or R.shape != (k, k):
+        raise ValueError(f"corners, x: found shapes {R.shape}, {x.shape}; give a rotation (3, 3) and a position (3,), or 2")
+    body = (
+        0.5 * jnp.array([1.0, 0.6, 0.3])[:k] * (_CUBE if k == 3 else _SQUARE) if shape is None else as_array(shape, "shape")
+    )
+    if body.ndim < 2 or body.shape[-1] != k:
+        raise ValueError(f"shape: found shape {body.shape}; give corners of {k} numbers")
+    return x + body @ R.T
 
 
 class Wheel(Drawn):

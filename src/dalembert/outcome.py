@@ -26,6 +26,7 @@ class Outcome(enum.IntEnum):
         UNBOUNDED: the cost or action has fallen far below the typical sizes of the problem, and is still falling.
         INTERRUPTED: the user ended it by Ctrl-C; the results up to then are kept.
         SADDLE: a minimum was sought, and the critical point that was found is none.
+        HALF_TURN: on a group, a step turns by half a turn or more: its ends do not tell which way it went.
         message: the cause and a remedy of a run, in words; those of a boundary problem are `solution.message`.
         failed: whether the run ended before its last step, and not by the user's stop condition.
 
@@ -48,6 +49,7 @@ class Outcome(enum.IntEnum):
     INTERRUPTED = 11
     UNBOUNDED = 12
     SADDLE = 13
+    HALF_TURN = 14
 
     @property
     def message(self) -> str:
@@ -109,6 +111,10 @@ _MESSAGES = {
     Outcome.SADDLE: (
         "the equations hold, but at a saddle: cost or action is smaller beside it, and a minimum was sought. Give another "
         "guess (multistart draws several), or seek='extremal' if any critical point will do"
+    ),
+    Outcome.HALF_TURN: (
+        "the step turns a rotation by half a turn or more, so that its ends do not tell which way it went. Reduce h below "
+        "π/|ω|"
     ),
     Outcome.LEFT_DOMAIN: "the state left the domain of Stop(domain=…). The last state of the path is the last one inside",
     Outcome.INTERRUPTED: "Ctrl-C ended it. What was computed until then is kept",

@@ -14,7 +14,7 @@ import numpy as np
 
 from dalembert.native import Graph, Tracer, Unsupported, needed_nodes
 from dalembert.numbers import check_x64, described, whole_number
-from dalembert.systems import Holonomic, Nonholonomic, SecondOrder, System, check_system, with_parameters
+from dalembert.systems import Holonomic, Nonholonomic, SecondOrder, System, check_flat, check_system, with_parameters
 from dalembert.systems.equations import all_reactions, force, value
 from dalembert.systems.pickling import made
 
@@ -89,6 +89,7 @@ def symbolic_equations(system: System, n: int | None = None) -> SymbolicEquation
     """
     check_x64()
     check_system(system)
+    check_flat(system, "symbolic_equations")
     names = coordinate_names(system, n)
     sympy = import_sympy()
     for i, c in enumerate(system.constraints):

@@ -456,7 +456,11 @@ CALLS = {
     "page": (da.page, {"path": path, "file": "run.html"}, {"system": "any system or None"}),
     "Dots": (da.Dots, {"at": np.eye(2)}, {"at": ELSEWHERE, "trail": "flag"}),
     "Rod": (da.Rod, {"at": np.eye(2)}, {"at": "rows"}),
-    "Body": (da.Body, {"corners": np.eye(3)}, {"corners": "rows"}),
+    "Body": (
+        da.Body,
+        {"corners": np.eye(2), "x": np.zeros(2), "shape": np.ones((3, 2))},
+        {"corners": "rows", "x": "vector or None", "shape": "rows or None"},
+    ),
     "Wheel": (da.Wheel, {"centre": PLACE, "radius": 1.0},
               {"centre": ELSEWHERE, "radius": "number", "angle": "number", "axle": ELSEWHERE}),
     "Ball": (da.Ball, {"centre": POINT, "radius": 1.0}, {"centre": ELSEWHERE, "radius": "number"}),

@@ -17,7 +17,7 @@ from dalembert.measure.nodes import states_of
 from dalembert.numbers import as_function, as_number, as_positive, as_state, described, whole_number
 from dalembert.options import Solver, Start, accept_single_options, check_groups
 from dalembert.step import simulate
-from dalembert.systems import System, VariationalProblem, check_system, check_x64, is_traced
+from dalembert.systems import System, VariationalProblem, check_flat, check_system, check_x64, is_traced
 
 
 @accept_single_options
@@ -87,6 +87,7 @@ def verdict(
 @functools.singledispatch
 def _verdict(system: System, scheme: Any, given: tuple, grid: dict, symmetries: Any, groups: dict) -> Verdict:
     check_system(system, "a verdict is about a System, DiscreteSystem or VariationalProblem")
+    check_flat(system, "verdict")
     for name, value in groups["start"].changed.items():
         if name != "starter":
             raise ValueError(f"{name}: found {described(value)}; a System starts from q0 and v0")

@@ -16,7 +16,7 @@ from dalembert.notebook import card
 from dalembert.numbers import as_array, as_function, described
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
-from dalembert.systems import System, check_shapes, check_system, output_shape, run_on_shapes
+from dalembert.systems import System, check_flat, check_shapes, check_system, output_shape, run_on_shapes
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import check_scalar
 from dalembert.systems.system import texts_of
@@ -75,6 +75,7 @@ class OptimalControl(eqx.Module):
         terminal: Callable | None = None,
     ):
         check_system(system)
+        check_flat(system, "OptimalControl")
         for i, constraint in enumerate(system.constraints):
             if constraint.order > 1:
                 kind = "prescribes the control itself" if constraint.is_control else "acts on accelerations"

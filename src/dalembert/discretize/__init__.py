@@ -2,7 +2,17 @@
 
 from dalembert.discretize.discrete import DiscreteSystem, Reading
 from dalembert.discretize.nodes import Interval, Node, Redefined, incoming, outgoing, redefined
-from dalembert.discretize.scheme import Beta, Central, PairMap, Scheme, SchemeClaims, TripleMap, check_maps, composition
+from dalembert.discretize.scheme import (
+    Beta,
+    Central,
+    PairMap,
+    Scheme,
+    SchemeClaims,
+    TripleMap,
+    check_group_scheme,
+    check_maps,
+    composition,
+)
 from dalembert.discretize.time import energies, with_time
 from dalembert.discretize.window_maps import (
     MAPS,

@@ -16,6 +16,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from dalembert.discretize.scheme import Beta, PairMap, Scheme, check_map
+from dalembert.groups import FLAT, Space
 from dalembert.notebook import described_by_fields
 from dalembert.numbers import as_vector, described
 from dalembert.path import Path, check_path
@@ -37,13 +38,13 @@ class Interval(NamedTuple):
     h: Float[Array, ""]
     share: float = 0.0
 
-    def at(self, rho: PairMap) -> tuple[Vector, Vector, Float[Array, ""]]:
+    def at(self, rho: PairMap, space: Space = FLAT) -> tuple[Vector, Vector, Float[Array, ""]]:
         """ρ(q0, q1) and its time."""
         time = self.t + rho.weight * self.h
         if not isinstance(rho, Beta):
             return *rho(self.q - self.share * self.d, self.d, self.h), time
         away = rho.weight - self.share
-        return self.q if away == 0.0 else self.q + away * self.d, self.d / self.h, time
+        return self.q if away == 0.0 else space.retract(self.q, away * self.d), self.d / self.h, time
 
 
 class Node(NamedTuple):
@@ -73,9 +74,9 @@ def _lagrangian_slopes(scheme: Scheme, system: System, interval: Interval) -> li
     out = []
     for rho in scheme.action_for(system):
         if isinstance(rho, Beta):
-            q, v, t = interval.at(rho)
-            by_q, by_v = jax.grad(lambda x, w, t=t: system.call(system.lagrangian, x, w, t=t), (0, 1))(q, v)
-            out.append((rho, ((1.0 - rho.weight) * interval.h) * by_q - by_v, (rho.weight * interval.h) * by_q + by_v))
+            q, v, t = interval.at(rho, system.space)
+            by_q, by_v = system.space.gradients(lambda x, w, t=t: system.call(system.lagrangian, x, w, t=t), q, v)
+            out.append((rho, *system.space.ends(rho.weight, interval.h, v, by_q, by_v)))
             continue
 
         def action_of_map(x: Vector, d: Vector, rho: PairMap = rho) -> Float[Array, ""]:
@@ -103,8 +104,8 @@ def legendre_plus(scheme: Scheme, system: System, interval: Interval) -> Vector:
 
 def discrete_force(scheme: Scheme, system: System, interval: Interval, end: int) -> Vector:
     """Half of the force impulse of an interval, at its left (end = 0) or right (end = -1) end: (h/2) f(ρ(q₀, q₁))."""
-    q, v, t = interval.at(scheme.action_for(system)[end])
-    return 0.5 * interval.h * force(system, q, v, t)
+    q, v, t = interval.at(scheme.action_for(system)[end], system.space)
+    return system.space.impulse(interval.h, v, force(system, q, v, t), end)
 
 
 def outgoing(scheme: Scheme, system: System, interval: Interval) -> Vector:
@@ -157,12 +158,17 @@ def kinematic_equations(
             x, v, a = scheme.kinematic(q, d0, d1, h)
             rows.append(_second_order(system, c, (x, v, a), t, multipliers[at : at + 1], deflate))
         elif c.order == 1:
-            x, v = scheme.distribution(q, d1, h)
+            x, v = _point_of(scheme.distribution, system.space, q, d1, h)
             rows.append(value(system, c, x, v, v, t + scheme.distribution.weight * h))
         else:
-            rows.append(value(system, c, q + d1, d1, d1, t + h))
+            rows.append(value(system, c, q + system.space.cross_interval(q, d1), d1, d1, t + h))
         at += rows[-1].shape[0]
     return jnp.concatenate(rows)
+
+
+def _point_of(rho: PairMap, space: Space, q: Vector, d: Vector, h) -> tuple[Vector, Vector]:
+    """ρ of an interval that begins at q."""
+    return rho(q, d, h) if space.flat else (space.retract(q, rho.weight * d), d / h)
 
 
 def _second_order(system: System, c, point, t, multiplier, deflate: bool) -> Float[Array, "rows"]:
@@ -194,8 +200,8 @@ def kick_equations(
     Self-adjoint on consistent data. Reactions of order 2 constraints are taken at the middle for both kicks.
     """
     mean, v1, left, right = kick
-    d = h * mean
-    q1, middle, a = q0 + d, q0 + 0.5 * d, (v1 - v0) / h
+    d, space = h * mean, system.space
+    q1, middle, a = q0 + space.cross_interval(q0, d), space.retract(q0, 0.5 * d), (v1 - v0) / h
     kinds = [0 if c.order == 0 else 1 for c in system.constraints]
     forces0, forces1, rows, at = [], [], [jnp.zeros(0)], 0
     for c, kind in zip(system.constraints, kinds, strict=True):
@@ -211,7 +217,7 @@ def kick_equations(
         if kind == 0:
             rows.append(first_derivative(system, c, q1, v1, t + h))
         at += forces0[-1].shape[0]
-    none = jnp.zeros((0, q0.shape[0]))
+    none = jnp.zeros((0, v0.shape[0]))
     r0, r1 = jnp.concatenate([none, *forces0]), jnp.concatenate([none, *forces1])
     interval = Interval(q0, d, t, h)
     start = (

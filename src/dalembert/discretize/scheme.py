@@ -361,7 +361,7 @@ class Scheme(eqx.Module):
         if self.action is not None:
             return self.action
         controlled = any(c.is_control for c in system.constraints)
-        return (Beta(0.0), Beta(1.0)) if controlled else (Beta(0.5),)
+        return (Beta(0.0), Beta(1.0)) if controlled and system.space.flat else (Beta(0.5),)
 
     def form_for(self, constraints: Sequence[Constraint]) -> Form:
         """The form that is used for a system with these constraints; ValueError if the given form cannot satisfy
@@ -414,6 +414,15 @@ def _map(name: str, given, default, kind: type):
     if not isinstance(given, kind):
         raise TypeError(f"{name}: found {described(given)}; give a {kind.__name__}, such as {default or Beta(0.5)!r}")
     return given
+
+
+def check_group_scheme(scheme: Scheme, constraints: Sequence[Constraint]) -> None:
+    """ValueError for a scheme that a system on groups cannot have: the maps are those of the default scheme."""
+    own, middle = (scheme.action or (Beta(0.5),), scheme.distribution, scheme.state), Beta(0.5)
+    if own != ((middle,), middle, middle) or (scheme.kinematic, scheme.variational) != (Central(), Central()):
+        raise ValueError(f"scheme: found {scheme!r}; on groups the maps are those of the default scheme, Beta(0.5)")
+    if scheme.form_for(constraints) == "nodes":
+        raise ValueError("scheme: found the form 'nodes'; on groups take drift_kick_drift or kick_drift_kick")
 
 
 def check_maps(scheme: Scheme, n: int) -> None:

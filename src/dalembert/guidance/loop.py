@@ -34,7 +34,7 @@ from dalembert.path import ClosedLoop, Path, Provenance, Statistics
 from dalembert.solution import ControlSolution, SolveError
 from dalembert.step import simulate
 from dalembert.step.options import RunOptions
-from dalembert.systems import System, check_system
+from dalembert.systems import System, check_flat, check_system
 from dalembert.tracing import Jitted
 
 
@@ -100,6 +100,7 @@ def closed_loop(
         'SUCCESS'
     """
     check_system(system)
+    check_flat(system, "closed_loop")
     push = _pushing(controller)
     h, t0, steps = as_positive(h, "h"), as_number(t0, "t0"), whole_number(steps, "steps")
     every, delay = whole_number(every, "every"), whole_number(delay, "delay", 0)

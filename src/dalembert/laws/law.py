@@ -21,7 +21,7 @@ from dalembert.algebra import agree, depends, value_and_jacobian
 from dalembert.notebook import Described, described_by_fields
 from dalembert.numbers import EPSILON, as_number, as_numbers, as_vector, is_traced
 from dalembert.step import SampledFeedback
-from dalembert.systems import Constraint, System, acceleration, check_shapes, check_system
+from dalembert.systems import Constraint, System, acceleration, check_flat, check_shapes, check_system
 from dalembert.systems.equations import acceleration_equation, euler_lagrange, force, reactions
 from dalembert.systems.pickling import reduced
 from dalembert.tracing import seldom, traced_once
@@ -481,6 +481,7 @@ def control_law(system: System) -> ControlLaw:
         'SUCCESS'
     """
     check_system(system)
+    check_flat(system, "a control law")
     if not split(system)[0]:
         kinds = ", ".join(type(c).__name__ for c in system.constraints) or "none"
         raise ValueError(

@@ -30,7 +30,7 @@ from dalembert.control.problem import actuation, count_equations, with_plant_par
 from dalembert.laws.law import Law, Value, force_of
 from dalembert.notebook import Described
 from dalembert.numbers import as_function, as_numbers, as_vector, whole_number
-from dalembert.systems import Lyapunov, System, check_shapes, check_system, run_on_shapes
+from dalembert.systems import Lyapunov, System, check_flat, check_shapes, check_system, run_on_shapes
 from dalembert.systems.equations import euler_lagrange
 from dalembert.systems.shapes import check_scalar
 from dalembert.tracing import seldom
@@ -75,6 +75,7 @@ def unactuated_direction(B: Any, xp: Any = jnp) -> Any:
 def check_plant(plant: Any) -> None:
     """A System without constraints and explicit time."""
     check_system(plant)
+    check_flat(plant, "energy shaping")
     if plant.constraints or plant.time_dependent:
         found = "explicit time" if plant.time_dependent else ", ".join(type(c).__name__ for c in plant.constraints)
         raise ValueError(f"system: has {found}; a plant without constraints and without explicit time is needed")

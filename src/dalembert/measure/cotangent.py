@@ -28,7 +28,7 @@ from dalembert.notebook import Described, described_by_fields
 from dalembert.numbers import EPSILON, as_function, as_number, as_vector
 from dalembert.path import Path
 from dalembert.step import simulate
-from dalembert.systems import System, as_step, check_shapes, check_system, check_x64, is_traced, momentum
+from dalembert.systems import System, as_step, check_flat, check_shapes, check_system, check_x64, is_traced, momentum
 from dalembert.systems import momentum as momentum_at
 from dalembert.systems.equations import force, reactions
 from dalembert.tracing import seldom
@@ -347,6 +347,7 @@ def phase_step(system: System, q, p, *, h: float, t0: float = 0.0, scheme: Schem
     """
     check_x64()
     check_system(system)
+    check_flat(system, "this measurement")
     chosen = Scheme() if scheme is None else own_scheme(scheme)
     given = as_vector(q, "q")
     given = given, as_vector(p, "p", given.shape[0]), as_step(h), as_number(t0, "t0", "a finite time")

@@ -21,6 +21,7 @@ from dalembert.step.start.prepare import second_node
 from dalembert.systems import (
     System,
     as_step,
+    check_flat,
     check_initial_data,
     check_shapes,
     check_system,
@@ -100,6 +101,7 @@ def exact_discrete(system: System, q0, q1, *, h: float, t0: float = 0.0, toleran
     """
     check_x64()
     check_system(system)
+    check_flat(system, "this measurement")
     a = as_vector(q0, "q0")
     b = as_vector(q1, "q1", a.shape[0])
     step, begin, accuracy = as_step(h), as_number(t0, "t0", "a finite time"), as_tolerance(tolerance)
@@ -263,6 +265,7 @@ def discrete_consistency(
         (1, ('start',))
     """
     check_system(system)
+    check_flat(system, "this measurement")
     steps, accuracy = decreasing_steps(h), as_tolerance(tolerance)
     as_choice(starter, "starter", STARTERS, "starters")
     begin = as_number(t0, "t0", "a finite time")

@@ -13,8 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
+from dalembert.discretize import DiscreteSystem, Interval, Scheme, WindowMap
 from dalembert.discretize.higher import forward_differences, momenta_of_nodes
+from dalembert.discretize.nodes import legendre_plus
+from dalembert.groups import Product
 from dalembert.measure.higher import FlowPath, node_action, path_windows, read_flow_path
 from dalembert.measure.nodes import NodeView, check_direction, check_neighbours, form_of, node_view, states_of
 from dalembert.notebook import Described, described_by_fields
@@ -24,6 +26,7 @@ from dalembert.systems import System, VariationalProblem, acceleration, is_trace
 from dalembert.systems import energy as energy_at
 from dalembert.systems import momentum as momentum_at
 from dalembert.systems.equations import all_reactions, first_derivative, value
+from dalembert.systems.system import group_space, label
 from dalembert.tracing import seldom
 
 
@@ -113,7 +116,8 @@ def momentum(
     Args:
         system: a System, a DiscreteSystem or a VariationalProblem.
         path: its Path.
-        generator: `generator(q[, t][, p])`, ξ_Q, (n,).
+        generator: `generator(q[, t][, p])`, ξ_Q, (n,); on a group in the axes of the velocities: turns of space about e are
+            Rᵀe, those of the body about its axis i are e_i.
         scheme: as it was given to simulate.
 
     Returns:
@@ -139,16 +143,19 @@ def momentum(
 def _momentum(system: System | DiscreteSystem, path: Path, generator: Callable, scheme: Any) -> Invariant:
     chosen, form = form_of(path, system, scheme)
     _check_equal(path)
+    check_direction(system, generator, path.v.shape[-1])
     xp: Any = jnp if is_traced(path) else np  # XLA would compile every slice
     q, v, t, h = (xp.asarray(x) for x in (path.q, path.v, path.t, path.h))
     q, t = q[-v.shape[0] :], t[-v.shape[0] :]
+    if (space := group_space(system)) is not None:
+        between = form == "drift_kick_drift" and chosen.order == 2
+        return Invariant(*_group_momenta(system, space, between, generator, (q, v, t), h))
     view = None
     if form != "kick_drift_kick" and chosen.order == 2:
         view = node_view(system, chosen, h, q.shape[1])
         if form == "drift_kick_drift":
             ahead = (1.0 - chosen.state.weight) * h
             q, t = q + ahead * v, t + ahead
-    check_direction(system, generator, q.shape[1])
     return Invariant(t, _momenta(system, view, generator, (q, v, t), h))
 
 
@@ -169,6 +176,20 @@ def _momenta(system: Any, view: NodeView | None, generator: Callable, states, h)
     def momentum_along(x, w, s):
         p = momentum_at(system, x, w, s) if view is None else view.momentum(x - h * w, x, s - h)
         return p @ system.call(generator, x, t=s)
+
+    return jax.vmap(momentum_along)(*states)
+
+
+@seldom
+def _group_momenta(system: Any, space: Product, between: bool, generator: Callable, states, h):
+    """The times and ⟨μ, η⟩: at the states, or with p⁺ at the node that follows where the state lies between."""
+
+    def momentum_along(q, v, t):
+        if not between:
+            return t, momentum_at(system, q, v, t) @ system.call(generator, q, t=t)
+        p = legendre_plus(Scheme(), system, Interval(q, h * v, t - 0.5 * h, h, 0.5))
+        q, t = space.retract(q, 0.5 * h * v), t + 0.5 * h
+        return t, p @ system.call(generator, q, t=t)
 
     return jax.vmap(momentum_along)(*states)
 
@@ -245,7 +266,9 @@ def constraint_residual(
 @functools.singledispatch
 def _residuals(system: System, path: Path, chosen: Scheme, form: str) -> tuple[Residual, ...]:
     q, v, h, t = (jnp.asarray(x) for x in (path.q, path.v, path.h, path.t))
-    if form == "kick_drift_kick" or chosen.order > 2:
+    if (space := group_space(system)) is not None:
+        places = _group_places(space, form, q, v, h, t)
+    elif form == "kick_drift_kick" or chosen.order > 2:
         places = _kick_places(q, v, h, t)
     else:
         places = _node_places(chosen, q, v, h, t, between=form == "drift_kick_drift")
@@ -253,7 +276,7 @@ def _residuals(system: System, path: Path, chosen: Scheme, form: str) -> tuple[R
     for i, c in enumerate(system.constraints):
         if c.order == 2 and chosen.order > 2:
             continue
-        name = f"constraints[{i}] ({type(c).__name__})"
+        name = label(i, c)
         x, w, a, s = places[c.order]
         out.append(_residual_along(name, s, lambda x, w, a, s, c=c: value(system, c, x, w, a, s), x, w, a))
         if c.order == 0 and form == "kick_drift_kick":
@@ -273,6 +296,16 @@ def _kick_places(q, v, h, t) -> dict[int, tuple]:
     mean, a = jnp.diff(q, axis=0) / h, jnp.diff(v, axis=0) / h
     state = (q, v, jnp.zeros_like(v), t)
     return {0: state, 1: state, 2: (q[:-1] + 0.5 * h * mean, mean, a, t[:-1] + 0.5 * h)}
+
+
+@seldom
+def _group_places(space: Product, form: str, q, v, h, t) -> dict[int, tuple]:
+    """The same on a group: states, and for constraints on accelerations the node between two, or the middle of a step."""
+    a, state = jnp.diff(v, axis=0) / h, (q, v, jnp.zeros_like(v), t)
+    kicks = form == "kick_drift_kick"
+    mean = jax.vmap(space.between)(q[:-1], q[1:]) / h if kicks else 0.5 * (v[1:] + v[:-1])
+    along = mean if kicks else v[:-1]
+    return {0: state, 1: state, 2: (jax.vmap(space.retract)(q[:-1], 0.5 * h * along), mean, a, t[:-1] + 0.5 * h)}
 
 
 @seldom

@@ -23,7 +23,7 @@ from dalembert.path import Path, check_path
 from dalembert.step import StepProgram
 from dalembert.step.programs.node import DiscreteProgram, NodeProgram
 from dalembert.step.start.prepare import check_discrete
-from dalembert.systems import System, as_step, check_shapes, check_system, is_traced, output_shape, run_on_shapes
+from dalembert.systems import System, as_step, check_flat, check_shapes, check_system, is_traced, output_shape, run_on_shapes
 from dalembert.systems.equations import value
 from dalembert.tracing import traced_once
 
@@ -247,9 +247,10 @@ def _form_of_nodes(system: DiscreteSystem, path: Path, scheme: Any) -> tuple[Sch
 
 
 def check_direction(system: Any, generator: Callable, n: int, name: str = "generator:") -> None:
-    """ValueError where a generator, so named in the message, returns anything but a direction (n,)."""
+    """ValueError where a generator, so named in the message, returns anything but a direction (n,), on a group in the axes
+    of the velocities."""
     call = lambda s, q: output_shape(lambda: s.call(generator, q, t=0.0), name.rstrip(":"), "q" + s.trailing)  # noqa: E731
-    shape = run_on_shapes(call, system, np.zeros(n))
+    shape = run_on_shapes(call, system, np.zeros(system.space.stored_size(n)))
     if shape != (n,):
         raise ValueError(f"{name} returns shape {shape}; a direction of shape ({n},) is needed")
 
@@ -272,8 +273,7 @@ def states_of(system: System, path: Path) -> tuple[Array, Array, Array]:
 
 def _check_fits(system: System, path: Path) -> None:
     """The system's functions take states of the path; by NumPy's zeros, as slices of the path would be compiled."""
-    point = np.zeros(path.q.shape[-1])
-    check_shapes(system, point, point, np.zeros(()))
+    check_shapes(system, np.zeros(path.q.shape[-1]), np.zeros(path.v.shape[-1]), np.zeros(()))
 
 
 def check_single(path: Path) -> None:
@@ -304,6 +304,7 @@ def nodes_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | Windo
 
     A path in kick-drift-kick form gives its nodes where all constraints are holonomic: they satisfy the node equations.
     """
+    check_flat(system, "this measurement")
     chosen, form = form_of(path, system, scheme)
     check_neighbours(path)
     if chosen.order > 2:

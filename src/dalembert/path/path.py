@@ -220,6 +220,11 @@ def _slopes(t: Float[Array, "nodes"], q: Float[Array, "nodes n"]) -> Float[Array
     return jnp.concatenate([(chord[0] - width[0] * bend[0])[None], inner, (chord[-1] + width[-1] * bend[-1])[None]])
 
 
+def groups_of(columns: Any) -> Any:
+    """The groups whose stored numbers have these names; None for coordinates of Rⁿ."""
+    return front_door("groups.space_of_columns")(columns) if any("." in column for column in columns) else None
+
+
 class Path(Described, Lazy):
     """d/dt L_v - L_q = f + Rᵀλ, solved step by step: a discrete trajectory. Each variable has its own times.
 
@@ -299,10 +304,14 @@ class Path(Described, Lazy):
     def __getitem__(self, key: int) -> Path: ...
 
     def __getitem__(self, key: str | int):
-        """q of the coordinate with this name, at t; or the path with this number of a batch."""
+        """q of the coordinate with this name, at t, of a group its matrices R (…, 3, 3) or pairs (R, x); or the path with
+        this number of a batch."""
         if not isinstance(key, str):
             return self.lane(key)
-        return self.q[..., place_of(key, self.coordinates, "path")]
+        space = groups_of(self.coordinates)
+        if space is None or key in self.coordinates:
+            return self.q[..., place_of(key, self.coordinates, "path")]
+        return space.elements(key, self.q)
 
     def __len__(self) -> int:
         """Of a batch the number of its paths."""
@@ -421,8 +430,11 @@ class Path(Described, Lazy):
                 raise ValueError(
                     f"t: found times in [{asked.min():g}, {asked.max():g}], outside the path's [{low:g}, {high:g}]"
                 )
-        v = self.v if self.levels[0] == "node" else None
-        return two_nodes(self.t, self.q, v, times) if number == 2 else several_nodes(self.t, self.q, v, times, number)
+        v, space = self.v if self.levels[0] == "node" else None, groups_of(self.coordinates)
+        if space is not None:
+            v = jax.vmap(space.rate)(jnp.asarray(self.q), jnp.asarray(self.v))
+        q, v = two_nodes(self.t, self.q, v, times) if number == 2 else several_nodes(self.t, self.q, v, times, number)
+        return (q, v) if space is None else space.onto(q, v)
 
 
 class ClosedLoop(Path):

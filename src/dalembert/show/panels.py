@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dalembert.groups import space_of_columns
 from dalembert.path import ClosedLoop, Path
 from dalembert.show.style import Theme
 from dalembert.solution import ActiveBounds, ControlSolution, CriticalPoint
@@ -45,10 +46,22 @@ def panels(path: Path, velocities: bool, places: Sequence[int]) -> list[Panel]:
         Panel(" ".join(names[i] for i in g), t, [(names[i], np.asarray(path.q)[:, i]) for i in g] + planned_lines(path, g))
         for g in groups
     ]
+    names, places = velocity_names(path, names, places)
     if velocities:
-        lines = [(f"d{names[i]}/dt", np.asarray(path.v)[:, i]) for i in places]
+        lines = [(rate_label(path, names[i]), np.asarray(path.v)[:, i]) for i in places]
         found += _together("velocities", np.asarray(path.t_velocity), lines)
     return found + panels_of_loop(path, places) + _force_panels(path, names, places)
+
+
+def velocity_names(path: Any, names: list[str], places: Sequence[int]) -> tuple[list[str], Sequence[int]]:
+    """The names of velocities and forces, and which of them are shown: those of the coordinates, on a group of all axes."""
+    space = space_of_columns(names)
+    return (names, places) if space is None else (list(space.axes), range(space.n))
+
+
+def rate_label(path: Any, name: str) -> str:
+    """dx/dt, or on a group the name of the axis."""
+    return f"d{name}/dt" if space_of_columns(names_of(path)) is None else f"ξ {name}"
 
 
 def planned_lines(path: Any, places: Sequence[int]) -> list[Line]:

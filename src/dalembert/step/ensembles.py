@@ -129,7 +129,7 @@ def ensemble(
     check_any_system(system)
     if options.start.nodes is not None and system.from_state:
         raise ValueError("nodes: an ensemble of a System starts from q0 and v0; one run of the form 'nodes' takes nodes")
-    given, axes = check_batch(system, Given.of(q0, v0, options.start)._asdict(), dict(parameters or {}))
+    given, axes = check_batch(system, Given.of(system.space, q0, v0, options.start)._asdict(), dict(parameters or {}))
     if is_traced(system, given, options.grid.h, options.grid.t0):
         raise TypeError("ensemble: works on numbers and not under jit, vmap or grad; there take jax.vmap of simulate")
     size = batch_size(system, given, axes)

@@ -106,7 +106,7 @@ def simulate(
         **lengths_of(h, system), steps=steps, until=until, t0=t0, scheme=scheme, feedback=feedback, **groups
     )
     as_flag(throw, "throw")
-    given, store = Given.of(q0, v0, options.start), options.save.store
+    given, store = Given.of(getattr(system, "space", None), q0, v0, options.start), options.save.store
     check_progress(progress)
     if until is not None and store is None and progress is not False:
         raise ValueError("progress, until: the number of steps is not known beforehand; give steps=, or no progress")
@@ -332,7 +332,10 @@ class PreparedRun:
         """
         check_x64()
         as_flag(throw, "throw")
-        return check_path(*(self._at_once(q0, v0, steps, t0) or self._search(Given(q0, v0), steps, t0)), throw)
+        found = self._at_once(q0, v0, steps, t0)
+        if found is None:
+            found = self._search(Given.of(self._system.space, q0, v0, Start()), steps, t0)
+        return check_path(*found, throw)
 
     def _at_once(self, q0: Any, v0: Any, steps: int, t0: Any) -> tuple[Path, bool] | None:
         """The path, and true if it is calm; None unless nothing but the numbers can have changed since the last call."""

@@ -16,7 +16,7 @@ from dalembert.numbers import as_number, as_vector, described, whole_number
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Call, second_root
 from dalembert.step.start.prepare import program_for
-from dalembert.systems import System, as_step, check_initial_data, check_shapes, is_traced
+from dalembert.systems import System, as_step, check_flat, check_initial_data, check_shapes, is_traced
 from dalembert.systems.consistency import STEPS
 from dalembert.tracing import Jitted
 
@@ -82,6 +82,7 @@ def roots(
     """
     if scheme is not None and not isinstance(scheme, Scheme):
         raise TypeError(f"scheme: found {described(scheme)}; give a Scheme")
+    check_flat(system, "roots")
     length, now = as_step(h), as_number(t, "t", "a finite time")
     number, key = whole_number(starts, "starts", most=MOST_STARTS), whole_number(seed, "seed", 0, 2**63 - 1)
     position = as_vector(q, "q")

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.drawing import KINDS, Depicted, Outline, Scene, scene_of
+from dalembert.groups import space_of_columns
 from dalembert.lazy import as_left
 from dalembert.outcome import Outcome
 from dalembert.path import ClosedLoop, Path, Provenance, Statistics, tree_of_values
@@ -237,11 +238,12 @@ def path_to_xarray(path: Path) -> xarray.Dataset:
     lanes = _lanes(np.ndim(path.code))
     dimension = _dimensions(path)
     variables: dict[str, Any] = {}
+    on_group = space_of_columns(path.coordinates) is not None
     free = not lanes and not np.shape(as_left(path, "multipliers"))[-1] and not np.any(as_left(path, "constraint_forces"))
     for name, (times, axis, long_name, units) in VARIABLES.items():
         if as_left(path, name) is not None and not (free and name == "constraint_forces"):
             labels = {"long_name": long_name, "units": units}
-            variables[name] = ((*lanes, dimension[times], axis), numbers_of(path, name), labels)
+            variables[name] = ((*lanes, dimension[times], axis_of(name, axis, on_group)), numbers_of(path, name), labels)
     own = {} if path.h_last is None else VARYING
     for owner, table in ((path, SCALARS | own), (path.statistics, STATISTICS)):
         for name, (long_name, units) in table.items():
@@ -260,6 +262,11 @@ def path_to_xarray(path: Path) -> xarray.Dataset:
     return xr.Dataset(variables | leaves | drawing, coordinates | _of_runs(path, lanes, taken), attributes)
 
 
+def axis_of(name: str, axis: str, on_group: bool) -> str:
+    """The last axis of a variable: on a group velocities and forces have another one than the stored numbers of q."""
+    return "velocity" if on_group and axis == "coordinate" and name not in ("q", "planned") else axis
+
+
 def _of_runs(path: Path, lanes: tuple[str, ...], taken: Set[str]) -> dict[str, Any]:
     """Labels of the runs of an ensemble: their own parameters, where these are known, and the states at which they began."""
     subject = path.provenance.subject if path.provenance is not None else None
@@ -267,7 +274,8 @@ def _of_runs(path: Path, lanes: tuple[str, ...], taken: Set[str]) -> dict[str, A
         return {}
     found: dict[str, Any] = {"q0": ((*lanes, "coordinate"), numbers_of(path, "q")[:, 0], {"long_name": "first position"})}
     if path.levels[0] == "node":
-        found["v0"] = ((*lanes, "coordinate"), numbers_of(path, "v")[:, 0], {"long_name": "first velocity"})
+        axis = axis_of("v", "coordinate", space_of_columns(path.coordinates) is not None)
+        found["v0"] = ((*lanes, axis), numbers_of(path, "v")[:, 0], {"long_name": "first velocity"})
     for name, values in (subject.parameters or {}).items():
         label = name if name not in taken | found.keys() else f"parameter_{name}"
         axes = tuple(f"{label}_{i}" for i in range(np.ndim(values) - 1))
@@ -293,7 +301,7 @@ def path_from_xarray(data: xarray.Dataset) -> Path:
         if name in layout:
             fields[times] = jnp.asarray(data[_time_name(str(data[name].dims[-2]), lanes)].values)
     if "constraint_forces" not in layout:
-        fields["constraint_forces"] = jnp.zeros((*fields["multipliers"].shape[:-1], fields["q"].shape[-1]))
+        fields["constraint_forces"] = jnp.zeros((*fields["multipliers"].shape[:-1], fields["v"].shape[-1]))
     kind = Path
     if _is_loop(data):
         kind, fields = ClosedLoop, {name: np.asarray(x) for name, x in fields.items()}
@@ -332,6 +340,7 @@ def _layout(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
     found = {}
     free = not lanes and "multiplier" in data.sizes and not data.sizes["multiplier"]
     for name, (times, axis, *_) in VARIABLES.items():
+        axis = axis_of(name, axis, "velocity" in data.sizes)
         if name in data or not (name == "feedback" or (free and name == "constraint_forces")):
             dimensions = variable(data, name).dims
             other = _apart(wanted[times], times)  # the name of a level whose times are not those of its namesake
@@ -396,6 +405,9 @@ def _coordinate_arrays(path: Path, lanes: tuple[str, ...], dimension: dict[str, 
             labels = {"long_name": f"time of level {level}", "units": TIME, "axis": "T"}
             found[_time_name(level, len(lanes))] = ((*lanes, level), numbers_of(path, field), labels)
     found["coordinate"] = coordinate_variable(path)
+    if (space := space_of_columns(path.coordinates)) is not None:
+        labels = {"long_name": "name of the velocity, in the body's axes"}
+        found["velocity"] = "velocity", list(space.axes), labels
     if isinstance(path, ClosedLoop):
         labels = {"long_name": "time from which a control acts", "units": TIME, "axis": "T"}
         found["sample"] = ("sample", path.t_u, labels)

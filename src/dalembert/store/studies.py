@@ -43,6 +43,7 @@ from dalembert.store.paths import (
     WHOLE,
     attribute,
     attribute_name,
+    axis_of,
     check_outcomes,
     check_variables,
     coordinate_variable,
@@ -80,7 +81,7 @@ def _every_variable(content: str) -> set[str]:
     return {*(f"{prefix}{x}" for prefix, table in parts for x in table), *axes, *levels, *(f"t_{x}" for x in levels)}
 
 
-_AXES = ("node", "coordinate", "multiplier", "run", "committed", "block")
+_AXES = ("node", "coordinate", "velocity", "multiplier", "run", "committed", "block")
 # what a swept name cannot be called in a study of runs, and in one of solutions
 RUN_NAMES = frozenset({*VARIABLES, *SCALARS, *STATISTICS, *_AXES, "nodes_kept", "mid", "interior", "held"})
 SOLUTION_NAMES = frozenset({*_AXES, *(name for content in CONTENTS for name in _every_variable(content))})
@@ -167,7 +168,7 @@ def study_to_xarray(runs: Path, times: np.ndarray, names: Mapping[str, SweptName
     variables["h"] = ((), base["h"].values[0], base["h"].attrs)
     add_variable("nodes_kept", (), kept, {"long_name": "number of the common times that a run has", "units": "1"})
     tree, leaves = reduced_to_variables(runs.reduced, "value of the reducer over all steps of a run", (RUN,))
-    kept_names = {name: base[name].variable for name in ("coordinate", "multiplier")}
+    kept_names = {name: base[name].variable for name in ("coordinate", "velocity", "multiplier") if name in base}
     more = {"title": "study computed by dalembert", "content": RUNS, "swept": swept_text(dict(names))}
     attributes = base.attrs | more | {"reduced": tree}
     return xr.Dataset(variables | leaves, levels | kept_names, attributes)
@@ -186,7 +187,8 @@ def check_runs(data: xarray.Dataset) -> None:
         for name in (*OF_A_RUN, *(VARYING.keys() & data.keys()))
     }
     layout["h"], layout["node"] = ((), REAL), (("node",), REAL)
-    for name, (_, axis, *_) in VARIABLES.items():
+    for name, (_, plain, *_) in VARIABLES.items():
+        axis = axis_of(name, plain, "velocity" in data.sizes)
         if name in data or name != "feedback":
             dimensions = variable(data, name).dims
             level = "node" if name == "q" or len(dimensions) < 2 else str(dimensions[-2])

@@ -205,7 +205,7 @@ def _runs_job(
     system = system if prepared is None else prepared.system
     check_any_system(system)
     start = Start.of(given.pop("start", None), RUNS)
-    data = Given.of(given.pop("q0", None), given.pop("v0", None), start)._asdict()
+    data = Given.of(system.space, given.pop("q0", None), given.pop("v0", None), start)._asdict()
     if data["nodes"] is not None and system.from_state:
         raise ValueError("nodes: a sweep of a System starts from q0 and v0; one run of the form 'nodes' takes nodes")
     swept = Swept.of_runs(system, values, data, combine)

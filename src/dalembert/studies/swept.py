@@ -48,7 +48,7 @@ class Swept(NamedTuple):
 
         def read(name: str, x: Any, here: str) -> tuple[np.ndarray, Sequence[str] | None]:
             array = _initial_values(system, name, x, own.get(name), here)
-            return array, system.coordinates if array.ndim == 2 else None
+            return array, (system.velocities if name == "v0" else system.coordinates) if array.ndim == 2 else None
 
         return cls.of(system, values, combine, "initial datum", (DATA, RUN_NAMES), read)._replace(fixed=own)
 
@@ -134,7 +134,8 @@ def _initial_values(system: Any, name: str, values: Any, fixed: Any, here: str) 
         raise ValueError(f"{here}: initial data are swept as a whole; there are {', '.join(DATA)}")
     if fixed is not None:
         raise ValueError(f"{here}, {name}: found both; initial data are swept or the same for all runs")
-    array, n = several(as_numbers(values, here), here), len(system.coordinates or ())
+    names = system.velocities if name == "v0" else system.coordinates
+    array, n = several(as_numbers(values, here), here), len(names or ())
     array = array[:, None] if DATA[name] == 1 and array.ndim == 1 and n <= 1 else array
     own = n or (array.shape[-1] if array.ndim > 1 else "n")
     return _check_each(array, (own,) if DATA[name] == 1 else (array.shape[1] if array.ndim == 3 else "r", own), here)

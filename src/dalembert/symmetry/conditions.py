@@ -26,6 +26,7 @@ from dalembert.systems import (
     CONSISTENT,
     System,
     VariationalProblem,
+    check_flat,
     check_shapes,
     constraint_numbers,
     density,
@@ -382,6 +383,7 @@ class Neighbourhood(NamedTuple):
 
 def place_of_search(door: str, system: Any, q0: Any, v0: Any, t0: Any, size: Any) -> Neighbourhood:
     """The place as it was given to a door, checked."""
+    check_flat(system, door)
     q, v = as_state(q0, v0, getattr(system, "coordinates", None), as_numbers)
     now = float(as_number(t0, "t0", "a finite time"))
     reach = None if size is None else as_vector(size, "size", len(q), as_numbers)

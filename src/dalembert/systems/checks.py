@@ -23,7 +23,7 @@ from dalembert.systems.consistency import (
 from dalembert.systems.equations import EXACT, first_guess, kkt_residual, motion_at
 from dalembert.systems.proof import InitialValues, Runs, RunStart, evaluate_start, proven_start
 from dalembert.systems.sizes import units_of
-from dalembert.systems.system import System, check_system, equation_names, label
+from dalembert.systems.system import System, at_origin, check_system, equation_names, label
 from dalembert.tracing import seldom, traced_once
 
 
@@ -121,6 +121,9 @@ def check_data(system: System, q0, v0, t0: float | Array, time: float | Array | 
 
 def solve_start(system: System, q0, v0, t0: float | Array, time: float | Array | None) -> RunStart:
     """The beginning of a motion from data that are checked: proven in machine code, or looked at by name."""
+    local, y, v = at_origin(system, q0, v0)
+    if local is not system:
+        return solve_start(local, y, v, t0, time)._replace(q=local.origin)
     proven = proven_start(system, q0, v0, t0)
     if proven is not None:
         return proven

@@ -156,33 +156,36 @@ def _name_role(reason: Unsupported, system: Problem) -> None:
 
 
 def reduced_flow(system: System, n: int, m: int, projected: bool = False) -> SystemFlow:
-    """y = (q, v), z = (a, λ) of n coordinates and m equations of constraints; its outputs are (λ, drift). projected: whether
-    φ is kept at 0, and not at its first value but for the errors of steps."""
+    """y = (q, v), z = (a, λ) of n velocities and m equations of constraints; its outputs are (λ, drift). projected: whether
+    φ is kept at 0, and not at its first value but for the errors of steps; on a group it never is."""
     return SystemFlow(*reduced_code(system, n, m, projected))
 
 
 def reduced_code(system: System, n: int, m: int, projected: bool) -> tuple[CompiledFlow, SystemParts]:
     """The code of `reduced_flow` and the parts of a system, whose arrays may be traced."""
 
+    space = system.space
+    p = space.stored_size(n)
+
     def functions(rebuilt: Rebuilt) -> FlowFunctions:
         def implicit_equations(z, y, t, *given):
-            return kkt_residual(rebuilt(given), y[:n], y[n:], t, z)
+            return kkt_residual(rebuilt(given), y[:p], y[p:], t, z)
 
         def field(z, y, t, *given):
-            return jnp.concatenate([y[n:], z[:n]])
+            return jnp.concatenate([space.rate(y[:p], y[p:]), z[:n]])
 
         def outputs(z, y, t, *given):
-            return jnp.concatenate([z[n:], drift(rebuilt(given), y[:n], y[n:], t)[None]])
+            return jnp.concatenate([z[n:], drift(rebuilt(given), y[:p], y[p:], t)[None]])
 
         units = lambda matrix: units_of(matrix, n, jnp)  # noqa: E731
         part = ImplicitPart(implicit_equations, first_guess(n, m), units, EXACT.tolerance, EXACT.max_iterations)
-        return FlowFunctions(field, outputs, part, positions=n)
+        return FlowFunctions(field, outputs, part, positions=p)
 
     def projection(rebuilt: Rebuilt) -> Callable:
         return lambda y, t, *given: restriction(rebuilt(given), y[:n], y[n:], t)
 
-    kept = projection if projected and restricts(system) else None
-    return compiled_flow(system, ("reduced", n, m), 2 * n, functions, kept)
+    kept = projection if projected and space.flat and restricts(system) else None
+    return compiled_flow(system, ("reduced", n, m), p + n, functions, kept)
 
 
 def derivatives_flow(problem: VariationalProblem, n: int, r: int, m: int, mh: int) -> SystemFlow:
@@ -219,7 +222,7 @@ def in_program(system: System, q, v, times, tolerance, most: int, again: Callabl
     """(t, q, v, λ, drift, reached, steps), in at most so many steps; its derivatives are those of again(system, q, v, times,
     tolerance), which JAX can differentiate."""
     n = q.shape[0]
-    code, parts = reduced_code(system, n, sum(check_shapes(system, q, v, times[0])), True)
+    code, parts = reduced_code(system, v.shape[0], sum(check_shapes(system, q, v, times[0])), True)
 
     @jax.custom_jvp
     def run(leaves, q, v, times, tolerance):

@@ -9,7 +9,6 @@ not known, it is |q_j|. That of a velocity is s_j/τ, or |v_j| where τ is not k
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -20,11 +19,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import least_norm, numerical_rank, value_and_jacobian
+from dalembert.groups import Product
 from dalembert.notebook import described_by_fields
 from dalembert.numbers import as_number, as_state, check_x64, is_traced
 from dalembert.systems.equations import first_derivative, motion_at, value, velocity_constraints
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, with_inertia
-from dalembert.systems.system import System, check_shapes, check_system, label
+from dalembert.systems.system import LocalSystem, System, check_shapes, check_system, group_space, label
 from dalembert.tracing import seldom
 
 STEPS = 100  # in which a motion that they resolve has moved by about its own size
@@ -250,16 +250,27 @@ def project(system: System, q0, v0, t0: float = 0.0) -> Projection:
         >>> bool(abs(start.q @ start.q - 1.0) < 1e-12), bool(abs(start.q @ start.v) < 1e-12)
         (True, True)
     """
+    if (space := group_space(system)) is not None:
+        return _project_on_group(system, space, q0, v0, t0)
     q, v, t, _ = InitialData.of(system, q0, v0, t0)
     if is_traced(system, q, v, t):
         raise TypeError("project: works on numbers and not under jit, vmap or grad; project first, then trace the run")
     check_parameters(system)
-    lower = dataclasses.replace(system, constraints=tuple(c for c in system.constraints if c.order < 2))
+    lower = system.with_constraints([c for c in system.constraints if c.order < 2])
     holonomic = [c for c in lower.constraints if c.order == 0]
     positions = lambda x: jnp.concatenate([value(system, c, x, v, v, t) for c in holonomic])  # noqa: E731
     new_q = _nearest(positions, q, "q0") if holonomic else q
     new_v = _nearest(lambda w: velocity_constraints(lower, new_q, w, t), v, "v0") if lower.constraints else v
     return Projection(new_q, new_v, float(jnp.linalg.norm(new_q - q)), float(jnp.linalg.norm(new_v - jnp.asarray(v))))
+
+
+def _project_on_group(system: System, space: Product, q0, v0, t0) -> Projection:
+    """The same in coordinates around the nearest element of the group, and then around the point found."""
+    near, v = jnp.asarray(space.read_position(q0, "q0", nearest=True)), space.read_velocity(v0, "v0")
+    y = project(LocalSystem(system, near), np.zeros(space.n), v, t0).q
+    q = space.retract(near, y)
+    found = project(LocalSystem(system, q), np.zeros(space.n), v, t0).v
+    return Projection(q, found, float(np.linalg.norm(y)), float(np.linalg.norm(np.asarray(found) - v)))
 
 
 def check_parameters(system) -> None:

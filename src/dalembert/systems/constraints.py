@@ -70,7 +70,15 @@ class Constraint(eqx.Module):
             point[self.order] = x
             return self.residual(system, point[0], point[1], point[2], t)
 
-        return value_and_jacobian(residual_by_highest, (q, v, a)[self.order])[1]
+        highest = (q, v, a)[self.order]
+        if self.order == 0:
+            return system.space.jacobian(residual_by_highest, highest)
+        return value_and_jacobian(residual_by_highest, highest)[1]
+
+    @property
+    def kind(self) -> str:
+        """The name of the class, for messages."""
+        return type(self).__name__
 
     @property
     def chetaev(self) -> bool:
@@ -91,7 +99,7 @@ class Constraint(eqx.Module):
 
     def check(self, system: Any, name: str, point: tuple[Vector, Vector, Vector], t) -> int:
         """The number m of equations; TypeError or ValueError where they, or the forces, cannot be used."""
-        n, words = len(point[0]), "q, v, a, t"
+        n, words = len(point[1]), "q, v, a, t"
         shape = output_shape(lambda: self.residual(system, *point, t), f"{name} residual", words)
         m = _number_of_equations(shape, f"{name} residual", n)
         found = output_shape(lambda: self.force_rows(system, *point, t), f"{name} force_rows", words)
@@ -169,7 +177,7 @@ class Kinematic(Constraint):
         return type(self)(_some_rows(self.phi, tuple(rows)), reactions=forces)
 
     def check(self, system: Any, name: str, point: tuple[Vector, Vector, Vector], t) -> int:
-        n, words = len(point[0]), "q, v, a"[: 3 * self.order + 1] + system.trailing
+        n, words = len(point[1]), "q, v, a"[: 3 * self.order + 1] + system.trailing
         jaxpr, shape = trace_output(lambda: self._call(system, self.phi, point, t), f"{name} phi", words)
         m = _number_of_equations(shape, f"{name} phi", n)
         if self.order and not any(x is point[self.order] for x in jaxpr.consts):

@@ -23,7 +23,7 @@ from dalembert.systems.equations import acceleration
 from dalembert.systems.frame import along_constraints
 from dalembert.systems.proof import Runs, RunStart, check_batch, number_of_runs, proven_start
 from dalembert.systems.sizes import check_times
-from dalembert.systems.system import System, check_shapes, check_system
+from dalembert.systems.system import System, at_origin, check_flat, check_shapes, check_system
 from dalembert.tracing import Jitted, traced_once
 
 MOST = 10_000_000  # steps of one integration
@@ -58,14 +58,14 @@ class Reference(Described, Lazy):
     method: str = eqx.field(static=True)
 
     @classmethod
-    def solved(cls, times: np.ndarray, found: Solved, outputs: Callable[[], np.ndarray]) -> Reference:
-        """One, or many with a leading axis. outputs: (λ, drift) at the rows, for which few ask."""
+    def solved(cls, times: np.ndarray, found: Solved, outputs: Callable[[], np.ndarray], n: int | None = None) -> Reference:
+        """One, or many with a leading axis. outputs: (λ, drift) at the rows, for which few ask; n: numbers of a position."""
 
         def fields() -> dict[str, Any]:
             known = outputs()
             return {"multipliers": known[..., :-1], "drift": known[..., -1]}
 
-        n = found.rows.shape[-1] // 2
+        n = found.rows.shape[-1] // 2 if n is None else n
         return cls.later(
             fields, t=np.broadcast_to(times, found.rows.shape[:-1]), q=found.rows[..., :n], v=found.rows[..., n:],
             succeeded=np.asarray(found.reached), integrator_steps=np.asarray(found.steps),
@@ -96,7 +96,7 @@ def reference(
 
     Args:
         system: a System.
-        q0: (n,) positions at t[0].
+        q0: (n,) positions at t[0], or by name as in `simulate`.
         v0: (n,) velocities at t[0].
         t: (N+1,) increasing or decreasing times; the first is the initial time.
         tolerance: on the local error, relative to |q| and |v|; absolute, below the sizes of the motion, max(|q| + T|v|) and
@@ -130,8 +130,12 @@ def reference(
     chosen = chosen_backend(backend, solver)
     steps = MOST if max_steps is None else whole_number(max_steps, "max_steps")
     natively, traced = chosen == "native", backend == "native"
-    start = proven_start(system, q0, v0, times[0]) if natively and isinstance(times, np.ndarray) else None
-    q, v = check_data(system, q0, v0, times[0], time_scale(times)) if start is None else (start.q, start.v)
+    local, y, w = at_origin(system, q0, v0)
+    if local is not system:
+        start, q, v = None, local.origin, check_data(local, y, w, times[0], time_scale(times))[1]
+    else:
+        start = proven_start(system, q0, v0, times[0]) if natively and isinstance(times, np.ndarray) else None
+        q, v = check_data(system, q0, v0, times[0], time_scale(times)) if start is None else (start.q, start.v)
     if traced and is_traced(system, q, v, times, tolerance) and small(system, q, v, times):
         return native_first(_in_program, _integrate, system, q, v, times, tolerance, solver=None, max_steps=steps)
     options = {"natively": natively, "solver": solver, "max_steps": steps, "start": start, "projected": True}
@@ -182,19 +186,19 @@ def in_machine_code(system: System, q, v, *others) -> bool:
 
 def small(system: System, q, v, times) -> bool:
     """True for so few unknowns (a, λ) that the equations are written out."""
-    return q.shape[0] + sum(check_shapes(system, q, v, times[0])) <= LARGEST
+    return v.shape[0] + sum(check_shapes(system, q, v, times[0])) <= LARGEST
 
 
 def _native(system: System, q, v, times, tolerance, *, max_steps: int, start: RunStart | None, projected: bool) -> Reference:
     """The integration in machine code; Unsupported where a function cannot be translated."""
-    n, known, accuracy = q.shape[0], np.asarray(times), Accuracy(float(tolerance), max_steps)
+    n, known, accuracy = v.shape[0], np.asarray(times), Accuracy(float(tolerance), max_steps)
     if start is None:
         flow = reduced_flow(system, n, sum(check_shapes(system, q, v, known[0])), projected)
         found = flow.solve(np.concatenate([np.asarray(q), np.asarray(v)]), known, accuracy)
         outputs = lambda: flow.outputs(found, known)  # noqa: E731
     else:
         found, outputs = along_constraints(system, start, known, accuracy)
-    return Reference.solved(known, found, outputs)
+    return Reference.solved(known, found, outputs, q.shape[0])
 
 
 @Jitted
@@ -227,7 +231,7 @@ def by_diffrax(system: System, q, v, times, tolerance, *, solver=None, max_steps
     motion = traced_once(lambda s, y: acceleration(system, y[:n], y[n:], s))  # in all stages of the integrator
 
     def motion_rates(s, y, _):
-        return jnp.concatenate([y[n:], motion(s, y)[0]])
+        return jnp.concatenate([system.space.rate(y[:n], y[n:]), motion(s, y)[0]])
 
     span, start = (times[0], times[-1]), jnp.concatenate([q, v])
     sizes = jax.lax.stop_gradient(_typical_sizes(n, start, motion_rates(times[0], start, None), times[-1] - times[0]))
@@ -250,7 +254,9 @@ def _typical_sizes(n: int, y, rates, time) -> Float[Array, "2n"]:
     """Those of q and v, as `Integration.measure` finds them in machine code."""
     q, v = (jnp.max(x) for x in jnp.split(jnp.abs(y) + jnp.abs(time * rates), [n]))
     sizes = jnp.stack([jnp.where(q > 0.0, q, jnp.abs(time) * v), v])
-    return jnp.repeat(jnp.where((sizes > 0.0) & (sizes < 1.0), sizes, 1.0), n)
+    return jnp.repeat(
+        jnp.where((sizes > 0.0) & (sizes < 1.0), sizes, 1.0), np.array([n, len(y) - n]), total_repeat_length=len(y)
+    )
 
 
 def references(
@@ -297,6 +303,7 @@ def references(
         ((4, 3, 1), [True, True, True, True])
     """
     check_system(system)
+    check_flat(system, "references")
     check_x64()
     if parameters is not None and not isinstance(parameters, Mapping):
         raise TypeError(f"parameters: found {described(parameters)}; give a mapping from names to values (B, …)")
@@ -336,7 +343,7 @@ def _many_natively(runs: Runs, times: np.ndarray, tolerance: float, steps: int, 
     flow = reduced_flow(system, len(q), sum(check_shapes(system, q, v, times[0])), True)
     flows = flow.runs(runs.states.reshape(len(runs.states), -1), times, tolerance, runs.arrays)
     found = travel(flow.code, flows, steps, threads)
-    return Reference.solved(times, found, lambda: outputs_along(flow.code, flows, found, threads))
+    return Reference.solved(times, found, lambda: outputs_along(flow.code, flows, found, threads), len(q))
 
 
 @Jitted

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, root
-from dalembert.numbers import as_number, as_vector
+from dalembert.numbers import as_number
 from dalembert.systems.constraints import Constraint, Matrix, Rows, Vector
 from dalembert.systems.sizes import units_of
 from dalembert.systems.system import System, check_shapes, check_system
@@ -47,8 +47,8 @@ def _momentum(system: System, q: Vector, v: Vector, t) -> Vector:
 def _state(system: System, q, v, t) -> tuple[Vector, Vector, Array]:
     """(q, v, t) as a user gave them, as arrays; TypeError, ValueError naming what is wrong with them."""
     check_system(system)
-    x = as_vector(q, "q")
-    return x, as_vector(v, "v", x.shape[0]), jnp.asarray(as_number(t, "t", "a finite time"), dtype=float)
+    x, v = system.space.read_point(q, v)
+    return x, v, jnp.asarray(as_number(t, "t", "a finite time"), dtype=float)
 
 
 def energy(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Float[Array, ""]:
@@ -74,15 +74,15 @@ def energy(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Float[Array, 
 
 def force(system: System, q: Vector, v: Vector, t) -> Vector:
     """f(q, v): the user's generalised forces, zero where there are none."""
-    return jnp.zeros_like(q) if system.forces is None else jnp.asarray(system.call(system.forces, q, v, t=t))
+    return jnp.zeros_like(v) if system.forces is None else jnp.asarray(system.call(system.forces, q, v, t=t))
 
 
 def euler_lagrange(system: System, q: Vector, v: Vector, a: Vector, t) -> Vector:
-    """d/dt L_v - L_q - f along (v, a)."""
-    now = jnp.asarray(t, dtype=float)
-    rate = jax.jvp(lambda *x: _momentum(system, *x), (q, v, now), (v, a, jnp.ones_like(now)))[1]
-    slope = jax.grad(lambda x: system.call(system.lagrangian, x, v, t=t))(q)
-    return rate - slope - force(system, q, v, t)
+    """d/dt L_v - L_q - f along (v, a); on a group dμ/dt - ad*_v μ - ℓ_g - f, with μ = L_v (Hamel)."""
+    now, space = jnp.asarray(t, dtype=float), system.space
+    p, rate = jax.jvp(lambda *x: _momentum(system, *x), (q, v, now), (space.rate(q, v), a, jnp.ones_like(now)))
+    slope = space.gradient(lambda x: system.call(system.lagrangian, x, v, t=t), q)
+    return space.balance(rate, v, p) - slope - force(system, q, v, t)
 
 
 def value(system: System, constraint: Constraint, q: Vector, v: Vector, a: Vector, t) -> Rows:
@@ -93,7 +93,8 @@ def value(system: System, constraint: Constraint, q: Vector, v: Vector, a: Vecto
 def first_derivative(system: System, constraint: Constraint, q: Vector, v: Vector, t) -> Rows:
     """dφ/dt = φ_q v + φ_t of a holonomic constraint."""
     now = jnp.asarray(t, dtype=float)
-    return jax.jvp(lambda x, s: value(system, constraint, x, v, v, s), (q, now), (v, jnp.ones_like(now)))[1]
+    rates = system.space.rate(q, v), jnp.ones_like(now)
+    return jax.jvp(lambda x, s: value(system, constraint, x, v, v, s), (q, now), rates)[1]
 
 
 def velocity_constraints(system: System, q: Vector, v: Vector, t) -> Rows:
@@ -107,7 +108,7 @@ def velocity_constraints(system: System, q: Vector, v: Vector, t) -> Rows:
 def acceleration_equation(system: System, constraint: Constraint, q: Vector, v: Vector, a: Vector, t) -> Rows:
     """The constraint as an equation for a: differentiated twice (order 0), once (order 1), or as it is (order 2)."""
     now = jnp.asarray(t, dtype=float)
-    direction = (v, a, jnp.ones_like(now))
+    direction = (system.space.rate(q, v), a, jnp.ones_like(now))
     if constraint.order == 0:
         return jax.jvp(lambda *x: first_derivative(system, constraint, *x), (q, v, now), direction)[1]
     if constraint.order == 1:
@@ -129,12 +130,12 @@ def reactions(system: System, constraint: Constraint, q: Vector, v: Vector, a: V
 def all_reactions(system: System, q: Vector, v: Vector, a: Vector, t) -> Matrix:
     """R of all constraints, stacked in the user's order."""
     rows = [reactions(system, c, q, v, a, t) for c in system.constraints]
-    return jnp.concatenate(rows) if rows else jnp.zeros((0, q.shape[0]))
+    return jnp.concatenate(rows) if rows else jnp.zeros((0, v.shape[0]))
 
 
 def kkt_residual(system: System, q: Vector, v: Vector, t, z: Float[Array, "n_plus_m"]) -> Float[Array, "n_plus_m"]:
     """(d/dt L_v - L_q - f - Rᵀλ, index-reduced constraints) at z = (a, λ); a deflated Lyapunov row reads λ - g(q, v)."""
-    n = q.shape[0]
+    n = v.shape[0]
     a, multipliers = z[:n], z[n:]
     motion = euler_lagrange(system, q, v, a, t) - all_reactions(system, q, v, a, t).T @ multipliers
     rows, at = [motion], 0
@@ -177,7 +178,7 @@ def first_guess(n: int, m: int) -> Float[np.ndarray, "n_plus_m"]:
 @Jitted  # one program, and not one for each of its operations by every call outside of jit
 def motion_at(system: System, q: Vector, v: Vector, t) -> tuple[Vector, Rows, Solve]:
     """`acceleration` of what is checked already."""
-    n, m = q.shape[0], sum(check_shapes(system, q, v, t))  # here, and not before: once, when the program is traced
+    n, m = v.shape[0], sum(check_shapes(system, q, v, t))  # here, and not before: once, when the program is traced
     scale = lambda z: 1.0 + jnp.abs(z)  # noqa: E731
     z, info = root(
         lambda x: kkt_residual(system, q, v, t, x),

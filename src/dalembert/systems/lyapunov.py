@@ -70,21 +70,21 @@ class Lyapunov(Constraint):
     def residual(self, system: Any, q: Vector, v: Vector, a: Vector, t) -> Rows:
         now = jnp.asarray(t, dtype=float)
         call = lambda *x: system.call(self.V, x[0], x[1], t=x[2])  # noqa: E731
-        rate = jax.jvp(call, (q, v, now), (v, a, jnp.ones_like(now)))[1]
+        rate = jax.jvp(call, (q, v, now), (system.space.rate(q, v), a, jnp.ones_like(now)))[1]
         return jnp.atleast_1d(rate + system.call(self.F, q, v, t=t))
 
     def force_rows(self, system: Any, q: Vector, v: Vector, a: Vector, t) -> Matrix:
         if callable(self.actuated):
             return jnp.atleast_2d(system.call(self.actuated, q, t=t))
         if isinstance(self.actuated, int):
-            return jnp.zeros((1, q.shape[0])).at[0, self.actuated].set(1.0)
+            return jnp.zeros((1, v.shape[0])).at[0, self.actuated].set(1.0)
         return jnp.asarray(self.actuated)[None, :]
 
     def law(self, system: Any) -> Law | None:
         return functools.partial(lyapunov_control, system) if deflatable(system.constraints) else None
 
     def check(self, system: Any, name: str, point: tuple[Vector, Vector, Vector], t) -> int:
-        (q, v, _), n, names, actuated = point, len(point[0]), system.trailing, self.actuated
+        (q, v, _), n, names, actuated = point, len(point[1]), system.trailing, self.actuated
         for label, function in (("V", self.V), ("F", self.F)):
             check_scalar(lambda f=function: system.call(f, q, v, t=t), f"{name} {label}", "q, v" + names)
         if isinstance(actuated, int) and not 0 <= actuated < n:
@@ -124,7 +124,7 @@ class _Affine(NamedTuple):
 
 @Jitted  # traced once, however often the equations and their derivatives ask for it
 def _affine_in_control(system: System, q: Vector, v: Vector, t) -> _Affine:
-    n = q.shape[0]
+    n = v.shape[0]
     (lyapunov,) = [c for c in system.constraints if isinstance(c, Lyapunov)]
     others = [c for c in system.constraints if c is not lyapunov]
     rest = jnp.zeros_like(v)
@@ -138,7 +138,7 @@ def _affine_in_control(system: System, q: Vector, v: Vector, t) -> _Affine:
     sides = jnp.stack([-free(rest), jnp.zeros(n + k).at[:n].set(row)], axis=1)
     drift, response = jnp.linalg.solve(matrix, sides)[:n].T
     now = jnp.asarray(t, dtype=float)
-    vq, vv, vt = jax.grad(lambda *x: system.call(lyapunov.V, x[0], x[1], t=x[2]), (0, 1, 2))(q, v, now)
+    vq, vv, vt = system.space.gradients(lambda *x: system.call(lyapunov.V, x[0], x[1], t=x[2]), q, v, now)
     dissipation = system.call(lyapunov.F, q, v, t=t)
     size = jnp.abs(vq) @ jnp.abs(v) + jnp.abs(vv) @ jnp.abs(drift) + jnp.abs(vt) + jnp.abs(dissipation)
     return _Affine(vq @ v + vv @ drift + vt + dissipation, vv @ response, drift, response, size)

@@ -20,7 +20,7 @@ from dalembert.systems.compiled import LARGEST
 from dalembert.systems.consistency import restrictions
 from dalembert.systems.equations import EXACT, first_guess, force, kkt_residual, value
 from dalembert.systems.sizes import units_of
-from dalembert.systems.system import System, as_parameter, check_shapes
+from dalembert.systems.system import LocalSystem, System, as_parameter, check_shapes
 from dalembert.tracing import Content, Pool, Remembered, content, rebuilder, taken_apart
 
 REMEMBERED = 128  # systems whose equations are found again
@@ -316,23 +316,27 @@ class Runs:
         self._parameters = {name: np.asarray(x) for name, x in given["parameters"].items()}
         self._system, self._axes = system, axes["parameters"]
         q, v = (_run_of(given[name], axes[name], 0) for name in ("q0", "v0"))
-        sizes = map(len, as_state(q, v, system.coordinates, as_numbers))
-        parts = [np.broadcast_to(given[name], (number, n)) for name, n in zip(("q0", "v0"), sizes, strict=True)]
-        self.states = np.stack(parts, axis=1)
-        self.arrays = self._stack_arrays(number) if self._parameters else None
+        sizes = map(len, system.space.read_state(q, v, system.coordinates, as_numbers))
+        q, v = (np.broadcast_to(given[name], (number, n)) for name, n in zip(("q0", "v0"), sizes, strict=True))
+        self._origins: np.ndarray | None = None if system.space.flat else q
+        self.states = np.stack([q if system.space.flat else np.zeros_like(v), v], axis=1)
+        self.arrays = self._stack_arrays(number) if self._parameters or not system.space.flat else None
 
     def _stack_arrays(self, number: int) -> Float[np.ndarray, "B G"]:
         first = self.system(0)
-        names, columns = {id(first.parameters[name]): name for name in self._parameters}, []
+        names, columns = {id(first.parameters[name]): self._parameters[name] for name in self._parameters}, []
+        if isinstance(first, LocalSystem) and self._origins is not None:
+            names[id(first.origin)] = self._origins
         for leaf in taken_apart(first)[1]:
-            own = self._parameters[names[id(leaf)]] if id(leaf) in names else leaf
+            own = names.get(id(leaf), leaf)
             columns.append(np.broadcast_to(np.reshape(np.asarray(own, float), (-1, leaf.size)), (number, leaf.size)))
         return np.concatenate(columns, axis=1)
 
     def system(self, i: int) -> System:
-        """The system of run i."""
+        """The system of run i; on a group in coordinates around its own q0."""
         own = {name: _run_of(x, self._axes[name], i) for name, x in self._parameters.items()}
-        return self._system.replace(**own) if own else self._system
+        system = self._system.replace(**own) if own else self._system
+        return system if self._origins is None else LocalSystem(system, jnp.asarray(self._origins[i]))
 
     def unproven_runs(self, t0: float) -> list[int]:
         """The runs of whose data machine code has not proven that they pass every check."""

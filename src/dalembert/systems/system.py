@@ -16,12 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jaxtyping import Array, Float
 
 from dalembert.drawing import Depicted
+from dalembert.groups import FLAT, Columns, Product, Space, columns_of
 from dalembert.lazy import front_door
 from dalembert.notebook import card
 from dalembert.numbers import as_array, as_flag, as_function, described
-from dalembert.systems.constraints import Constraint
+from dalembert.systems.constraints import Constraint, Law, Matrix, Rows, Vector
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import check_scalar, output_shape
 from dalembert.tracing import UNREAD, OnShapes, Walk, reading, rebuilder, source, split, taken_apart
@@ -41,6 +43,11 @@ class Problem(eqx.Module):
     h_scales: ClassVar[bool] = False  # whether the step of a run only scales time and multipliers
     takes_force: ClassVar[bool] = True  # whether a generalised force acts besides its own
     why_equal_steps: ClassVar[str] = ""  # why its steps have one length, where they must
+
+    @property
+    def space(self) -> Space:
+        """The configuration space."""
+        return FLAT
 
     __reduce__ = reduced
 
@@ -76,16 +83,22 @@ class Problem(eqx.Module):
         return card(type(self).__name__, "\n".join(lines))
 
     @property
+    def velocities(self) -> tuple[str, ...] | None:
+        """The names of the velocities: of the coordinates, or on a group of the axes."""
+        return self.coordinates.space.axes if isinstance(self.coordinates, Columns) else self.coordinates
+
+    @property
     def subject(self) -> Depicted:
         """The subject of results: this problem."""
         return Depicted(self)
 
     def call(self, function: Callable, *arguments, t=None):
         """`function(*arguments[, t][, p])`, as an array."""
-        return jnp.asarray(self.called(function, *arguments, t=t))  # so that tuples and lists of numbers will do
+        return self.space.array(self.called(function, *arguments, t=t))  # so that tuples and lists of numbers will do
 
     def called(self, function: Callable, *arguments, t=None):
         """The same as it is: the one place that knows which trailing arguments a user's function takes."""
+        arguments = self.space.show(arguments)
         if self.time_dependent:
             arguments = (*arguments, t)
         if self.parameters is not None:
@@ -184,6 +197,8 @@ def _kinds(tree: Any) -> str:
 
 def names_of(coordinates: Sequence[str]) -> tuple[str, ...]:
     """The names of the coordinates: texts, each different."""
+    if isinstance(coordinates, Mapping | Columns):
+        raise TypeError(f"coordinates: found {described(coordinates)}; groups by name belong to a System, here give names")
     if isinstance(coordinates, str) or not isinstance(coordinates, Sequence):
         raise TypeError(f"coordinates: found {coordinates!r}; give a sequence of names, such as ('x', 'y')")
     names = tuple(coordinates)
@@ -206,7 +221,8 @@ class System(Problem):
         lagrangian: `lagrangian(q, v)`, (n,), (n,) → (), written with jax.numpy.
         constraints: one of Holonomic, Nonholonomic, SecondOrder, Lyapunov, another Constraint, or a sequence of them.
         forces: `forces(q, v)`, (n,), (n,) → (n,), external and dissipative generalised forces.
-        coordinates: the names of q.
+        coordinates: the names of q; or a mapping from names to groups, SO2, SO3, SE2, SE3, or n for Rⁿ: then every function
+            takes q, v, a by these names, q.R and v.R, and velocities are those of ġ = gξ, in the body's axes.
         parameters: a mapping (or any pytree) of real, finite numbers and arrays, which become float64. Booleans, and
             arrays of them, are kept as flags, for jnp.where.
         time_dependent: whether the functions take t.
@@ -242,7 +258,7 @@ class System(Problem):
         constraints: Constraint | Sequence[Constraint] = (),
         *,
         forces: Callable | None = None,
-        coordinates: Sequence[str] | None = None,
+        coordinates: Sequence[str] | Mapping[str, Any] | None = None,
         parameters: Any = None,
         time_dependent: bool = False,
         draw: Callable | None = None,
@@ -265,10 +281,24 @@ class System(Problem):
                     "or Lyapunov"
                 )
         self.lagrangian, self.constraints, self.forces = lagrangian, given, forces
-        self.coordinates = None if coordinates is None else names_of(coordinates)
+        if isinstance(coordinates, Mapping):
+            self.coordinates = columns_of(coordinates)
+        else:
+            self.coordinates = coordinates if isinstance(coordinates, Columns | None) else names_of(coordinates)
         self.parameters = None if parameters is None else as_arrays(parameters, "parameters")
         self.time_dependent = as_flag(time_dependent, "time_dependent")
         self.draw = None if draw is None else as_function(draw, "draw", "of q that returns shapes")
+
+    @property
+    def space(self) -> Space:
+        return self.coordinates.space if isinstance(self.coordinates, Columns) else FLAT
+
+    def with_constraints(self, kept: Sequence[Constraint]) -> Self:
+        """The same with other constraints."""
+        made = object.__new__(type(self))
+        for name, own in vars(self).items():
+            object.__setattr__(made, name, tuple(kept) if name == "constraints" else own)
+        return made
 
     def equations(self, n: int | None = None) -> Any:
         """The equations as formulas, for small systems, by `dalembert.symbolic_equations`. n: number of coordinates, if
@@ -290,6 +320,21 @@ class System(Problem):
         return tuple(value for part in parts for name, value in vars(part).items() if callable(value) and name != "draw")
 
 
+def group_space(system: Any) -> Product | None:
+    """The groups on which a system lives; None for one on Rⁿ."""
+    space = getattr(system, "space", None)
+    return space if isinstance(space, Product) else None
+
+
+def check_flat(system: Any, what: str) -> None:
+    """ValueError for a system on groups, where `what` is not available."""
+    if group_space(system) is not None:
+        raise ValueError(
+            f"system: found one on groups, {', '.join(system.coordinates or ())}; {what} is there for systems on Rⁿ: write "
+            "a rotation as a unit quaternion with the constraint q @ q - 1"
+        )
+
+
 def check_system(system: Any, right: str = "give a System") -> None:
     """TypeError for anything but a System."""
     if not isinstance(system, System):
@@ -299,27 +344,136 @@ def check_system(system: Any, right: str = "give a System") -> None:
 @OnShapes
 def check_shapes(system: System, q, v, t) -> list[int]:
     """Shapes of everything the user's functions return; the number m of equations of each constraint."""
-    n, names, forces = q.shape[0], system.trailing, system.forces
-    if system.coordinates is not None and len(system.coordinates) != n:
-        raise ValueError(f"q0: found {n} numbers; the system names {len(system.coordinates)} coordinates")
+    n, names, forces = v.shape[0], system.trailing, system.forces
+    if system.coordinates is not None and len(system.coordinates) != len(q):
+        raise ValueError(f"q0: found {len(q)} numbers; the system names {len(system.coordinates)} coordinates")
     check_scalar(lambda: system.call(system.lagrangian, q, v, t=t), "lagrangian", "q, v" + names)
     if forces is not None:
         shape = output_shape(lambda: system.call(forces, q, v, t=t), "forces", "q, v" + names)
         if shape != (n,):
             raise ValueError(f"forces: returns shape {shape}; shape ({n},) is needed")
-    point = q, v, jnp.zeros_like(q)
+    point = q, v, jnp.zeros_like(v)
     return [c.check(system, label(i, c), point, t) for i, c in enumerate(system.constraints)]
 
 
 def label(i: int, constraint: Constraint) -> str:
     """The i-th constraint, for messages."""
-    return f"constraints[{i}] ({type(constraint).__name__})"
+    return f"constraints[{i}] ({constraint.kind})"
 
 
 def equation_names(system: System, sizes: Sequence[int]) -> list[str]:
     """The name of every equation of the constraints, in the user's order."""
     pairs = enumerate(zip(system.constraints, sizes, strict=True))
     return [label(i, c) + (f" row {j}" if m > 1 else "") for i, (c, m) in pairs for j in range(m)]
+
+
+# A system on groups in coordinates y of g = g₀τ(y), for whatever looks at one point alone. At y = 0 its velocities,
+# accelerations, multipliers and forces are those of the group: dτ₀ = 1, and the rate of T(y)ẏ there is ÿ, because
+# τ(-y) = τ(y)⁻¹ makes the second derivative of τ along itself vanish.
+
+
+class LocalSystem(System):
+    """The same mechanics in coordinates around `origin`, (size,): with the functions of the user, called on the group."""
+
+    origin: Float[Array, "size"]
+    around: Product = eqx.field(static=True)
+
+    def __init__(self, system: System, origin: Vector):
+        space = system.space
+        assert isinstance(space, Product)
+        self.around, self.origin = space, origin
+        self.lagrangian, self.forces, self.parameters = system.lagrangian, system.forces, system.parameters
+        self.constraints = tuple(LocalConstraint(c) for c in system.constraints)
+        self.coordinates, self.time_dependent, self.draw = space.axes, system.time_dependent, None
+
+    def called(self, function: Callable, *arguments, t=None):
+        own = self.around.show(self.on_group(*arguments))
+        return super().called(function, *own, t=t)
+
+    def call(self, function: Callable, *arguments, t=None):
+        found = self.around.array(self.called(function, *arguments, t=t))
+        return self.pull_back(arguments[0], found) if function is self.forces else found
+
+    def on_group(self, y: Vector, *motion: Vector) -> tuple[Any, ...]:
+        """(g), (g, ξ) or (g, ξ, dξ/dt) from y, ẏ and ÿ."""
+        q, to_velocity = self.around.retract(self.origin, y), self.around.trivialise
+        if len(motion) < 2:
+            return (q, *(to_velocity(y, w) for w in motion))
+        return (q, *jax.jvp(to_velocity, (y, motion[0]), motion))
+
+    def group_motion(self, y: Vector, w: Vector, b: Vector) -> tuple[Vector, Vector, Vector]:
+        """(g, ξ, dξ/dt)."""
+        q, v, a = self.on_group(y, w, b)
+        return q, v, a
+
+    def to_velocity(self, y: Vector) -> Float[Array, "n n"]:
+        """T(y)."""
+        return jax.jacfwd(lambda w: self.around.trivialise(y, w))(jnp.zeros_like(y))
+
+    def pull_back(self, y: Vector, covectors: Float[Array, "... n"]) -> Float[Array, "... n"]:
+        """Covectors on the group as those of y."""
+        return covectors @ self.to_velocity(y)
+
+    @property
+    def original(self) -> System:
+        """The system on the group."""
+        made = object.__new__(System)
+        values = {
+            "lagrangian": self.lagrangian, "forces": self.forces, "parameters": self.parameters, "draw": None,
+            "constraints": tuple(c.base for c in self.constraints if isinstance(c, LocalConstraint)),
+            "coordinates": Columns(self.around), "time_dependent": self.time_dependent,
+        }  # fmt: skip
+        for name, value in values.items():
+            object.__setattr__(made, name, value)
+        return made
+
+
+def at_origin(system: Any, q0: Any, v0: Any) -> tuple[Any, Any, Any]:
+    """(system, q0, v0) for what looks at one point: on a group in coordinates around it, with q0 = 0; else as they are."""
+    space = group_space(system)
+    if space is None:
+        return system, q0, v0
+    q, v = space.read_state(q0, v0, None, as_array)
+    return LocalSystem(system, jnp.asarray(q)), np.zeros(space.n), v
+
+
+class LocalConstraint(Constraint):
+    """A constraint on the group, of whatever kind, in coordinates."""
+
+    base: Constraint
+
+    @property
+    def order(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.base.order
+
+    @property
+    def is_control(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.base.is_control
+
+    @property
+    def kind(self) -> str:
+        return self.base.kind
+
+    @property
+    def chetaev(self) -> bool:
+        return self.base.chetaev
+
+    def residual(self, system: LocalSystem, q: Vector, v: Vector, a: Vector, t) -> Rows:
+        return self.base.residual(system.original, *system.group_motion(q, v, a), t)
+
+    def force_rows(self, system: LocalSystem, q: Vector, v: Vector, a: Vector, t) -> Matrix:
+        return system.pull_back(q, self.base.force_rows(system.original, *system.group_motion(q, v, a), t))
+
+    def virtual_basis(self, system: LocalSystem, q: Vector, v: Vector, a: Vector, t) -> Float[Array, "n d"] | None:
+        found = self.base.virtual_basis(system.original, *system.group_motion(q, v, a), t)
+        return None if found is None else jnp.linalg.solve(system.to_velocity(q), found)
+
+    def law(self, system: LocalSystem) -> Law | None:
+        own = self.base.law(system.original)
+        return None if own is None else lambda q, v, t: own(*system.group_motion(q, v, v)[:2], t)
+
+    def check(self, system: LocalSystem, name: str, point: tuple[Vector, Vector, Vector], t) -> int:
+        return self.base.check(system.original, name, (system.origin, point[1], point[2]), t)
 
 
 Rebuilt = Callable[[Sequence[Any]], Any]  # a problem of the same kind

@@ -16,7 +16,7 @@ import numpy as np
 
 from dalembert.boundary.data.sizes import Sizes
 from dalembert.boundary.kkt.assembly import ROWS, TIME, Place, Term, term_of
-from dalembert.boundary.kkt.window_unknowns import BlockLayout, Group, WindowUnknowns
+from dalembert.boundary.kkt.window_unknowns import BlockLayout, SlotGroup, WindowUnknowns
 from dalembert.discretize import Windows, window_jets
 from dalembert.discretize.higher import constraint_derivatives, holonomic_derivatives
 from dalembert.discretize.window_maps import ends_with_derivatives, inner_points, window_action
@@ -46,7 +46,7 @@ class LowerTerm:
         return jnp.zeros(()), jnp.concatenate(values)
 
 
-def check_given_windows(groups: list[Group], gradient: np.ndarray, sizes: Sizes, reach: float) -> None:
+def check_given_windows(groups: list[SlotGroup], gradient: np.ndarray, sizes: Sizes, reach: float) -> None:
     """InconsistentDataError where all nodes of a window are given and φ ≠ 0 there. gradient: of L̃, by the multipliers wφ;
     reach: the largest position, in typical sizes."""
     for g in groups:
@@ -162,7 +162,7 @@ class TermList:
         for name in ("highest", "momentum", "multipliers"):
             fixed[layout.attached : layout.attached + len(w.times), layout.part(name)] = False
 
-    def _add_lower(self, group: Group) -> None:
+    def _add_lower(self, group: SlotGroup) -> None:
         """φ at the windows of a group; where all that it reads is given it has no multiplier."""
         w, layout = group.windows, self.layout
         own = [(group.attached, group.begin + c) for c in range(group.size)]
@@ -173,21 +173,21 @@ class TermList:
         blocks = group.first + group.attached + np.flatnonzero(group.free)
         self.fixed[blocks, group.begin : group.begin + group.size] = False
 
-    def _add_rates(self, group: Group) -> None:
+    def _add_rates(self, group: SlotGroup) -> None:
         """φ and its rates at the nodes that hold derivatives, for every free q⁽ᵒʳᵈᵉʳ⁺ⁱ⁾ that with i."""
         if self.layout.stride > 1:
             self._add_rates_at_nodes(group)
         else:
             self._add_rates_at_ends(group)
 
-    def _add_rates_at_nodes(self, group: Group) -> None:
+    def _add_rates_at_nodes(self, group: SlotGroup) -> None:
         w, n, k, j, m = self.windows, self.layout.n, self.layout.k, group.order, len(group.equations)
         begin = group.begin + group.size
         own = [(0, begin + c) for c in range((k - j) * m)]
         self._add(NodeTerm(self.bare, n, k, 0, j), _slots(k, k, n), own, 0, (node_weights(w, k, j), w.t))
         self.fixed[:, begin : begin + (k - j) * m] = np.repeat(self.fixed_slots.reshape(-1, k)[:, j:], m, axis=1)
 
-    def _add_rates_at_ends(self, group: Group) -> None:
+    def _add_rates_at_ends(self, group: SlotGroup) -> None:
         w, n, k, j, m = self.windows, self.layout.n, self.layout.k, group.order, len(group.equations)
         sides = zip(ends_with_derivatives(w), (0, int(w.nodes[-1])), (0, -1), strict=True)
         for derivatives, start, node in sides:

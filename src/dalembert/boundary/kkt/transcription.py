@@ -10,7 +10,7 @@ from dalembert.boundary.kkt.assembly import Elements
 from dalembert.boundary.kkt.shared_unknowns import TimedParts, carry, with_ends, with_free_time
 from dalembert.boundary.kkt.system import Components, KKTSystem, Monitored, Scales
 from dalembert.boundary.kkt.terms import TermList
-from dalembert.boundary.kkt.window_unknowns import BlockLayout, Group, Transcription, WindowUnknowns, jets_of_slots
+from dalembert.boundary.kkt.window_unknowns import BlockLayout, SlotGroup, Transcription, WindowUnknowns, jets_of_slots
 from dalembert.discretize import Windows
 from dalembert.systems import VariationalProblem, density, power_of_two, role_of
 from dalembert.tracing import seldom
@@ -89,7 +89,9 @@ def _highest_momentum(problem: VariationalProblem, jets, times):
     return jax.vmap(lambda batch: jax.vmap(jax.vmap(momentum))(batch, times))(jets)
 
 
-def _scales(windows: Windows, layout: BlockLayout, sizes: Sizes, equations: tuple[int, ...], groups: list[Group]) -> Scales:
+def _scales(
+    windows: Windows, layout: BlockLayout, sizes: Sizes, equations: tuple[int, ...], groups: list[SlotGroup]
+) -> Scales:
     """The units of the components: s/Tⁱ of slots and highest derivatives, σTᵏ/s of their momenta, σ/γ of multipliers."""
     orders = windows.orders.reshape(-1, layout.stride)
     blocks, total = len(orders), float(windows.weights.sum())
@@ -120,7 +122,7 @@ def _add_scales(scales: Scales, layout: BlockLayout, values: np.ndarray, action:
     scales.residuals[:, layout.part("inequalities")] = action / (values * scales.action)
 
 
-def _lower_sizes(group: Group, layout: BlockLayout, orders: np.ndarray, rates: np.ndarray) -> np.ndarray:
+def _lower_sizes(group: SlotGroup, layout: BlockLayout, orders: np.ndarray, rates: np.ndarray) -> np.ndarray:
     """(blocks, ·) of the equations of a group, from those (k+1, m_j) of φ and its rates; orders: of the slots of a block."""
     if layout.stride == 1:
         return rates[np.maximum(orders[:, 0] - group.order, 0)]

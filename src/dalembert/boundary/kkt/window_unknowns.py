@@ -62,7 +62,7 @@ class BlockLayout(BlockParts):
         }  # fmt: skip
 
 
-class Group(NamedTuple):
+class SlotGroup(NamedTuple):
     """The constraints of one order. equations: their places among all. windows: where they are taken, first: the block
     where the slots of the first window begin, attached: blocks from there to the one with its multipliers; begin: their
     first component. free: (W,), the windows with a slot that is not given. clean: (W,), those whose multipliers tend to
@@ -96,7 +96,7 @@ class Group(NamedTuple):
         return w.times[self.clean].ravel(), values[self.clean].reshape(-1, len(self.equations))
 
 
-def groups_of(orders: tuple[int, ...], w: Windows, k: int, begin: int, fixed_slots: np.ndarray) -> list[Group]:
+def groups_of(orders: tuple[int, ...], w: Windows, k: int, begin: int, fixed_slots: np.ndarray) -> list[SlotGroup]:
     """The groups of a problem whose constraints have these orders. begin: their first component in a block.
 
     The first d = k-j windows of an end with derivatives are not clean: the end's own φ, φ̇, … hold too, their multipliers
@@ -114,7 +114,7 @@ def groups_of(orders: tuple[int, ...], w: Windows, k: int, begin: int, fixed_slo
             clean[: d * sides[0]] = clean[count - d * sides[1] :] = False
         attached = order // 2 if spread else 0
         clean &= free | (not spread)
-        found.append(Group(order, equations, own, first, attached, begin, free, clean))
+        found.append(SlotGroup(order, equations, own, first, attached, begin, free, clean))
         begin += (1 if spread else k) * len(equations)
     return found
 
@@ -132,7 +132,7 @@ class WindowUnknowns(PathUnknowns):
     fixed: Bool[np.ndarray, "slots"]
     left_out: Bool[np.ndarray, "slots n"] | None = None
     equations: tuple[int, ...]
-    groups: list[Group]
+    groups: list[SlotGroup]
 
     @property
     def owner(self) -> VariationalProblem:

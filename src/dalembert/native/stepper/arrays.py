@@ -33,8 +33,8 @@ SETTINGS = ("t0", "h", "tolerance")
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Lengths: n of q, k of s, z of the unknowns, m of the multipliers, r of the reduced value, p, captured of inputs,
-    clock of what tells the time of a row.
+    """Lengths: n of q, d of velocities and forces, k of s, z of the unknowns, m of the multipliers, r of the reduced value,
+    p, captured of inputs, clock of what tells the time of a row.
 
     `carry`, the state of a run: q and s with their rounding compensations (q_compensation is to be subtracted from the next
     increment, s_compensation to be added), history (4 or 8, z), held_force, the zero-order-hold force of the last step that
@@ -46,6 +46,7 @@ class Layout:
     """
 
     n: int
+    d: int
     k: int
     z: int
     m: int
@@ -61,7 +62,7 @@ class Layout:
         """The carry by name."""
         shapes: dict[str, int | tuple[int, ...]] = {
             "q": self.n, "q_compensation": self.n, "s": self.k, "history": (history_length(self.stages), self.z),
-            "held_force": self.n, "sampled": self.n, "sign": self.sides, "residual": (), "failed_residual": (),
+            "held_force": self.d, "sampled": self.d, "sign": self.sides, "residual": (), "failed_residual": (),
             "reduced": self.r, "before_q": self.n, "before_s": self.k, "s_compensation": self.k, "determinant": (),
         }  # fmt: skip
         if self.stages > 1:
@@ -74,10 +75,10 @@ class Layout:
         return Packing.of(
             {
                 "q": self.n,
-                "v": self.n,
+                "v": self.d,
                 "multipliers": self.m,
-                "force": self.n,
-                "held_force": self.n,
+                "force": self.d,
+                "held_force": self.d,
                 "clock": self.clock,
                 "k": (),
             }

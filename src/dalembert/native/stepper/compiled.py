@@ -194,7 +194,7 @@ def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> C
     """Translate and compile a step; Unsupported tells what cannot be translated."""
     translated = translate(step, sample)
     layout = Layout(
-        n=step.n, k=step.k, z=len(translated.f), m=len(translated.multipliers), r=sum(step.reduced),
+        n=step.n, d=step.d, k=step.k, z=len(translated.f), m=len(translated.multipliers), r=sum(step.reduced),
         p=len(sample.p), captured=len(translated.captured), stages=len(step.weights),
         sides=2 if min(step.weights) < 0 else 1, clock=len(translated.clock),
     )  # fmt: skip

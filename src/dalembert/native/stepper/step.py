@@ -24,9 +24,9 @@ _CUBIC = np.array([[[0, 0, 0, 0], [1, 0, 0, 0], [2, -1, 0, 0], [3, -3, 1, 0], [4
 class StepFunctions:
     """A step  F(z; q, s, t, h, held_force) = 0,  q ← q + increment,  s ← new, as functions that JAX can trace.
 
-    n, k: lengths of q and s. residual(z, q, s, t, h, held_force, p) → (z,). guess(q, s, t, h, p) → (z,).
+    n, d, k: lengths of q, of velocities, of s. residual(z, q, s, t, h, held_force, p) → (z,). guess(q, s, t, h, p) → (z,).
     scale(z, q, s, h, p) → (z,), infinite where an unknown is not tested. advance(z, q, s, t, h, p) → (increment
-    (n,), new s (k,)). outputs(z, q, s, t, h, held_force, p) → (multipliers (m,), force (n,)). velocity(s, p) → (n,).
+    (n,), new s (k,)). outputs(z, q, s, t, h, held_force, p) → (multipliers (m,), force (d,)). velocity(s, p) → (d,).
     factor(z, q, s, t, h, p) → (): its sign is watched; None: the determinant's. ends: a change of the sign ends the run,
     otherwise it is counted. overlap(z, q, s, t, h, p) → (): ends the run where it is negative. stop, domain (q, v, t, p) →
     truth value. law(q, v, t, p) → held (n,), a zero-order-hold force.
@@ -38,6 +38,7 @@ class StepFunctions:
     """
 
     n: int
+    d: int
     k: int
     shapes: tuple[tuple[int, ...], ...]
     residual: Callable
@@ -152,10 +153,10 @@ def translate(step: StepFunctions, sample: Sample | None = None, limit: int = 40
     graph = Graph(limit)
     tracer, n, k = Tracer(graph), step.n, step.k
     q, s, t, h = (graph.vector(*x) for x in (("q", n), ("s", k), ("t", 1), ("h", 1)))
-    held_force, q_rest = (graph.vector(*x) for x in (("held_force", n), ("q_compensation", n)))
+    held_force, q_rest = (graph.vector(*x) for x in (("held_force", step.d), ("q_compensation", n)))
     reduced = graph.vector("reduced", sum(step.reduced), step.reduced[1])
     t, h = t.reshape(()), h.reshape(())
-    held_force = held_force if step.law else np.full(n, graph.zero)  # without a law nothing is ever held
+    held_force = held_force if step.law else np.full(step.d, graph.zero)  # without a law nothing is ever held
     flat = graph.vector("p", sum(int(np.prod(x, initial=1)) for x in step.shapes))
     p = [a.reshape(x) for a, x in zip(np.split(flat, np.cumsum([np.prod(x, dtype=int) for x in step.shapes])[:-1]),
                                       step.shapes, strict=False)] if step.shapes else []  # fmt: skip

@@ -261,7 +261,7 @@ class StepCode:
         f, c, out = self.frame, self.code, self.outputs
         given = self.emit([*out.new_velocity, *out.multipliers, *out.force, *out.clock], values)
         given, clock = given[: len(given) - len(out.clock)], given[len(given) - len(out.clock) :]
-        held_force = f.read("held_force") if out.law else [c.number(0.0)] * f.layout.n
+        held_force = f.read("held_force") if out.law else [c.number(0.0)] * f.layout.d
         f.write_row([*q, *given, *held_force, *clock, c.broadcast(k.convert("double"))])
         f.add("rows", 1)
         f.set_count("saved", k)

@@ -12,12 +12,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.drawing import Outline, Scene, common_box
+from dalembert.groups import space_of_columns
 from dalembert.measure import constraint_residual
 from dalembert.measure import energy as measured_energy
 from dalembert.notebook import NAMED
 from dalembert.outcome import Outcome
 from dalembert.path import ClosedLoop, Path
-from dalembert.show.panels import Line, Panel, component_lines, envelope, panels_of_loop, planned_lines
+from dalembert.show.panels import (
+    Line,
+    Panel,
+    component_lines,
+    envelope,
+    panels_of_loop,
+    planned_lines,
+    rate_label,
+    velocity_names,
+)
 from dalembert.show.results import Shown, scene_for
 from dalembert.solution import ActiveBounds, ControlSolution, CriticalPoint, Solution
 from dalembert.systems import Constraint, System
@@ -93,7 +103,8 @@ def _positions(shown: Shown) -> list[Panel]:
         note = ""
     result: Any = shown.result
     t_v = np.asarray(result.t_velocity if isinstance(result, Path) else result.t)
-    lines = [(f"d{names[i]}/dt", np.asarray(result.v)[:, i]) for i in range(kept)]
+    axes, shown_axes = velocity_names(result, names, range(kept))
+    lines = [(rate_label(result, axes[i]), np.asarray(result.v)[:, i]) for i in shown_axes]
     return [*found, Panel("velocities", t_v, lines)]
 
 
@@ -131,7 +142,8 @@ def _of_path(shown: Shown, path: Path) -> list[Panel]:
 
 
 def _on_coordinates(shown: Shown, forces: Any) -> list[Line]:
-    return [(f"on {name}", column) for name, column in zip(shown.names, np.asarray(forces).T, strict=True)]
+    names, _ = velocity_names(shown.result, shown.names, ())
+    return [(f"on {name}", column) for name, column in zip(names, np.asarray(forces).T, strict=True)]
 
 
 def _law(shown: Shown) -> str:
@@ -348,8 +360,8 @@ def _series(name: str, run: int, t: np.ndarray, y: np.ndarray, columns: int) -> 
 
 
 def _phases(shown: Sequence[Shown]) -> list[dict[str, Any]]:
-    """(q, q̇) of each coordinate."""
-    names = shown[0].names
+    """(q, q̇) of each coordinate; none on a group, where q̇ is no velocity."""
+    names = shown[0].names if space_of_columns(shown[0].names) is None else []
     limit = max(150, PHASE_POINTS // len(shown))
     return [
         {"name": names[i], "curves": [_phase(one, i, limit) for one in shown if i < len(one.names)]}

@@ -86,13 +86,14 @@ class NodeProgram(MechanicalProgram):
         return 1 if self.two_step else 0
 
     def node(self, z, q, s, t, h) -> Node:
-        n = q.shape[0]
+        n = s.shape[0]
         known = Interval(q, h * s, t - (1.0 - self.ahead) * h, h, 1.0 - self.ahead)
-        return Node(q + self.ahead * h * s, h * s, h * z[:n], t + self.ahead * h, h, known)
+        here = self.system.space.retract(q, self.ahead * h * s)
+        return Node(here, h * s, h * z[:n], t + self.ahead * h, h, known)
 
     def residual(self, z, q, s, t, h, held_force):
         node = self.node(z, q, s, t, h)
-        return node_equations(self.scheme, self.system, node, z[q.shape[0] :], held_force, self.deflate)
+        return node_equations(self.scheme, self.system, node, z[s.shape[0] :], held_force, self.deflate)
 
     def guess(self, q, s, t, h):
         return jnp.concatenate([s, jnp.zeros(sum(m for _, m in self.kinds))])
@@ -102,19 +103,21 @@ class NodeProgram(MechanicalProgram):
         return join([s + h * a, multipliers])
 
     def scale(self, z, q, s, h):
-        n = q.shape[0]
+        n = s.shape[0]
         return jnp.full_like(z, jnp.inf).at[:n].set(velocity_scale(z[:n], s, q, h))
 
     def advance(self, z, q, s, t, h):
-        new = z[: q.shape[0]]
-        return (self.ahead * h) * s + ((1.0 - self.ahead) * h) * new, new
+        new = z[: s.shape[0]]
+        return self.system.space.walk(q, (self.ahead * h) * s, ((1.0 - self.ahead) * h) * new), new
 
     def output_state(self, z, q, s, h):
-        v = z[: q.shape[0]]
+        v, space = z[: s.shape[0]], self.system.space
+        if not space.flat:
+            return q + self.advance(z, q, s, 0.0, h)[0], v
         return q + h * (self.ahead * s + (0.5 if self.two_step else 1.0 - self.ahead) * v), v
 
     def outputs(self, z, q, s, t, h, held_force):
-        multipliers = z[q.shape[0] :]
+        multipliers = z[s.shape[0] :]
         rows = node_reactions(self.scheme, self.system, self.node(z, q, s, t, h))
         return Outputs(multipliers, rows.T @ multipliers)
 
@@ -154,7 +157,7 @@ class KickDriftKick(MechanicalProgram):
         return Kick(z[:n], z[n : 2 * n], jnp.concatenate(left), jnp.concatenate(right))
 
     def residual(self, z, q, s, t, h, held_force):
-        kick = self.unpack(z, q.shape[0])
+        kick = self.unpack(z, s.shape[0])
         return kick_equations(self.scheme, self.system, q, s, t, h, kick=kick, held_force=held_force, deflate=self.deflate)
 
     def guess(self, q, s, t, h):
@@ -169,27 +172,27 @@ class KickDriftKick(MechanicalProgram):
         return join(parts)
 
     def scale(self, z, q, s, h):
-        n = q.shape[0]
+        n = s.shape[0]
         return jnp.full_like(z, jnp.inf).at[: 2 * n].set(velocity_scale(z[: 2 * n], s, q, h))
 
     def advance(self, z, q, s, t, h):
-        n = q.shape[0]
-        return h * z[:n], z[n : 2 * n]
+        n = s.shape[0]
+        return self.system.space.cross_interval(q, h * z[:n]), z[n : 2 * n]
 
     def output_state(self, z, q, s, h):
-        n = q.shape[0]
-        return q + h * z[:n], z[n : 2 * n]
+        n = s.shape[0]
+        return q + self.system.space.cross_interval(q, h * z[:n]), z[n : 2 * n]
 
     def outputs(self, z, q, s, t, h, held_force):
-        kick = self.unpack(z, q.shape[0])
+        kick = self.unpack(z, s.shape[0])
         multipliers = 0.5 * (kick.left + kick.right)
-        middle, a = q + 0.5 * h * kick.mean, (kick.v - s) / h
+        middle, a = self.system.space.retract(q, 0.5 * h * kick.mean), (kick.v - s) / h
         rows = all_reactions(self.system, middle, kick.mean, a, t + 0.5 * h)
         return Outputs(multipliers, rows.T @ multipliers)
 
     def constraint_point(self, z, q, s, t, h):
-        mean = z[: q.shape[0]]
-        return q + 0.5 * h * mean, mean, t + 0.5 * h
+        mean = z[: s.shape[0]]
+        return self.system.space.retract(q, 0.5 * h * mean), mean, t + 0.5 * h
 
     def constrained_row(self, n):
         return self.row_after(self.kinds, 2 * n, doubled=True)
@@ -227,7 +230,7 @@ class Composed(DerivedProgram):
         if not self.system.constraints:
             return self.base.outputs(z, q, s, t, h, held_force)
         increment, v = self.base.advance(z, q, s, t, h)
-        x, n = q + increment, q.shape[0]
+        x, n = q + increment, s.shape[0]
         start = jnp.concatenate([(v - s) / h, self.base.outputs(z, q, s, t, h, held_force).multipliers])
         start = motion_from(self.system, x, v, t + h, start, held_force)
         rows = all_reactions(self.system, x, v, start[:n], t + h)
@@ -313,7 +316,7 @@ def motion_from(
 ) -> Float[Array, "n_plus_m"]:
     """(a, λ) with d/dt L_v - L_q = f + held_force + Rᵀλ and the constraints reduced to order 2, by Newton's method from
     `start`: exact where the equations are affine, three iterations where φ(q, v, a) or R(q, v, a) is not."""
-    equations = lambda y: kkt_residual(system, q, v, t, y).at[: q.shape[0]].add(-held_force)  # noqa: E731
+    equations = lambda y: kkt_residual(system, q, v, t, y).at[: v.shape[0]].add(-held_force)  # noqa: E731
     second = any(c.order == 2 and not c.is_control for c in system.constraints)
     for _ in range(_ITERATIONS if second else 1):
         left, jacobian = value_and_jacobian(equations, start)

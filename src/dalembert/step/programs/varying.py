@@ -57,14 +57,14 @@ class Density(eqx.Module):
     def value_and_rate(self, system: System, q: Vector, v: Vector, t) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """σ, and d/dt log σ along the motion: NaN where σ is not positive."""
         now = jnp.asarray(t, dtype=float)
-        along = (v, acceleration_of(system, q, v, now), jnp.ones_like(now))
+        along = (system.space.rate(q, v), acceleration_of(system, q, v, now), jnp.ones_like(now))
         value, rate = jax.jvp(lambda *x: self.value(system, *x), (q, v, now), along)
         return value, jnp.where(value > 0, rate / value, jnp.nan)
 
 
 def acceleration_of(system: System, q: Vector, v: Vector, t) -> Vector:
     """a of the continuous equations."""
-    n, m = q.shape[0], sum(check_shapes(system, q, v, t))
+    n, m = v.shape[0], sum(check_shapes(system, q, v, t))
     return motion_from(system, q, v, t, jnp.asarray(first_guess(n, m)), jnp.zeros(n))[:n]
 
 
@@ -89,7 +89,9 @@ def span_of(system: System, q: Vector, v: Vector, t, otherwise) -> Float[Array, 
     now, one = jnp.asarray(t, dtype=float), jnp.ones((), dtype=float)
 
     def rate_along(function: Callable) -> Callable:
-        return lambda q, v, t: jax.jvp(function, (q, v, t), (v, acceleration_of(system, q, v, t), one))[1]
+        return lambda q, v, t: jax.jvp(
+            function, (q, v, t), (system.space.rate(q, v), acceleration_of(system, q, v, t), one)
+        )[1]
 
     a = lambda *x: acceleration_of(system, *x)  # noqa: E731
     derivatives = v, a(q, v, now), rate_along(a)(q, v, now), rate_along(rate_along(a))(q, v, now)
@@ -170,8 +172,7 @@ class VaryingSteps(DerivedProgram):
         both ends: ρ is the density there, and nothing else in a step sees a σ that is large between two nodes alone.
         There it is looked at in long steps, whose velocity turns or whose density changes: it may cost as much as a step."""
         h, v0, v1 = s1[-1] / self.weights[-1], self.velocity(s0), self.velocity(s1)
-        q = 0.5 * (q0 + q1) + 0.125 * h * (v0 - v1)
-        v = 1.5 / h * (q1 - q0) - 0.25 * (v0 + v1)
+        q, v = self.system.space.midway(q0, v0, q1, v1, h)
         off = lambda: ~agree(s0[-3] * self.unit, self.density.value(self.system, q, v, s0[-2] + 0.5 * h))  # noqa: E731
         turned = kinetic_cosine(self.system, q1, v1, s1[-2], v0) < STRAIGHT
         long = turned | (jnp.abs(s1[-3] - s0[-3]) > EVEN * s0[-3])

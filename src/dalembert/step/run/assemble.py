@@ -83,7 +83,8 @@ def known_nodes(prepared: Prepared, grid: Grid) -> list[int]:
 def first_velocities(xp, prepared: Prepared, grid: Grid):
     """The velocities (…, ·, n) before the first step: at the first node, or before each later one of `known_nodes`."""
     if prepared.program.levels[0] != "mid":
-        return prepared.s[..., None, : prepared.nodes.shape[-1]]
+        space = prepared.program.system.space
+        return prepared.s[..., None, : prepared.nodes.shape[-1] if space.flat else space.n]
     moving = [k for k in known_nodes(prepared, grid) if k > 0]
     return xp.diff(prepared.nodes, axis=-2)[..., np.array(moving, int) - 1, :] / grid.h
 

@@ -51,6 +51,8 @@ def diagnosis(program: StepProgram, step_options: StepOptions, carry: RunState, 
         and bool(_stands(program, step_options, carry, t0, h))
     ):
         return Outcome.NO_POSITIVE_STEP
+    if not program.system.space.flat and bool(_turns_too_far(program, step_options, carry, t0, h)):
+        return Outcome.HALF_TURN
     call, start = jax.tree.map(np.asarray, _failed_step(program, step_options, carry, t0, h))
     found = closest(program, call, start)
     if outcome is Outcome.NOT_CONVERGED or found.flatness_at_start > _FLAT:  # false where it is NaN
@@ -92,6 +94,17 @@ def _stands(program: VaryingSteps, step_options: StepOptions, carry: RunState, t
     increment, s = program.advance(z, reached.q, reached.s, t, h)
     solved = jnp.all(jnp.isfinite(increment)) & jnp.all(jnp.isfinite(s[:-OWN]))
     return ~jnp.isfinite(program.part_at(reached.s, h).h) | (solved & ~jnp.isfinite(s[-3]))
+
+
+@seldom
+def _turns_too_far(program: StepProgram, step_options: StepOptions, carry: RunState, t0, h):
+    """True if the positions of the step that failed have no value where it begins, or where it is solved: half a turn."""
+    reached, stage, held_force, t, h = _state_of_failure(program, step_options, carry, t0, h)
+    start = prediction(program, stage, reached, t, h)
+    z, _ = solve_step(program, step_options.branch, Call(reached.q, reached.s, t, h, held_force), start, step_options.newton)
+    both = jnp.stack([start, z])
+    moved = jax.vmap(lambda x: program.advance(x, reached.q, reached.s, t, h)[0])(both)
+    return jnp.any(jnp.all(jnp.isfinite(both), axis=1) & ~jnp.all(jnp.isfinite(moved), axis=1))
 
 
 @seldom

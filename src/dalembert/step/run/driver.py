@@ -376,7 +376,7 @@ _KNOWN: Remembered[tuple[RunCode | None]] = Remembered(REMEMBERED)
 def find_run(system: Any, given: Given, options: RunOptions) -> tuple[ReadyRun, Vector, Vector] | None:
     """The run, with (q₀, v₀) of its own; None where it must begin in the ordinary way, which finds every error and every
     other form: under tracing, for other problems than a System, with a reducer and without machine code."""
-    if not (isinstance(system, System) and options.native and _has_numbers(given, options)):
+    if not (isinstance(system, System) and system.space.flat and options.native and _has_numbers(given, options)):
         return None
     reading = _run_content(system, options)
     if reading is None:

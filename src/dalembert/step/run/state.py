@@ -13,6 +13,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from dalembert.algebra import Newton
+from dalembert.groups import Space
 from dalembert.native import history_length
 from dalembert.numbers import as_flag, as_function, is_traced, whole_number
 from dalembert.options import Start
@@ -102,8 +103,11 @@ class Given(NamedTuple):
     multipliers: Any = None
 
     @classmethod
-    def of(cls, q0: Any, v0: Any, start: Start) -> Given:
-        """Initial data from the arguments of a call."""
+    def of(cls, space: Any, q0: Any, v0: Any, start: Start) -> Given:
+        """Initial data from the arguments of a call; in a space of groups they may be given by name. space: that of the
+        system, if what stands in its place has one."""
+        if isinstance(space, Space):
+            q0, v0 = space.read_named(q0, v0)
         return cls(q0, v0, start.nodes, start.jets, start.multipliers)
 
 
@@ -159,7 +163,7 @@ def initial_state(prepared: Prepared, t, h, reduced: Any) -> RunState:
     """The state before the first step. reduced: the value with which a reducer begins."""
     program, _, q, s, expected = prepared
     z = program.guess(q, s, t, h) if expected is None else expected
-    m = run_on_shapes(_multipliers, program, z, q, s, t, h)
+    n, m = run_on_shapes(_lengths, program, z, q, s, t, h)
     # By NumPy where the values are known: putting each number on the device takes longer than a short run.
     xp: Any = jnp if is_traced(program, q, s, t, h, z, reduced) else np
     # With a dtype: a weakly typed first carry would compile the second chunk again.
@@ -176,11 +180,11 @@ def initial_state(prepared: Prepared, t, h, reduced: Any) -> RunState:
             ]
         ),
         known=xp.asarray(0 if expected is None else 1, dtype=int),
-        held_force=xp.zeros_like(q),
+        held_force=xp.zeros(n, dtype=float),
         sign=xp.zeros(sides(program.weights), dtype=float),
         determinant=zero,
         multipliers=xp.full(m, xp.nan, dtype=float),
-        force=xp.full_like(q, xp.nan),
+        force=xp.full(n, xp.nan, dtype=float),
         code=none,
         iterations=none,
         max_iterations=none,
@@ -198,9 +202,10 @@ def sides(weights: tuple[float, ...]) -> int:
     return 2 if min(weights) < 0 else 1
 
 
-def _multipliers(program: StepProgram, z, q, s, t, h) -> tuple[int, ...]:
-    """Shape of the multipliers."""
-    return program.outputs(z, q, s, t, h, jnp.zeros_like(q)).multipliers.shape
+def _lengths(program: StepProgram, z, q, s, t, h) -> tuple[int, int]:
+    """Number of velocities, and of multipliers."""
+    v = program.velocity(s)
+    return v.size, program.outputs(z, q, s, t, h, jnp.zeros_like(v)).multipliers.size
 
 
 def promote(function: Callable, initial: Any) -> Any:

@@ -13,7 +13,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, newton, numerical_rank
-from dalembert.discretize import DiscreteSystem, Scheme, WindowMap, check_maps
+from dalembert.discretize import DiscreteSystem, Scheme, WindowMap, check_group_scheme, check_maps
 from dalembert.messages import at_users_line
 from dalembert.numbers import as_array, as_state, described, real_numbers
 from dalembert.options import Starter
@@ -110,17 +110,19 @@ def _first_jet(problem: VariationalProblem, given: Given):
 def prepare_system(system: System, given: Given, grid: Grid, recipe: Recipe) -> Prepared:
     """Check the data and choose the program: its form, its state, and its first nodes."""
     (scheme, _, branch), t0, h = recipe, grid.t0, grid.h
+    if not system.space.flat:
+        check_group_scheme(scheme, system.constraints)
     known = not isinstance(h, Tracer)
     found = solve_start(system, given.q0, given.v0, t0, STEPS * abs(float(h)) if known else None)
     q, v, a, multipliers, own, sizes, _ = found
-    check_maps(scheme, q.shape[0])
-    check_branch(branch, system.constraints, q.shape[0])
+    check_maps(scheme, v.shape[0])
+    check_branch(branch, system.constraints, v.shape[0])
     deflate = branch is None or (isinstance(branch, Avoid) and branch.factor is None)
     program = program_for(system, sizes, scheme, deflate)
     if own is not None:  # every small operation of JAX is compiled when it is first met
         q, v, a, multipliers = map(np.asarray, (q, v, a, multipliers))
     made = begin_steps(program, recipe, Motion(q, v, a, multipliers), t0, h)
-    units = None if own is None or not known else units_for(made, own, t0, h)
+    units = None if own is None or not (known and system.space.flat) else units_for(made, own, t0, h)
     return made if units is None else in_units(made, units)
 
 
@@ -366,8 +368,8 @@ def check_callbacks(prepared: Prepared, grid: Grid, step_options: StepOptions, i
         if feedback is not None:
             also = ", t" * (feedback.timed and not system.trailing.startswith(", t"))
             shape = output_shape(lambda f=feedback: f.force(program, q, v, t), "feedback law", "q, v" + also + names)
-            if shape != q.shape:
-                raise ValueError(f"feedback law: returns shape {shape}; a generalised force of shape {q.shape} is needed")
+            if shape != v.shape:
+                raise ValueError(f"feedback law: returns shape {shape}; a generalised force of shape {v.shape} is needed")
 
         if rule is not None:
             check_scalar(lambda: program.system.call(rule, q, v, t=t), "branch: its function", "q, v" + names)
@@ -378,8 +380,8 @@ def check_callbacks(prepared: Prepared, grid: Grid, step_options: StepOptions, i
 
 def _first_reduced(prepared: Prepared, grid: Grid, function, before) -> Any:
     def arguments_of(q, s, t, h) -> tuple:
-        multipliers = program.outputs(program.guess(q, s, t, h), q, s, t, h, jnp.zeros_like(q)).multipliers
-        return t, q, program.velocity(s), multipliers
+        v = program.velocity(s)
+        return t, q, v, program.outputs(program.guess(q, s, t, h), q, s, t, h, jnp.zeros_like(v)).multipliers
 
     program = prepared.program
     given = jax.eval_shape(arguments_of, prepared.q, prepared.s, grid.t0, grid.h)

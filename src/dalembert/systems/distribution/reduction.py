@@ -25,7 +25,7 @@ from dalembert.systems.consistency import RankDeficientError
 from dalembert.systems.constraints import Nonholonomic
 from dalembert.systems.equations import Time, acceleration_equations, all_reactions, euler_lagrange, velocity_constraints
 from dalembert.systems.pickling import made
-from dalembert.systems.system import System, check_shapes, check_system
+from dalembert.systems.system import System, check_flat, check_shapes, check_system
 from dalembert.tracing import seldom
 
 Vector = Float[Array, "n"]
@@ -148,6 +148,7 @@ def check_first_order(system, name: str, holonomic: bool = True, instead: str = 
     """TypeError or ValueError where a constraint restricts something else than q and v. instead: what is to be done with
     one on accelerations."""
     check_system(system)
+    check_flat(system, "reduction")
     for i, c in enumerate(system.constraints):
         if c.order == 2:
             raise ValueError(

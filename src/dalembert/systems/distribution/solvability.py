@@ -28,7 +28,7 @@ from dalembert.systems.distribution.reduction import (
 )
 from dalembert.systems.equations import acceleration_equations, all_reactions, euler_lagrange, first_guess
 from dalembert.systems.sizes import CONSISTENT
-from dalembert.systems.system import System
+from dalembert.systems.system import System, at_origin
 from dalembert.tracing import seldom
 
 
@@ -266,7 +266,7 @@ class _Systems(NamedTuple):
     def of(cls, system: System) -> _Systems:
         moving = tuple(c for c in system.constraints if c.law(system) is None)
         lower = tuple(c for c in system.constraints if c.order < 2)
-        with_those = lambda kept: dataclasses.replace(system, constraints=kept)  # noqa: E731
+        with_those = lambda kept: system.with_constraints(kept)  # noqa: E731
         return cls(system, with_those(moving), with_those(lower))
 
 
@@ -353,6 +353,7 @@ def solvability(system: System, q0, v0, t0: float = 0.0) -> Solvability:
         >>> found.solvable, found.integrable, found.dimension
         (True, False, 5)
     """
+    system, q0, v0 = at_origin(system, q0, v0)
     q, v, t, sizes = InitialData.of(system, q0, v0, t0)
     if is_traced(system, q, v, t):
         raise TypeError("solvability: works on numbers and not under jit, vmap or grad")

@@ -1,0 +1,131 @@
+"""Steps on groups: beside coordinates of Rⁿ, beside unit quaternions with their constraint, and beside hand-written C.
+
+    python -m benchmarks.groups
+
+Processor time of a step, all of one case interleaved, medians; errors of (q, v) at T = 4 against the order 10.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+from benchmarks.build import built
+
+import dalembert as da
+from dalembert.groups import SO3
+
+MOMENTS, TIMES = np.array([1.0, 2.0, 3.0]), 7
+START, OMEGA = np.array([1.0, 0.0, 0.0, 0.0]), np.array([0.1, 1.5, 0.3])
+
+
+def height(q):
+    """e₃·Re₃ of a quaternion, as the group has it from its matrix."""
+    return 1.0 - 2.0 * (q[1] * q[1] + q[2] * q[2])
+
+
+def rate(q, v):
+    """ω of a quaternion and its rate."""
+    return 2.0 * (q[0] * v[1:] - v[0] * q[1:] - jnp.cross(q[1:], v[1:]))
+
+
+FREE = da.System(lambda q, v: 0.5 * v.R @ (MOMENTS * v.R), coordinates={"R": SO3()})
+TOP = da.System(lambda q, v: 0.5 * v.R @ (MOMENTS * v.R) - 1.2 * q.R[2, 2], coordinates={"R": SO3()})
+UNIT = da.Holonomic(lambda q: q @ q - 1.0)
+FREE_4 = da.System(lambda q, v: 0.5 * rate(q, v) @ (MOMENTS * rate(q, v)), UNIT)
+TOP_4 = da.System(lambda q, v: 0.5 * rate(q, v) @ (MOMENTS * rate(q, v)) - 1.2 * height(q), UNIT)
+
+
+def bowl(q):
+    """As many operations as `height` and one more, so that it is not quadratic."""
+    s = q[1] * q[1] + q[2] * q[2]
+    return 2.0 * s + s * s
+
+
+def warped(q, v):
+    """Kinetic energy that depends on q, with as many operations as the momentum map of a turning body has in a step."""
+    return 0.5 * v @ (MOMENTS * v) * (1.0 + 0.1 * (q @ q))
+
+
+FREE_3 = da.System(warped)
+TOP_3 = da.System(lambda q, v: 0.5 * v @ (MOMENTS * v) - 1.2 * bowl(q))
+
+
+def lifted(q: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """q̇ of ω."""
+    return 0.5 * np.array([-q[1:] @ w, *(q[0] * w + np.cross(q[1:], w))])
+
+
+def runner(system: da.System, q0, v0, order: int, form: str | None = None) -> Callable[[float, int], da.Path]:
+    ready = {}
+
+    def run(h: float, steps: int) -> da.Path:
+        one = ready.setdefault(h, da.prepare(system, h=h, scheme=da.Scheme(form, order=order), save=da.Save(every=steps)))
+        return one(q0, v0, steps)
+
+    return run
+
+
+def nanoseconds(runs: Mapping[str, Callable[[], object]], steps: int) -> dict[str, float]:
+    for run in runs.values():
+        run()
+    spent: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(TIMES):
+        for name, run in runs.items():
+            begun = time.process_time()
+            run()
+            spent[name].append((time.process_time() - begun) / steps * 1e9)
+    return {name: float(np.median(x)) for name, x in spent.items()}
+
+
+def compare(name: str, group: da.System, four: da.System, three: da.System) -> None:
+    truth = da.simulate(group, START, OMEGA, h=0.01, steps=400, scheme=da.Scheme(order=10))
+
+    def error(path: da.Path) -> float:
+        q, v = path.q[-1], path.v[-1]
+        w = v if len(v) == 3 else np.asarray(rate(q, v))
+        q = q if q @ truth.q[-1] > 0 else -q
+        return max(np.abs(q - truth.q[-1]).max(), np.abs(w - truth.v[-1]).max())
+
+    for order, steps in ((2, 400), (4, 100)):
+        runs = {
+            "SO(3), drift-kick-drift": runner(group, START, OMEGA, order),
+            "SO(3), kick-drift-kick": runner(group, START, OMEGA, order, "kick_drift_kick"),
+            "unit quaternion": runner(four, START, lifted(START, OMEGA), order),
+            "three coordinates": runner(three, np.array([0.1, 0.2, 0.3]), OMEGA, order),
+        }
+        many, h = 100_000 if order == 2 else 20_000, 4.0 / steps
+        cost = nanoseconds({x: functools.partial(run, h, many) for x, run in runs.items()}, many)
+        for x, run in runs.items():
+            off = "" if x == "three coordinates" else f"{error(run(h, steps)):10.1e}"
+            print(f"{name:10} order {order}  {x:26} {cost[x]:8.0f} ns {off}", flush=True)
+
+
+def beside_c(steps: int = 100_000) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        code, h = built("rigid_body.c", Path(folder)).rigid_body, 0.02
+        pointer = ctypes.POINTER(ctypes.c_double)
+        code.restype, code.argtypes = ctypes.c_long, [ctypes.c_long, *[ctypes.c_double] * 2, *[pointer] * 4]
+        out = np.zeros((steps, 11))
+        given = [np.ascontiguousarray(x) for x in (MOMENTS, START, OMEGA)]
+        ours = da.prepare(FREE, h=h)
+
+        def by_c() -> int:
+            return code(steps, h, 1e-9, *(x.ctypes.data_as(pointer) for x in (*given, out)))
+
+        cost = nanoseconds({"ours": lambda: ours(START, OMEGA, steps), "C": by_c}, steps)
+        apart = np.abs(out[-1, :7] - np.concatenate([(p := ours(START, OMEGA, steps)).q[-1], p.v[-1]])).max()
+        print(f"free body, every step kept: ours {cost['ours']:.0f} ns, C {cost['C']:.0f} ns, "
+              f"{cost['ours'] / cost['C']:.2f}; after {steps} steps {apart:.1e} apart")  # fmt: skip
+
+
+if __name__ == "__main__":
+    compare("free body", FREE, FREE_4, FREE_3)
+    compare("heavy top", TOP, TOP_4, TOP_3)
+    beside_c()

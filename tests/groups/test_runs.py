@@ -1,0 +1,247 @@
+"""What a run on a group has in common with every other: back-ends, tracing, many runs, stores, files, outcomes, pictures."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import dalembert as da
+from dalembert.gallery import ENTRIES
+from dalembert.gallery.free_rigid_body import angular_velocity
+from dalembert.groups import SE2, SO2, SO3
+
+BODY, BALL, SLED = (ENTRIES[name] for name in ("free_rigid_body", "chaplygin_ball", "sled"))
+HERE, SPIN = {"R": np.eye(3)}, {"R": [0.1, 1.5, 0.3]}
+
+
+def run(**options):
+    return da.simulate(BODY.system, HERE, SPIN, **{"h": 0.05, "steps": 40, **options})
+
+
+def test_the_closed_form_is_reached_with_order_ten():
+    path = run(h=0.1, steps=100, scheme=da.Scheme(order=10))
+    assert_allclose(path.v, angular_velocity(path.t), rtol=0, atol=2e-11)
+    assert_allclose(np.linalg.norm(path.q, axis=1), 1.0, rtol=0, atol=5e-16)
+
+
+@pytest.mark.parametrize("form", ["drift_kick_drift", "kick_drift_kick"])
+def test_both_back_ends_agree(form):
+    native, by_jax = (run(scheme=da.Scheme(form), solver=da.Solver(backend=b)) for b in ("native", "jax"))
+    for name in ("q", "v"):
+        assert_allclose(getattr(native, name), getattr(by_jax, name), rtol=0, atol=1e-13)
+
+
+TURNS = [lambda q, p, i=i: q.R[i] for i in range(3)]  # Rᵀe_i: turns of space
+
+
+@pytest.mark.parametrize(("form", "order"), [("kick_drift_kick", 2), ("drift_kick_drift", 2), ("kick_drift_kick", 4)])
+def test_momenta_of_left_and_right_symmetries_are_kept(form, order):
+    """RIω of the free body; of Lagrange's top e₃·RIω and I₃ω₃. Between the nodes RIω swings."""
+    scheme = da.Scheme(form, order=order)
+    path = run(steps=2000, scheme=scheme)
+    for turn in TURNS:
+        assert da.measure.momentum(BODY.system, path, turn, scheme=scheme).range < 2e-12
+    entry = ENTRIES["heavy_top"]
+    spun = da.simulate(entry.system, entry.q0, entry.v0, h=0.02, steps=2000, scheme=scheme)
+    for kept in (TURNS[2], lambda q, p: jnp.array([0.0, 0.0, 1.0])):
+        assert da.measure.momentum(entry.system, spun, kept, scheme=scheme).range < 2e-12
+    assert da.measure.momentum(entry.system, spun, TURNS[0], scheme=scheme).range > 0.1
+    inertia = np.asarray(BODY.system.parameters["I"])
+    swings = np.abs(np.einsum("kij,kj->ki", path["R"], path.v * inertia) - inertia * path.v[0]).max()
+    assert swings < 2e-12 if form == "kick_drift_kick" else 1e-8 < swings < 1e-2
+
+
+def test_energy_swings_and_constraints_hold_along_a_path():
+    path = da.simulate(BALL.system, BALL.q0, BALL.v0, h=0.05, steps=2000)
+    found = da.measure.energy(BALL.system, path)
+    assert found.range / abs(found.values[0]) < 1e-3
+    first, last = (np.mean(x) for x in np.split(np.asarray(found.values[1:]), [1000]))
+    assert abs(first - last) < 0.1 * found.range
+    (left,) = da.measure.constraint_residual(BALL.system, path)
+    assert left.largest < 2e-15
+
+
+def test_a_step_back_returns_to_rounding():
+    path = run()
+    back = da.simulate(BODY.system, path.q[-1], path.v[-1], h=-0.05, steps=40)
+    assert_allclose(back.q[-1], path.q[0], rtol=0, atol=1e-14)
+    assert_allclose(back.v[-1], path.v[0], rtol=0, atol=1e-13)
+
+
+def test_rn_by_name_is_rn():
+    """A mapping of numbers alone: the same states as with names, to rounding."""
+    plain = ENTRIES["spherical_pendulum"]
+
+    def lagrangian(q, v):
+        return 0.5 * v.x @ v.x - q.x[2]
+
+    named = da.System(lagrangian, da.Holonomic(lambda q: q.x @ q.x - 1.0), coordinates={"x": 3})
+    first, second = (
+        da.simulate(plain.system, plain.q0, plain.v0, h=0.05, steps=50),
+        da.simulate(named, {"x": plain.q0}, {"x": plain.v0}, h=0.05, steps=50),
+    )
+    assert_allclose(second["x"], first.q, rtol=0, atol=1e-13)
+    assert_allclose(second.constraint_forces, first.constraint_forces, rtol=0, atol=1e-11)
+
+
+def test_an_angle_as_so2_is_the_angle_as_a_number():
+    number = da.System(lambda q, v: 0.5 * v @ v + jnp.cos(q[0]))
+    group = da.System(lambda q, v: 0.5 * v.a @ v.a + q.a[0, 0], coordinates={"a": SO2})
+    first = da.simulate(number, [1.0], [0.3], h=0.1, steps=100)
+    second = da.simulate(group, {"a": [np.cos(1.0), np.sin(1.0)]}, {"a": 0.3}, h=0.1, steps=100)
+    assert_allclose(np.arctan2(second.q[:, 1], second.q[:, 0]), first.q[:, 0], rtol=0, atol=1e-12)
+    assert_allclose(second.v, first.v, rtol=0, atol=1e-12)
+
+
+def test_the_sled_ends_where_that_in_coordinates_does():
+    coordinates = da.System(
+        lambda q, v: 0.5 * (v[0] ** 2 + v[1] ** 2) + 0.3 * v[2] * (-jnp.sin(q[2]) * v[0] + jnp.cos(q[2]) * v[1])
+        + 0.5 * (0.5 + 0.09) * v[2] ** 2,
+        da.Nonholonomic(lambda q, v: jnp.sin(q[2]) * v[0] - jnp.cos(q[2]) * v[1]),
+    )  # fmt: skip
+    scheme = da.Scheme(order=8)
+    first = da.simulate(coordinates, [0.0, 0.0, 0.0], [0.4, 0.0, 1.5], h=0.05, steps=100, scheme=scheme)
+    second = da.simulate(SLED.system, SLED.q0, SLED.v0, h=0.05, steps=100, scheme=scheme)
+    assert_allclose(second["g"].x, first.q[:, :2], rtol=0, atol=1e-9)
+    assert_allclose(second["g"].R[:, 1, 0], np.sin(first.q[:, 2]), rtol=0, atol=1e-9)
+
+
+def test_derivatives_under_jit():
+    def last(w):
+        return da.simulate(BODY.system, HERE, {"R": w}, h=0.1, steps=10).v[-1]
+
+    w, e = jnp.array(SPIN["R"]), 1e-5
+    found = jax.jit(jax.jacfwd(last))(w)
+    apart = np.stack([(last(w + e * d) - last(w - e * d)) / (2 * e) for d in np.eye(3)], axis=1)
+    assert_allclose(found, apart, rtol=0, atol=1e-8)
+
+
+def test_many_runs():
+    rates = np.random.default_rng(0).normal(size=(5, 3))
+    batch = da.ensemble(BALL.system, {"R": np.eye(3), "x": np.zeros(2)}, rolling(rates), h=0.05, steps=20)
+    for i in (0, 4):
+        single = da.simulate(BALL.system, BALL.q0, rolling(rates)[i], h=0.05, steps=20)
+        assert_allclose(batch[i].q, single.q, rtol=0, atol=1e-13)
+        assert batch[i]["R"].shape == (21, 3, 3)
+    with pytest.raises(da.InconsistentDataError, match="run 1"):
+        da.ensemble(BALL.system, BALL.q0, rolling(rates) + np.outer(np.arange(5) == 1, np.ones(5)), h=0.05, steps=2)
+
+
+def rolling(rates):
+    """(ω, ẋ) of the ball in its first position."""
+    return np.concatenate([rates, 0.7 * np.stack([rates[:, 1], -rates[:, 0]], axis=1)], axis=1)
+
+
+def test_a_prepared_run_and_a_study():
+    ready = da.prepare(BODY.system, h=0.05)
+    assert_array_equal(ready(HERE, SPIN, 40).q, run().q)
+    study = da.sweep(ready, {"v0": [[0.0, 0.0, 1.0], [0.1, 1.5, 0.3]]}, {"q0": HERE, "steps": 40})
+    assert_array_equal(study.sel(v0=1).q, run().q)
+
+
+def test_steps_that_vary_and_a_law_and_a_stop():
+    varied = da.simulate(BODY.system, HERE, SPIN, h=da.Varying(0.05), until=3.0)
+    assert varied.t[-1] == 3.0
+    assert_allclose(varied.v[-1], angular_velocity(3.0), rtol=0, atol=5e-3)
+    braked = run(feedback=da.SampledFeedback(lambda q, v, p: {"R": -0.5 * v.R}))
+    assert braked.feedback.shape == (40, 3)
+    assert da.energy(BODY.system, braked.q[-1], braked.v[-1]) < 0.5 * da.energy(BODY.system, HERE, SPIN)
+    stopped = run(steps=400, stop=lambda q, v, p: q.R[0, 0] < 0.5)
+    assert stopped.outcome is da.Outcome.STOPPED
+    assert stopped["R"][-1][0, 0] < 0.5 <= stopped["R"][-2][0, 0]
+
+
+def test_a_lyapunov_constraint_brings_the_body_to_rest():
+    """V̇ = -F along the path, with a torque about one axis."""
+    upright = da.System(
+        lambda q, v: 0.5 * v.R @ v.R,
+        da.Lyapunov(lambda q, v: 0.5 * v.R @ v.R + 1.0 - q.R[2, 2], lambda q, v: v.R[0] ** 2, actuated=0),
+        coordinates={"R": SO3},
+    )
+    lean = np.array([[1.0, 0.0, 0.0], [0.0, 0.8, -0.6], [0.0, 0.6, 0.8]])
+    path = da.simulate(upright, {"R": lean}, {"R": [0.3, 0.0, 0.0]}, h=0.01, steps=200)
+    value = 0.5 * np.sum(path.v**2, axis=1) + 1.0 - path["R"][:, 2, 2]
+    lost = np.concatenate([[0.0], np.cumsum(0.5 * 0.01 * (path.v[1:, 0] ** 2 + path.v[:-1, 0] ** 2))])
+    assert_allclose(value + lost, value[0], rtol=0, atol=5e-5)
+
+
+def test_between_nodes():
+    path = run(h=0.1, steps=30, scheme=da.Scheme(order=8))
+    q, v = path.interpolate([1.025, 2.51], order=7)
+    truth = da.reference(BODY.system, HERE, SPIN, [0.0, 1.025, 2.51])
+    assert_allclose(v, angular_velocity([1.025, 2.51]), rtol=0, atol=1e-9)
+    assert_allclose(np.abs(np.sum(q * truth.q[1:], axis=1)), 1.0, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("backend", ["native", "jax"])
+def test_half_a_turn_is_an_outcome(backend):
+    path = da.simulate(
+        BODY.system, HERE, {"R": [0.0, 0.0, 41.0]}, h=0.1, steps=5, throw=False, solver=da.Solver(backend=backend)
+    )
+    assert (path.outcome, path.steps) == (da.Outcome.HALF_TURN, 0)
+    assert "half a turn" in path.describe()
+
+
+def test_projection_to_the_group_and_to_the_constraint():
+    near = da.project(BALL.system, {"R": 1.01 * np.eye(3) + 0.01, "x": [1.0, 2.0]}, {"R": [1.0, -0.6, 0.8]})
+    R = np.asarray(da.groups.rotation(near.q[:4]))
+    assert_allclose(R, da.groups.nearest_rotation(1.01 * np.eye(3) + 0.01), rtol=0, atol=1e-14)
+    assert np.abs(BALL.system.constraints[0].residual(BALL.system, near.q, near.v, near.v, 0.0)).max() < 1e-14
+    assert da.solvability(BALL.system, near.q, near.v).solvable
+
+
+def test_files_and_stores(tmp_path):
+    path = run()
+    da.save(path, tmp_path / "a.nc")
+    again = da.load(tmp_path / "a.nc")
+    assert_array_equal(again["R"], path["R"])
+    assert_array_equal(again.v, path.v)
+    data = path.to_xarray()
+    assert data.q.sel(coordinate="R.w").shape == (41,)
+    assert data.v.dims == ("node", "velocity")
+    run(save=da.Save(store=tmp_path / "b.zarr"))
+    assert_array_equal(da.load(tmp_path / "b.zarr").q, path.q)
+
+
+def test_what_is_refused_says_what_is_right():
+    cases = [
+        (lambda: da.simulate(BODY.system, {"S": np.eye(3)}, SPIN, h=0.1, steps=1), "q0: found S; the coordinates are R"),
+        (lambda: da.simulate(BODY.system, np.zeros(3), SPIN, h=0.1, steps=1), "the 4 stored numbers R.w, R.x, R.y, R.z"),
+        (lambda: da.simulate(BODY.system, HERE, {"R": [1.0]}, h=0.1, steps=1), "v0['R']: found shape (1,); give 3 numbers"),
+        (lambda: run(scheme=da.Scheme("nodes")), "on groups take drift_kick_drift"),
+        (lambda: run(scheme=da.Scheme(action=da.Beta(0.3))), "on groups the maps are those of the default"),
+        (lambda: da.System(lambda q, v: 0.0, coordinates={"R": "SO3"}), "coordinates['R']: found str 'SO3'"),
+        (lambda: da.System(lambda q, v: 0.0, coordinates={}), "empty mapping"),
+        (lambda: da.verdict(BODY.system, None, BODY.q0, BODY.v0, h=0.1, steps=10), "verdict is there for systems on Rⁿ"),
+        (lambda: da.symmetries(BODY.system, BODY.q0, BODY.v0), "symmetries is there for systems on Rⁿ"),
+        (lambda: da.VariationalProblem(lambda q, v: 0.0, coordinates={"R": SO3()}), "belong to a System"),
+    ]
+    for call, message in cases:
+        with pytest.raises((ValueError, TypeError), match=re.escape(message)):
+            call()
+
+
+def test_a_user_who_reads_a_name_that_is_not_there():
+    with pytest.raises(TypeError, match="Q: is no coordinate; found R"):
+        da.simulate(da.System(lambda q, v: v.Q @ v.R, coordinates={"R": SO3()}), HERE, SPIN, h=0.1, steps=1)
+
+
+def test_a_body_is_drawn_by_its_rotation():
+    R = np.asarray(da.groups.rotation(jnp.array([0.5, 0.5, 0.5, 0.5])))
+    corners = np.asarray(da.Body(R, [1.0, 2.0, 3.0]).points())
+    back = (corners - np.array([1.0, 2.0, 3.0])) @ R
+    assert_allclose(np.abs(back), np.broadcast_to([0.5, 0.3, 0.15], back.shape), rtol=0, atol=1e-15)
+    assert SE2().show(jnp.array([1.0, 0.0, 1.0, 2.0])).x.tolist() == [1.0, 2.0]
+    with pytest.raises(ValueError, match="give a rotation"):
+        da.Body(np.eye(2), [1.0, 2.0, 3.0])
+
+
+def test_the_page_and_the_figure_name_the_axes(tmp_path):
+    path = da.simulate(BALL.system, BALL.q0, BALL.v0, h=0.05, steps=40)
+    da.page(path, tmp_path / "ball.html")
+    assert "R.1" in (tmp_path / "ball.html").read_text(encoding="utf-8")
+    figure = da.plot(path, velocities=True)
+    assert any("R.w" in ax.get_ylabel() for ax in figure.axes)
