@@ -12,5 +12,4 @@ __all__ = [
     "Group",
     "Pose",
     "nearest_rotation",
-    "rotation",
 ]

@@ -142,18 +142,7 @@ def multiply(p: Float[Array, "4"], q: Float[Array, "4"]) -> Float[Array, "4"]:
 
 
 def rotation(q: Float[Array, "4"]) -> Float[Array, "3 3"]:
-    """The rotation matrix of a unit quaternion (w, x, y, z), from the body's axes to those of space.
-
-    Args:
-        q: (4,).
-
-    Returns:
-        R (3, 3).
-
-    Example:
-        >>> da.groups.rotation(jnp.array([1.0, 0.0, 0.0, 0.0])).tolist()
-        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
-    """
+    """R of a unit quaternion (w, x, y, z), from the body's axes to those of space."""
     w, x, y, z = q[0], q[1], q[2], q[3]
     rows = [
         [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y)],

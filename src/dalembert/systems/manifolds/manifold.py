@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import inverse, least_norm
+from dalembert.groups import rotation as rotation_of_unit
 from dalembert.numbers import as_array, as_choice, as_function, as_numbers, as_positive
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import output_shape, run_on_shapes
@@ -360,7 +361,8 @@ def rotations(inertia: float | Sequence[float] = 1.0) -> Embedded:
     """Unit quaternions q in R⁴, scalar first, ⟨q̇, q̇⟩ = ωᵀJω, ω the angular velocity in the body's axes, q̇ = ½ q(0, ω).
 
     For a single number j the metric is 4j|q̇|², a scaled S³: then Dq̇/dt is ω̇, and cubics satisfy d³ω/dt³ = ω̈ × ω. q
-    and -q are the same rotation: give the one that is nearer to the previous point.
+    and -q are the same rotation: give the one that is nearer to the previous point. For runs from initial data
+    `coordinates={"R": SO3}` of a System is the better choice: three unknowns, no multiplier, smaller errors.
 
     Args:
         inertia: J, one number or the three diagonal entries.
@@ -421,12 +423,7 @@ def rotation(q: Float[Array, "4"]) -> Float[Array, "3 3"]:
     q = as_array(q, "q")
     if q.shape != (4,):
         raise ValueError(f"q: found shape {q.shape}; give a quaternion (w, x, y, z)")
-    w, x, y, z = q / jnp.linalg.norm(q)
-    return jnp.array([
-        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-    ])  # fmt: skip
+    return rotation_of_unit(q / jnp.linalg.norm(q))
 
 
 @dataclasses.dataclass(frozen=True)
