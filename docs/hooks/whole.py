@@ -51,5 +51,11 @@ def faults(content: str) -> list[str]:
     if not names:
         return ["shows no name: it is empty"]
     text = visible(content)
-    garbled = [name for name in names if shown(inspect.getdoc(PUBLIC[name]) or name) not in text]
-    return [f"does not show the first paragraph of {name} as it is written" for name in garbled]
+    garbled = [name for name in names if any(shown(part) not in text for part in opening(PUBLIC[name], name))]
+    return [f"does not show the first paragraphs of {name} as they are written" for name in garbled]
+
+
+def opening(thing: object, name: str) -> list[str]:
+    """The sentence with which a docstring begins, and the paragraph after it where that has indices, as an equation has."""
+    first, *others = (inspect.getdoc(thing) or name).split("\n\n")
+    return [first, *(part for part in others[:1] if "_{" in part and not re.match(r"\w+:\n", part))]

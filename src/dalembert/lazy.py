@@ -1,5 +1,5 @@
-"""Arrays that are NumPy's until somebody asks for them: to put one on a device takes longer than a short run; and public
-names, whose room loads when they are first asked for."""
+"""Results of NumPy's arrays, which may be made when somebody asks for them, and public names, whose room loads when they are
+first asked for."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import dataclasses
 import functools
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import equinox as eqx
 import jax
 import numpy as np
+from jax.core import Tracer
 
+F = TypeVar("F", bound=Callable[..., Any])
 _LATER = "_fields_later"
 
 
@@ -39,21 +41,6 @@ class Later(eqx.Module):
             return super().__getattribute__(name)
 
 
-class Lazy(Later):
-    """Arrays that a run left as NumPy's, each an array of JAX from when it is first asked for: most of them never are."""
-
-    if not TYPE_CHECKING:
-
-        def __getattribute__(self, name: str) -> Any:
-            found = super().__getattribute__(name)
-            if type(found) is not np.ndarray:
-                return found
-            with jax.ensure_compile_time_eval():  # under jit it would be a traced value, and kept
-                found = jax.device_put(found)  # jnp.asarray would compile a program for every shape
-            object.__setattr__(self, name, found)
-            return found
-
-
 L = TypeVar("L", bound=Later)
 
 
@@ -69,7 +56,7 @@ def _defaults(kind: type[Later]) -> dict[str, Any]:
 
 
 def fields_as_left(one: Later) -> dict[str, Any]:
-    """All fields as they are, of NumPy where nobody has asked for them."""
+    """All fields, which are made now if nobody has asked for one."""
     state = object.__getattribute__(one, "__dict__")
     later = state.get(_LATER)
     if later is not None:
@@ -83,10 +70,18 @@ def with_fields(one: L, **fields: Any) -> L:
     return _with_state(type(one), object.__getattribute__(one, "__dict__") | fields)
 
 
-def as_left(one: Lazy, name: str) -> Any:
-    """A field as it is, of NumPy where nobody has asked for it."""
-    state = object.__getattribute__(one, "__dict__")
-    return state[name] if name in state else fields_as_left(one)[name]
+def on_host(function: F) -> F:
+    """The function, whose result holds arrays of NumPy where it is not traced."""
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        return jax.tree.map(_as_numpy, function(*args, **kwargs))
+
+    return cast(F, call)
+
+
+def _as_numpy(leaf: Any) -> Any:
+    return np.asarray(leaf) if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer) else leaf
 
 
 def front_door(name: str) -> Any:

@@ -85,7 +85,7 @@ class Start(CallOptions):
     Example:
         >>> chain = da.DiscreteSystem(lambda a, b: 0.5 * (b - a) @ (b - a))
         >>> da.simulate(chain, start=da.Start(nodes=[[0.0], [1.0]]), steps=3).q[-1]
-        Array([3.], dtype=float64)
+        array([3.])
     """
 
     nodes: Any = None

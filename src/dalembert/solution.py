@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 class ActiveBounds(Described, eqx.Module):
-    """lower ≤ x ≤ upper, ∂C/∂x + … + μ = 0 with μ ≥ 0 at the upper bound, μ ≤ 0 at the lower one, μ = 0 between: the
+    """The bounds on one kind of unknowns, with their multipliers.
+
+    lower ≤ x ≤ upper, ∂C/∂x + … + μ = 0 with μ ≥ 0 at the upper bound, μ ≤ 0 at the lower one, μ = 0 between: the
     bounds on one kind x of unknowns of a solution, or on a function x of them: g ≤ 0.
 
     Attributes:
@@ -116,7 +118,9 @@ FAR = 1e2  # times the guess: a final time beyond it, without a solution, tells 
 
 
 class FinalTime(eqx.Module):
-    """dJ/dT = 0 for the minimal cost or action J, or T at a bound: the final time of a solution with T=Free(…).
+    """The final time that was found, with what it is worth.
+
+    dJ/dT = 0 for the minimal cost or action J, or T at a bound: the final time of a solution with T=Free(…).
 
     Attributes:
         guess: the value from which it was sought.
@@ -151,7 +155,9 @@ class FinalTime(eqx.Module):
 
 
 class Refinement(Described, eqx.Module):
-    """J = (4J_h - J_{2h})/3 + O(h⁴): the limit of a cost of order 2, from solutions on meshes each of which halves the
+    """The meshes of a refinement, and the limit of the cost.
+
+    J = (4J_h - J_{2h})/3 + O(h⁴): the limit of a cost of order 2, from solutions on meshes each of which halves the
     steps of the one before.
 
     Attributes:
@@ -324,7 +330,9 @@ class CriticalPoint(Described, Later):
 
 
 class Solution(CriticalPoint):
-    """δ(Σ L_d + λᵀΦ_d) = 0: an extremal of a discrete variational problem between given ends.
+    """The result of a boundary problem: a path between given ends, with multipliers, action and outcome.
+
+    δ(Σ L_d + λᵀΦ_d) = 0: an extremal of a discrete variational problem between given ends.
 
     Attributes:
         t: (N+1,) times of the nodes.
@@ -389,7 +397,9 @@ class Solution(CriticalPoint):
 
 
 class ControlSolution(CriticalPoint):
-    """δ(Σ h C + λᵀ(equations of motion) + ηᵀφ) = 0: an extremal of a discrete optimal control problem.
+    """The result of an optimal control problem: motion, controls, cost and outcome.
+
+    δ(Σ h C + λᵀ(equations of motion) + ηᵀφ) = 0: an extremal of a discrete optimal control problem.
 
     Attributes:
         t: (N+1,) times of the nodes.
@@ -468,7 +478,9 @@ class ControlSolution(CriticalPoint):
 
 
 class SolveError(RuntimeError):
-    """δ(Σ L_d + λᵀΦ_d) = 0 was not solved: the solution of a boundary problem failed.
+    """A boundary problem could not be solved.
+
+    δ(Σ L_d + λᵀΦ_d) = 0 was not solved: the solution of a boundary problem failed.
 
     Attributes:
         solution: a Solution with the last path, or the path of least violation.

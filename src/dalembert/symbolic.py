@@ -25,7 +25,9 @@ MOST = 100  # coordinates
 
 @dataclasses.dataclass(frozen=True)
 class SymbolicEquations:
-    """d/dt L_v - L_q = f + Rᵀλ and φ = 0, as SymPy expressions in q(t), its derivatives, λ and the parameters.
+    """The equations of motion as SymPy expressions.
+
+    d/dt L_v - L_q = f + Rᵀλ and φ = 0, as SymPy expressions in q(t), its derivatives, λ and the parameters.
 
     Attributes:
         lagrangian: L.
@@ -63,7 +65,9 @@ class SymbolicEquations:
 
 
 def symbolic_equations(system: System, n: int | None = None) -> SymbolicEquations:
-    """d/dt L_v - L_q = f + Rᵀλ, φ = 0 as SymPy formulas: the functions are traced and differentiated symbolically.
+    """Write the equations of motion as SymPy expressions.
+
+    d/dt L_v - L_q = f + Rᵀλ, φ = 0 as SymPy formulas: the functions are traced and differentiated symbolically.
 
     For small systems: functions of more than 2000 scalar operations are refused. Nothing is simplified.
 
@@ -210,7 +214,9 @@ def from_sympy(
     forces: Sequence[Any] | None = None,
     parameters: Mapping[Any, float] | None = None,
 ) -> System:
-    """L(q, q̇, t), φ(q, q̇, q̈, t) = 0 as SymPy expressions: the System with d/dt L_v - L_q = f + Rᵀλ.
+    """Make a system from SymPy expressions.
+
+    L(q, q̇, t), φ(q, q̇, q̈, t) = 0 as SymPy expressions: the System with d/dt L_v - L_q = f + Rᵀλ.
 
     The highest derivative in a constraint decides whether it is Holonomic, Nonholonomic or SecondOrder; its reactions
     are ∂φ/∂(highest derivative). The lagrangian may come from `sympy.physics.mechanics.Lagrangian(frame, *bodies)`. A

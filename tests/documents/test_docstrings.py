@@ -109,15 +109,18 @@ def test_formulas_reach_markdown_as_they_are_written(written, markdown):
 
 
 HEADING = '<h2 id="dalembert.step.simulation.simulate" class="doc doc-heading">simulate</h2>'
-EQUATION = formulas.as_markdown(inspect.getdoc(PUBLIC["dalembert.step.simulation.simulate"])).partition("\n\n")[0]
+SENTENCE, EQUATION = formulas.as_markdown(inspect.getdoc(PUBLIC["dalembert.step.simulation.simulate"])).split("\n\n")[:2]
 
 
 @pytest.mark.parametrize(
     ("page", "fault"),
     [
-        (f"{HEADING}<p>{EQUATION}</p>", None),
-        (f"{HEADING}<p>{EQUATION.replace('<sub>k</sub>,q', '<em>k,q')}</p>", None),  # tags are not seen: what is read is
-        (f"{HEADING}<p>{EQUATION.replace('R<sub>d', 'R<sub>')}</p>", "does not show the first paragraph"),
+        (f"{HEADING}<p>{SENTENCE}</p><p>{EQUATION}</p>", None),
+        (
+            f"{HEADING}<p>{SENTENCE}</p><p>{EQUATION.replace('<sub>k</sub>,q', '<em>k,q')}</p>",
+            None,
+        ),  # tags are not seen: what is read is
+        (f"{HEADING}<p>{SENTENCE}</p><p>{EQUATION.replace('R<sub>d', 'R<sub>')}</p>", "does not show the first paragraph"),
         (HEADING, "does not show the first paragraph"),
         ("<h1>show</h1>", "it is empty"),
     ],
@@ -125,6 +128,17 @@ EQUATION = formulas.as_markdown(inspect.getdoc(PUBLIC["dalembert.step.simulation
 def test_a_page_that_is_empty_or_garbled_is_found(page, fault):
     found = whole.faults(page)
     assert (not found) if fault is None else fault in found[0]
+
+
+def test_a_public_docstring_begins_with_a_sentence():
+    firsts = {name: (inspect.getdoc(thing) or "").split("\n\n")[0] for name, thing in PUBLIC.items()}
+    inner = ("dalembert.algebra.", "dalembert.discretize.window_maps.W", "dalembert.discretize.window_maps.w")
+    equations = [
+        name
+        for name, words in firsts.items()
+        if not name.startswith(inner) and re.match(r"\S+ = |[∫∂δΣ|]|d/dt|min |dV|rank ", words)
+    ]
+    assert equations == []
 
 
 def test_every_public_name_is_on_a_page_of_the_reference():

@@ -39,7 +39,9 @@ def solve_batch(
     seek: str = "minimum",
     certify: bool = False,
 ) -> list[S]:
-    """Σⱼ Dⱼ L̃_d = 0 and Φ_d = 0, as in `solve`, for every entry of a batch, each with its own ends, points, guess and
+    """Solve a boundary problem for many ends, guesses or parameters at once.
+
+    Σⱼ Dⱼ L̃_d = 0 and Φ_d = 0, as in `solve`, for every entry of a batch, each with its own ends, points, guess and
     parameters.
 
     The functions and the times are the same for all. No error is raised if an entry is not solved: see

@@ -53,7 +53,9 @@ def solve(
     certify: bool = True,
     throw: bool = True,
 ) -> S:
-    """Σⱼ Dⱼ L̃_d(q_{i-j+1}, …, q_{i-j+1+k}; λ^{i-j+1}) = 0 and Φ_d = 0 between given ends: the extremals of Σ L_d under
+    """Solve a boundary problem or an optimal control problem.
+
+    Σⱼ Dⱼ L̃_d(q_{i-j+1}, …, q_{i-j+1+k}; λ^{i-j+1}) = 0 and Φ_d = 0 between given ends: the extremals of Σ L_d under
     constraints; or the controls of least cost that move a system between these ends.
 
     Args:

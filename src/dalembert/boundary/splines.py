@@ -41,7 +41,9 @@ def spline(
     solver: Solver | None = None,
     throw: bool = True,
 ) -> Solution:
-    """min ½∫ |Dᵏ⁻¹q̇/dtᵏ⁻¹|² dt through points {t: q} of a manifold, k = derivatives: geodesics, Riemannian cubics,
+    """Find the smoothest curve through points of a manifold.
+
+    min ½∫ |Dᵏ⁻¹q̇/dtᵏ⁻¹|² dt through points {t: q} of a manifold, k = derivatives: geodesics, Riemannian cubics,
     quintics.
 
     A spline is a critical point, in general one of several; the guess decides which one is found, and Solution.kind

@@ -30,7 +30,9 @@ SAME = 1e-6  # relative difference of two paths that count as one
 
 @described_by_fields
 class Extremals(NamedTuple):
-    """Σⱼ Dⱼ L̃_d = 0 solved from many guesses: what `multistart` returns.
+    """The different solutions of a boundary problem, and how often each was found.
+
+    Σⱼ Dⱼ L̃_d = 0 solved from many guesses: what `multistart` returns.
 
     Attributes:
         solutions: the different solutions; the one of least action or cost is first.
@@ -64,7 +66,9 @@ def multistart(
     solver: Solver | None = None,
     seek: str = "minimum",
 ) -> Extremals:
-    """Σⱼ Dⱼ L̃_d = 0 and Φ_d = 0: extremals of the same problem from many guesses.
+    """Solve a boundary problem from many guesses, and keep the different solutions.
+
+    Σⱼ Dⱼ L̃_d = 0 and Φ_d = 0: extremals of the same problem from many guesses.
 
     Random guesses are the smooth path through the given data plus Σⱼ aⱼ sin(jπt/T)/j with normally distributed aⱼ, and
     zero controls. They are then moved onto the constraints, of any order and those of a plant too, as near as the given

@@ -34,7 +34,9 @@ def verdict(
     solver: Solver | None = None,
     symmetries: Mapping[str, Callable] | None = None,
 ) -> Verdict:
-    """Claim, hypothesis, measured value, tolerance: what holds of D₁L_d + D₂L_d + h(f + R_dᵀλ) = 0.
+    """Check what the theory promises on a system, a scheme and an initial state.
+
+    Claim, hypothesis, measured value, tolerance: what holds of D₁L_d + D₂L_d + h(f + R_dᵀλ) = 0.
 
     One run is simulated. Along it the hypotheses of each claim are checked, and if they hold the claim is measured:
     existence of the motion and of the discrete flow, constraints, D, drift of the energy, momenta, decrease of Lyapunov

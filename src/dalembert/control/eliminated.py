@@ -23,7 +23,9 @@ from dalembert.systems.pickling import made
 
 
 def eliminate(problem: OptimalControl, step: float | None = None, scheme: Scheme | None = None) -> VariationalProblem:
-    """min ∫ C(q, q̇, u(q, q̇, q̈)) dt under the equations of motion that contain no control: a variational problem of
+    """Write an optimal control problem as a variational problem without controls.
+
+    min ∫ C(q, q̇, u(q, q̇, q̈)) dt under the equations of motion that contain no control: a variational problem of
     second order.
 
     Args:

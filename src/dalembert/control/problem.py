@@ -23,7 +23,9 @@ from dalembert.systems.system import texts_of
 
 
 class OptimalControl(eqx.Module):
-    """min ∫ C(q, v, u) dt + Φ(q(T), v(T)) such that d/dt L_v - L_q = f + Rᵀν + B(q)u, and the constraints of the plant.
+    """Find the forces of least cost that move a system between given states.
+
+    min ∫ C(q, v, u) dt + Φ(q(T), v(T)) such that d/dt L_v - L_q = f + Rᵀν + B(q)u, and the constraints of the plant.
 
     If the system has parameters or depends on time, cost, terminal and actuated take the same trailing arguments, p or
     t and p, as its own functions.

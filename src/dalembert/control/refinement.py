@@ -201,7 +201,9 @@ def refine(
     most_steps: int = 20_000,
     max_iterations: int = 200,
 ) -> ControlSolution:
-    """J = (4J_h - J_{2h})/3 + O(h⁴): the solution on a mesh on which its cost is known to a tolerance.
+    """Refine the mesh of an optimal control until its cost is known to a tolerance.
+
+    J = (4J_h - J_{2h})/3 + O(h⁴): the solution on a mesh on which its cost is known to a tolerance.
 
     It starts from a solution on any nodes and adds nodes where the estimated error is largest and where bounds are
     reached or left. No error is raised if a mesh is not solved or would have too many steps: see Refinement.reached.

@@ -89,7 +89,9 @@ ALONG = 0.1  # share of a control in a direction without curvature
 
 
 def singular_arcs(problem: OptimalControl, solution: ControlSolution) -> list[Float[np.ndarray, "arcs 2"]]:
-    """∂²C/∂u² w = 0 with w_a ≠ 0, and u_a between its bounds: the times at which neither the cost nor a bound
+    """Find the times at which neither the cost nor a bound determines a control.
+
+    ∂²C/∂u² w = 0 with w_a ≠ 0, and u_a between its bounds: the times at which neither the cost nor a bound
     determines a control.
 
     Along a singular arc ∂H/∂u vanishes identically, and its time derivatives determine the control. There only the cost

@@ -45,7 +45,9 @@ class Reading:
 
 
 class DiscreteSystem(Problem):
-    """(Q, L_d, D_K, D_V): D₁L_d(q_i,q_{i+1}) + D₂L_d(q_{i-1},q_i) + h R_dᵀλ_i = 0, every window in D_K.
+    """A mechanical system that is given by discrete functions, without a continuous one behind them.
+
+    (Q, L_d, D_K, D_V): D₁L_d(q_i,q_{i+1}) + D₂L_d(q_{i-1},q_i) + h R_dᵀλ_i = 0, every window in D_K.
 
     With forces, f_d⁻(q_i,q_{i+1}) + f_d⁺(q_{i-1},q_i) is added on the left. h is the step given to `simulate`; it is 1
     by default, and the multipliers are then those of the equation without h. With parameters every function takes a

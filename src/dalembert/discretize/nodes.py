@@ -235,7 +235,9 @@ def kick_equations(
 
 @described_by_fields
 class Redefined(NamedTuple):
-    """(q̃_k, v_k) = ρ(q_{k-1}, q_k): points of TQ at their times.
+    """Positions and velocities at the points that a difference map assigns to pairs of nodes.
+
+    (q̃_k, v_k) = ρ(q_{k-1}, q_k): points of TQ at their times.
 
     Attributes:
         t: (K,) times.
@@ -249,7 +251,9 @@ class Redefined(NamedTuple):
 
 
 def redefined(path: Path, rho: PairMap, *, first: tuple | None = None, last: tuple | None = None) -> Redefined:
-    """(q̃_k, v_k) = ρ(q_{k-1}, q_k), k = 1 … N, from a path of nodes (form "nodes", or a DiscreteSystem).
+    """Compute positions and velocities from the nodes of a path.
+
+    (q̃_k, v_k) = ρ(q_{k-1}, q_k), k = 1 … N, from a path of nodes (form "nodes", or a DiscreteSystem).
 
     N + 1 nodes give N points. At the points of its own distribution map a scheme satisfies D exactly; at the original
     nodes it does not.
@@ -286,7 +290,7 @@ def redefined(path: Path, rho: PairMap, *, first: tuple | None = None, last: tup
         raise ValueError("path: neighbouring nodes are needed, and some were left out; simulate with save=Save(every=1)")
     d = jnp.diff(path.q, axis=0)
     q, v = jax.vmap(lambda x, y: rho(x, y, path.h))(path.q[:-1], d)
-    inner = Redefined(path.t[:-1] + rho.weight * path.h, q, v)
+    inner = Redefined(jnp.asarray(path.t[:-1] + rho.weight * path.h), q, v)
     parts = [part for part in (ends[0], inner, ends[1]) if part is not None]
     return Redefined(*(jnp.concatenate(column) for column in zip(*parts, strict=True)))
 

@@ -56,7 +56,9 @@ Vector = Float[Array, "n"]
 
 
 class PairMap(eqx.Module):
-    """ρ: Q×Q → TQ near the diagonal, ρ(q, q) = (q, 0). The base class of difference maps of two points.
+    """Base class of difference maps of two points.
+
+    ρ: Q×Q → TQ near the diagonal, ρ(q, q) = (q, 0). The base class of difference maps of two points.
 
     Attributes:
         weight: w; the time of the point is t0 + w h.
@@ -82,7 +84,9 @@ class PairMap(eqx.Module):
 
 
 class Beta(PairMap):
-    """ρ_β(q₀, q₁) = ((1-β) q₀ + β q₁, (q₁-q₀)/h): second order for β = ½, first order otherwise.
+    """Difference map of two points, with a weight β between them.
+
+    ρ_β(q₀, q₁) = ((1-β) q₀ + β q₁, (q₁-q₀)/h): second order for β = ½, first order otherwise.
 
     Args:
         beta: β, from 0 to 1.
@@ -116,7 +120,9 @@ class Beta(PairMap):
 
 
 class TripleMap(eqx.Module):
-    """φ⁻¹: Q³ → T⁽²⁾Q near the diagonal, at the time of the middle point. The base class of difference maps of three
+    """Base class of difference maps of three points.
+
+    φ⁻¹: Q³ → T⁽²⁾Q near the diagonal, at the time of the middle point. The base class of difference maps of three
     points.
 
     Attributes:
@@ -133,7 +139,9 @@ class TripleMap(eqx.Module):
 
 
 class Central(TripleMap):
-    """(q₀, q₁, q₂) → (q₁, (q₂-q₀)/2h, (q₂-2q₁+q₀)/h²): second order.
+    """Difference map of three points, central and of second order.
+
+    (q₀, q₁, q₂) → (q₁, (q₂-q₀)/2h, (q₂-2q₁+q₀)/h²): second order.
 
     Attributes:
         __call__: (q1, d0, d1, h) → (q, v, a), as for a TripleMap.
@@ -240,7 +248,9 @@ FORMS: tuple[str, ...] = ("drift_kick_drift", "kick_drift_kick", "nodes")
 
 
 class Scheme(eqx.Module):
-    """L_d = h L∘action, D_K = kinematic(C_K) (order 2) or distribution(C_K) (order 1), D_V = C_V at variational.
+    """How a system is discretized: its action, its constraints and the form of a step.
+
+    L_d = h L∘action, D_K = kinematic(C_K) (order 2) or distribution(C_K) (order 1), D_V = C_V at variational.
 
     The form "nodes": the state is (q_{k-1}, q_k), as in the papers; the second node comes from a starter.
 

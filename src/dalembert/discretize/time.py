@@ -39,7 +39,9 @@ def with_time(
     step: Callable | None = None,
     forward: bool = True,
 ) -> VariationalProblem:
-    """L_d((t₀, q₀), …, (t_k, q_k)) = (t_k - t₀)/k · L(jet of the points on their own times): t is varied as q is.
+    """Make time one of the coordinates of a problem.
+
+    L_d((t₀, q₀), …, (t_k, q_k)) = (t_k - t₀)/k · L(jet of the points on their own times): t is varied as q is.
 
     The equation of t_i is that of the discrete energy, E_i - E_{i-1} = -(h_i + … + h_{i+k-1})/k ∂L_d/∂t: if L does not
     depend on t, the energy is conserved, and the method is symplectic and conserves energy and momentum. The steps are
@@ -208,7 +210,9 @@ def _derivatives(k: int, places: tuple[float, ...]) -> Float[np.ndarray, "P k+1 
 def energies(
     problem: VariationalProblem, x, multipliers: Float[Array | np.ndarray, "W m"] | None = None
 ) -> Float[Array, "E"]:
-    """E_i = -∂/∂h_i Σ_j L̃_d of the windows that contain the step h_i, L̃_d = L_d + λᵀΦ_d, i = k-1 … N-k.
+    """Compute the discrete energy of every step.
+
+    E_i = -∂/∂h_i Σ_j L̃_d of the windows that contain the step h_i, L̃_d = L_d + λᵀΦ_d, i = k-1 … N-k.
 
     Moving all later nodes by the same time changes h_i alone: E_i = -Σ_{l>i} ∂(Σ L̃_d)/∂t_l, over the windows that contain
     both i and i+1.

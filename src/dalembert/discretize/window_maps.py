@@ -32,7 +32,9 @@ from dalembert.tracing import remember
 
 
 class WindowMap(eqx.Module):
-    """Q^{k+1} → T⁽ᵏ⁾Q near the diagonal: how a window of k+1 nodes gives (q, q̇, …, q⁽ᵏ⁾). The base class of the window
+    """Base class of the maps from a window of nodes to derivatives.
+
+    Q^{k+1} → T⁽ᵏ⁾Q near the diagonal: how a window of k+1 nodes gives (q, q̇, …, q⁽ᵏ⁾). The base class of the window
     maps.
 
     Attributes:
@@ -86,7 +88,9 @@ class Interpolated(WindowMap):
 
 
 class Averaged(WindowMap):
-    """q⁽ʲ⁾ = the mean of the k+1-j divided differences of order j, times j!: second order.
+    """Take derivatives of a window of nodes as averages of its divided differences.
+
+    q⁽ʲ⁾ = the mean of the k+1-j divided differences of order j, times j!: second order.
 
     k = 2: (mean of three points, (q₂-q₀)/(t₂-t₀), second difference).
 

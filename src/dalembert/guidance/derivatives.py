@@ -40,7 +40,9 @@ from dalembert.tracing import seldom
 
 
 class Derivatives(Described, eqx.Module):
-    """∂(t, q, v, u, J)/∂θ: the axes of θ come after those of the differentiated quantity.
+    """The derivatives of a solution with respect to one thing.
+
+    ∂(t, q, v, u, J)/∂θ: the axes of θ come after those of the differentiated quantity.
 
     With a free final time these are derivatives of the values at a node, whose time changes too.
 
@@ -95,7 +97,9 @@ def sensitivity(
     inequalities: Callable | None = None,
     scheme: Scheme | None = None,
 ) -> Sensitivity:
-    """K dz/dθ = -∂²L̃/∂z∂θ: the derivatives of times, positions, velocities, controls and cost with respect to the data
+    """Compute how a solution changes with ends and parameters.
+
+    K dz/dθ = -∂²L̃/∂z∂θ: the derivatives of times, positions, velocities, controls and cost with respect to the data
     θ.
 
     K is the KKT matrix. If the plant has constraints, only changes along them are meaningful. Active bounds stay active
@@ -229,7 +233,9 @@ def _by_parameters(terms, data, shared, numbers, z):
 
 @described_by_fields
 class Optimum(NamedTuple):
-    """min ∫C dt + Φ as arrays of JAX: what `optimum` returns.
+    """The solution of an optimal control problem as arrays of JAX.
+
+    min ∫C dt + Φ as arrays of JAX: what `optimum` returns.
 
     Attributes:
         t: (N+1,) times of the nodes.
@@ -269,7 +275,9 @@ def optimum(
     inequalities: Callable | None = None,
     solver: Solver | None = None,
 ) -> Optimum:
-    """min ∫C(q, v, u) dt + Φ under the plant's equations of motion: `solve` for use inside `jax.jit`, `jax.grad`,
+    """Solve an optimal control problem inside programs of JAX.
+
+    min ∫C(q, v, u) dt + Φ under the plant's equations of motion: `solve` for use inside `jax.jit`, `jax.grad`,
     `jax.jacobian` and `vmap`.
 
     Once differentiable, in forward and reverse mode, with respect to the data at the ends and the parameters of the

@@ -38,7 +38,9 @@ LARGEST = 1e300  # stands for an infinite bound where bounds are interpolated
 
 
 class Feedback(Described, eqx.Module):
-    """u(t, q, v) = ū(t) - K(t) (q - q̄(t), v - v̄(t)), clipped to the bounds of the plan: what `feedback` returns.
+    """The optimal feedback law along a solution.
+
+    u(t, q, v) = ū(t) - K(t) (q - q̄(t), v - v̄(t)), clipped to the bounds of the plan: what `feedback` returns.
 
     Between nodes all of it is interpolated linearly in t. After the last node the law holds the plan's last state, with
     the last gains and the controls that best balance the forces there, or with those of another law (see `then`).
@@ -232,7 +234,9 @@ def feedback(
     hold: float | None = None,
     scheme: Scheme | None = None,
 ) -> Feedback:
-    """δu_i = -K_i (δq_i, δv_i): the change of the optimal control with the state, to first order, along a solution.
+    """Compute the optimal feedback gains along a solution.
+
+    δu_i = -K_i (δq_i, δv_i): the change of the optimal control with the state, to first order, along a solution.
 
     Neighbouring extremals: a backward sweep through the second variation of the discrete problem, with all second
     derivatives of its Lagrangian. Controls, positions, velocities and path inequalities that are at a bound stay there.
@@ -330,7 +334,9 @@ CONTROLLABLE = 1e-8  # smallest singular value, relative to the largest, of what
 
 
 class Controllability(Described, eqx.Module):
-    """W = Σ Φ(T, t_i) b_i b_iᵀ Φ(T, t_i)ᵀ/w_i, b_i = ∂x(t_{i+1})/∂u_i: the Gramian of the linearisation along a solution.
+    """How well the controls reach the final state.
+
+    W = Σ Φ(T, t_i) b_i b_iᵀ Φ(T, t_i)ᵀ/w_i, b_i = ∂x(t_{i+1})/∂u_i: the Gramian of the linearisation along a solution.
 
     δx(T)ᵀ W⁻¹ δx(T) is the least ∫|δu|² dt that changes the last state by δx.
 
@@ -363,7 +369,9 @@ class Controllability(Described, eqx.Module):
 
 
 def controllability(problem: OptimalControl, solution: ControlSolution, *, scheme: Scheme | None = None) -> Controllability:
-    """δx(T) = Σ Φ(T, t_i) b_i δu_i: whether the controls can change the last state in every direction, to first order.
+    """Check whether the controls can change the final state in every direction.
+
+    δx(T) = Σ Φ(T, t_i) b_i δu_i: whether the controls can change the last state in every direction, to first order.
 
     If they can, and no bound is active, final states near that of the solution can be reached as well.
 

@@ -25,7 +25,6 @@ from dalembert.control.problem import actuation, check_optimal_control
 from dalembert.control.result import control_solution
 from dalembert.discretize import Scheme
 from dalembert.interrupts import Interrupted, until
-from dalembert.lazy import as_left
 from dalembert.notebook import Described, described_by_fields
 from dalembert.numbers import as_number, as_numbers, as_positive, as_state, as_vector, called, described, whole_number
 from dalembert.options import Solver
@@ -62,7 +61,9 @@ def closed_loop(
     disturbance: Callable | Float[Array | np.ndarray, "..."] | None = None,
     noise: Callable | Float[Array | np.ndarray, "..."] | None = None,
 ) -> ClosedLoop:
-    """u(t) = controller(t_j, q(t_j), v(t_j)) for t_j + delay ≤ t < t_{j+1} + delay: a plant under a controller that is
+    """Run a plant with a controller that is sampled, delayed and held.
+
+    u(t) = controller(t_j, q(t_j), v(t_j)) for t_j + delay ≤ t < t_{j+1} + delay: a plant under a controller that is
     sampled, delayed and held.
 
     The controller is called once for each sample, outside of JAX, so that it may have a state of its own and solve
@@ -198,16 +199,16 @@ class _Running:
         self.acting = self.u.get(begin, self.acting)
         own = np.zeros(len(self.q)) if self.acting is None else np.asarray(self.plant.push(t, self.q, self.v, self.acting))
         run = self.plant.run(self.q, self.v, t, end - begin, own if added is None else own + added)
-        self.code, self.levels = Outcome(int(as_left(run, "code"))), run.levels  # pressed inside, Ctrl-C is its outcome
+        self.code, self.levels = Outcome(int(run.code)), run.levels  # pressed inside, Ctrl-C is its outcome
         if self.levels[0] != "node":
             raise ValueError(
                 "scheme: its velocities are between the nodes; a controller needs those at the nodes: leave it out"
             )
-        rows = {name: np.array(as_left(run, name)) for name in ROWS}
+        rows = {name: np.array(getattr(run, name)) for name in ROWS}
         self.q, self.v, done = rows["q"][-1], rows["v"][-1], len(rows["q"]) - 1
         for name, values in rows.items():
             self.rows[name].append(values[1:] if name in ("q", "v") else values)
-        self.statistics.append((begin, as_left(run, "statistics")))
+        self.statistics.append((begin, run.statistics))
         self.forces.append(np.broadcast_to(own, (done, len(own))))
         plan = getattr(self.controller, "planned", None)
         if plan is not None:
@@ -239,7 +240,7 @@ class _Running:
 
 def _total(parts: list[tuple[int, Statistics]]) -> Statistics:
     """The statistics of runs one after the other, each with the number of its first step."""
-    of = lambda name: np.array([as_left(one, name) for _, one in parts] or [0])  # noqa: E731
+    of = lambda name: np.array([getattr(one, name) for _, one in parts] or [0])  # noqa: E731
     found: dict[str, Any] = {name: of(name).sum() for name in ("iterations", "crossings", "turns", "leaps")}
     found |= {"max_iterations": of("max_iterations").max(), "residual": float(of("residual").max())}
     found |= {"failed_step": -1, "failed_time": np.nan, "failed_residual": np.nan}
@@ -247,7 +248,7 @@ def _total(parts: list[tuple[int, Statistics]]) -> Statistics:
         found["leaps"] = -1
     if parts and int(parts[-1][1].failed_step) >= 0:
         begin, last = parts[-1]
-        found |= {name: as_left(last, name) for name in ("failed_time", "failed_residual")}
+        found |= {name: getattr(last, name) for name in ("failed_time", "failed_residual")}
         found["failed_step"] = begin + int(last.failed_step)
     found = {name: np.asarray(x) for name, x in found.items()}
     return Statistics(**found)
@@ -343,7 +344,9 @@ def _later(t: np.ndarray, by: float) -> Callable[[np.ndarray], np.ndarray]:
 
 
 class PredictiveController(Described):
-    """u(t, q, v) = the control at t of min ∫_t^{t+T} C dt' + Φ from (q, v): what `mpc` returns.
+    """A controller that solves an optimal control problem anew at every sample.
+
+    u(t, q, v) = the control at t of min ∫_t^{t+T} C dt' + Φ from (q, v): what `mpc` returns.
 
     It keeps its last plan: shifted in time, this is the guess for the next plan, and it is continued if the next
     problem is not solved. For an independent run make a new controller by `mpc`.
@@ -490,7 +493,9 @@ def mpc(
     max_iterations: int = 100,
     deadline: float | None = None,
 ) -> PredictiveController:
-    """min ∫_t^{t+T} C dt' + Φ from the measured (q, v), solved anew at every sample: model predictive control.
+    """Make a predictive controller, which solves an optimal control problem anew at every sample.
+
+    min ∫_t^{t+T} C dt' + Φ from the measured (q, v), solved anew at every sample: model predictive control.
 
     Each solution starts from the last one, shifted in time. If a problem is not solved, the last plan is continued, and
     the records say so; the first problem has to be solved.

@@ -192,7 +192,9 @@ RAYS = 64  # in the plane; n times as many in more dimensions
 
 @described_by_fields
 class Region(NamedTuple):
-    """{V < level}: its connected part around the equilibrium, an estimated region of attraction.
+    """An estimated region of attraction.
+
+    {V < level}: its connected part around the equilibrium, an estimated region of attraction.
 
     Attributes:
         level: the least V, over rays in q from the equilibrium, at which a ray leaves the reach, V stops increasing, or
@@ -315,7 +317,9 @@ def energy_shaping(
     reach,
     nodes: int = 10,
 ) -> EnergyShaping:
-    """V = ½ vᵀM̂(q)v + Û(q) and F = gᵀDg with dV/dt = -F under the law u(q, v), for L = ½ vᵀM(q)v - U(q), n - 1 actuators.
+    """Construct a Lyapunov function and the law that makes it decrease.
+
+    V = ½ vᵀM̂(q)v + Û(q) and F = gᵀDg with dV/dt = -F under the law u(q, v), for L = ½ vᵀM(q)v - U(q), n - 1 actuators.
 
     The kinetic and the potential matching condition are solved along lines of one direction w̄, by integrals. w̄, the
     part of V transverse to it, and D are chosen so that the linearised closed loop has the least mean cost ∫ xᵀQx +

@@ -383,7 +383,9 @@ def _quotient(a: Affine, blur: Float[Array, ""]) -> tuple[Float[Array, "m"], Flo
 
 @final
 class ControlLaw(Law):
-    """u = λ(q, v), with which the servo- and Lyapunov constraints hold: what `control_law` returns.
+    """The law that enforces servo- and Lyapunov constraints.
+
+    u = λ(q, v), with which the servo- and Lyapunov constraints hold: what `control_law` returns.
 
     Attributes:
         system: the System with the constraints that the law enforces.
@@ -448,7 +450,9 @@ def _multiplier_places(system: System, q, v, t) -> list[int]:
 
 
 def control_law(system: System) -> ControlLaw:
-    """u(q, v) = λ with d/dt L_v - L_q = f + Rᵀλ and the servo- and Lyapunov constraints: the control law that enforces
+    """Make the control law that enforces servo- and Lyapunov constraints.
+
+    u(q, v) = λ with d/dt L_v - L_q = f + Rᵀλ and the servo- and Lyapunov constraints: the control law that enforces
     them.
 
     The law enforces these constraints: Lyapunov, SecondOrder, and Nonholonomic and Holonomic ones with reactions= or

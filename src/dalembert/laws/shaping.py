@@ -121,7 +121,9 @@ TURNS = 12  # of Newton's method to g = 0; for V quadratic in v one is enough
 
 
 class Matching(Described, eqx.Module):
-    """φ₀ on {g = 0}, where dV/dt + F = φ₀ + g·u: what `matching` returns.
+    """The matching condition of a Lyapunov function, measured on samples.
+
+    φ₀ on {g = 0}, where dV/dt + F = φ₀ + g·u: what `matching` returns.
 
     Attributes:
         residual: the largest |φ₀| over all samples, relative to the sum of the absolute values of its terms.
@@ -165,7 +167,9 @@ def matching(
     samples: int = 500,
     seed: int = 0,
 ) -> Matching:
-    """φ₀(q, v) = V_q v + V_v a₀(q, v) + F = 0 wherever g(q, v) = Bᵀ M⁻¹ V_v = 0, on samples of a region.
+    """Measure whether a Lyapunov function can be made to decrease by the actuators.
+
+    φ₀(q, v) = V_q v + V_v a₀(q, v) + F = 0 wherever g(q, v) = Bᵀ M⁻¹ V_v = 0, on samples of a region.
 
     a₀ is the acceleration without controls, so that dV/dt + F = φ₀ + g·u: where g vanishes no control changes dV/dt, and the
     Lyapunov constraint can be kept only if φ₀ vanishes there, too. With r controls g has r components, and u is a smooth

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 from dalembert.algebra import inverse
 from dalembert.discretize import DiscreteSystem, Interval, Scheme, incoming
 from dalembert.discretize.nodes import legendre_minus, legendre_plus
+from dalembert.lazy import on_host
 from dalembert.measure.nodes import (
     NodeView,
     check_direction,
@@ -36,7 +37,9 @@ from dalembert.tracing import seldom
 
 @described_by_fields
 class LegendreMaps(NamedTuple):
-    """p⁻ at q₀ and p⁺ at q₁: F⁻L_d(q₀,q₁) = (q₀, p⁻), F⁺L_d(q₀,q₁) = (q₁, p⁺).
+    """The two discrete momenta of a pair of nodes.
+
+    p⁻ at q₀ and p⁺ at q₁: F⁻L_d(q₀,q₁) = (q₀, p⁻), F⁺L_d(q₀,q₁) = (q₁, p⁺).
 
     The one-forms on Q×Q are θ⁻ = p⁻·dq₀ and θ⁺ = p⁺·dq₁; without forces dL_d = θ⁺ - θ⁻.
 
@@ -51,7 +54,9 @@ class LegendreMaps(NamedTuple):
 
 @described_by_fields
 class Balance(NamedTuple):
-    """β(q₀,q₁,q₂) = iᵗ(F⁺L_d(q₀,q₁) - F⁻L_d(q₁,q₂)), a covector on D_V at q₁, zero on trajectories.
+    """The residual of d'Alembert's principle at three nodes.
+
+    β(q₀,q₁,q₂) = iᵗ(F⁺L_d(q₀,q₁) - F⁻L_d(q₁,q₂)), a covector on D_V at q₁, zero on trajectories.
 
     Attributes:
         covector: (n,) F⁺ - F⁻ itself; it is -h R_dᵀλ on trajectories.
@@ -64,10 +69,13 @@ class Balance(NamedTuple):
     components: Float[Array, "d"]
 
 
+@on_host
 def legendre(
     system: System | DiscreteSystem, q0, q1, *, h: float = 1.0, t0: float = 0.0, scheme: Scheme | None = None
 ) -> LegendreMaps:
-    """p⁻ = -D₁L_d(q₀,q₁) - f_d⁻(q₀,q₁),  p⁺ = D₂L_d(q₀,q₁) + f_d⁺(q₀,q₁).
+    """Compute the two discrete momenta of a pair of nodes.
+
+    p⁻ = -D₁L_d(q₀,q₁) - f_d⁻(q₀,q₁),  p⁺ = D₂L_d(q₀,q₁) + f_d⁺(q₀,q₁).
 
     For a VariationalProblem they are the components of Θ⁻ and Θ⁺, see `poincare_cartan`.
 
@@ -97,10 +105,13 @@ def legendre(
     return _legendre_maps(view, a, b, t)
 
 
+@on_host
 def balance(
     system: System | DiscreteSystem, q0, q1, q2, *, h: float = 1.0, t0: float = 0.0, scheme: Scheme | None = None
 ) -> Balance:
-    """β(q₀,q₁,q₂) = iᵗ(F⁺L_d(q₀,q₁) - F⁻L_d(q₁,q₂)): zero where (q₀,q₁,q₂) satisfies d'Alembert's principle.
+    """Compute the residual of d'Alembert's principle at three nodes.
+
+    β(q₀,q₁,q₂) = iᵗ(F⁺L_d(q₀,q₁) - F⁻L_d(q₁,q₂)): zero where (q₀,q₁,q₂) satisfies d'Alembert's principle.
 
     Args:
         system: a System or a DiscreteSystem.
@@ -151,7 +162,9 @@ def _balance(view: NodeView, q0, q1, q2, t) -> Balance:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MomentumBalance(Described):
-    """J_{k+1} - J_k = h(f + R_dᵀλ_k)·ξ(q_k): both sides along a path.
+    """The change of a momentum along a path, and the work that causes it.
+
+    J_{k+1} - J_k = h(f + R_dᵀλ_k)·ξ(q_k): both sides along a path.
 
     Attributes:
         t: (K,) times of J.
@@ -182,7 +195,9 @@ class MomentumBalance(Described):
 def momentum_balance(
     system: System | DiscreteSystem, path: Path, generator: Callable, *, scheme: Scheme | None = None
 ) -> MomentumBalance:
-    """J_{k+1} - J_k = h(f + R_dᵀλ_k)·ξ(q_k),  J_k = D₂L_d(q_{k-1},q_k)·ξ(q_k): Noether's theorem with forces and reactions.
+    """Compare the change of a momentum with the work of forces and reactions.
+
+    J_{k+1} - J_k = h(f + R_dᵀλ_k)·ξ(q_k),  J_k = D₂L_d(q_{k-1},q_k)·ξ(q_k): Noether's theorem with forces and reactions.
 
     It is the equation at a node, contracted with ξ(q_k), if L_d does not change along ξ. This is so for a symmetry ξ =
     A q + b of L and the maps Beta(β), since an affine map takes differences of points to differences. If R ξ = 0 and
@@ -313,7 +328,9 @@ class PhasePoint(NamedTuple):
 
 
 def phase_step(system: System, q, p, *, h: float, t0: float = 0.0, scheme: Scheme | None = None) -> PhasePoint:
-    """(q₀, p₀) → (q₁, p₁): the step of a scheme between points of T*Q.
+    """Make one step of a scheme from positions and momenta.
+
+    (q₀, p₀) → (q₁, p₁): the step of a scheme between points of T*Q.
 
     In the form kick_drift_kick, p = L_v(q, v) at the states. In the forms drift_kick_drift and nodes, (q, p) = F⁺L_d of
     the pair of nodes that belongs to a state: q is the second node, p = D₂L_d + f_d⁺ its momentum before the forces of

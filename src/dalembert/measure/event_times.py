@@ -29,7 +29,9 @@ UNRESOLVED = 2e3  # rounding errors of the time: a shorter step is none
 
 @described_by_fields
 class Events(NamedTuple):
-    """g(q, v) = 0: the events of a path, in the order of the run.
+    """The events of a path, in the order of the run.
+
+    g(q, v) = 0: the events of a path, in the order of the run.
 
     Attributes:
         t: (K,) their times.
@@ -54,7 +56,9 @@ def events(
     direction: int = 0,
     scheme: Scheme | WindowMap | None = None,
 ) -> Events:
-    """g(q, v, t) = 0 with a change of sign, at t_k + θh, where (q, v) is the result of a step of length θh from (q_k,
+    """Find the times at which a function changes its sign along a path.
+
+    g(q, v, t) = 0 with a change of sign, at t_k + θh, where (q, v) is the result of a step of length θh from (q_k,
     v_k).
 
     θ is found by Brent's method. The state at an event is computed by the same scheme: it has the order of the scheme,

@@ -42,7 +42,9 @@ MISSED = 1e-8  # of |q₁ - q₀| + h|v|: a curve that ends further from q₁ wa
 
 @described_by_fields
 class ExactPair(NamedTuple):
-    """L_d^E(q₀,q₁) = ∫L(q, q̇) dt, (v₀, v₁) = (q̇(0), q̇(h)), p⁻ = L_v(q₀,v₀), p⁺ = L_v(q₁,v₁), φ_d^E(q₀,q₁) = φ(q₀,v₀).
+    """The exact discrete Lagrangian of two points, with its momenta.
+
+    L_d^E(q₀,q₁) = ∫L(q, q̇) dt, (v₀, v₁) = (q̇(0), q̇(h)), p⁻ = L_v(q₀,v₀), p⁺ = L_v(q₁,v₁), φ_d^E(q₀,q₁) = φ(q₀,v₀).
 
     Attributes:
         lagrangian: L_d^E, an action.
@@ -63,7 +65,9 @@ class ExactPair(NamedTuple):
 
 
 def exact_discrete(system: System, q0, q1, *, h: float, t0: float = 0.0, tolerance: float = 1e-13) -> ExactPair:
-    """d/dt L_v - L_q = f + Rᵀλ, φ = const, q(t0) = q₀, q(t0+h) = q₁: the exact discrete Lagrangian L_d^E = ∫L dt, with
+    """Compute the exact discrete Lagrangian of two points.
+
+    d/dt L_v - L_q = f + Rᵀλ, φ = const, q(t0) = q₀, q(t0+h) = q₁: the exact discrete Lagrangian L_d^E = ∫L dt, with
     its momenta and constraint.
 
     The curve solves the reduced equations for (a, λ), which keep the value of φ constant. On D it is the motion; off D
@@ -163,7 +167,9 @@ LEVEL = 0.3  # orders that far apart are of one part and of another
 
 @dataclasses.dataclass(frozen=True)
 class DiscreteConsistency(Described):
-    """|L_d - L_d^E| = O(h^(r+1)), |φ_d| = O(h^r) on D_d^E, |R_d - R| = O(h^r), |β| = O(h^(r+1)) on D_V.
+    """The errors of the discrete functions of a scheme, with their exponents.
+
+    |L_d - L_d^E| = O(h^(r+1)), |φ_d| = O(h^r) on D_d^E, |R_d - R| = O(h^r), |β| = O(h^(r+1)) on D_V.
 
     For the starter, |q₁ - q(h)| = O(h^(r+1)). Each is measured at points of the exact motion. r, in `orders`, is the
     order that a part allows a run to have.

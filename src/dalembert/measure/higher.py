@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 from dalembert.algebra import Newton, Solve, implicit, newton
 from dalembert.discretize import Hermite, Interpolated, Scheme, WindowMap, as_windows
 from dalembert.discretize.higher import forward_differences, node_defects
+from dalembert.lazy import on_host
 from dalembert.measure.nodes import check_neighbours, check_single
 from dalembert.notebook import described_by_fields
 from dalembert.numbers import as_array, as_number, as_positive, described
@@ -37,7 +38,9 @@ Nodes = Float[Array, "p n"]
 
 @described_by_fields
 class PoincareCartan(NamedTuple):
-    """d(L̃_d⁰ + … + L̃_d^{k-1}) = Θ⁺ - Θ⁻ + Σ Φ_d dλ: the two one-forms.
+    """The two discrete one-forms of a problem of higher order.
+
+    d(L̃_d⁰ + … + L̃_d^{k-1}) = Θ⁺ - Θ⁻ + Σ Φ_d dλ: the two one-forms.
 
     Attributes:
         minus: Θ⁻ on the first k of 2k nodes, (k, n) covectors.
@@ -48,6 +51,7 @@ class PoincareCartan(NamedTuple):
     plus: Float[Array, "k n"]
 
 
+@on_host
 def poincare_cartan(
     problem: VariationalProblem,
     nodes: Nodes,
@@ -57,7 +61,9 @@ def poincare_cartan(
     t0: Any = 0.0,
     scheme: Scheme | WindowMap | None = None,
 ) -> PoincareCartan:
-    """d(L̃_d⁰ + … + L̃_d^{k-1}) = Θ⁺ - Θ⁻ + Σ Φ_d dλ at 2k nodes at the times t0, t0 + h, …
+    """Compute the two discrete one-forms of a problem of higher order.
+
+    d(L̃_d⁰ + … + L̃_d^{k-1}) = Θ⁺ - Θ⁻ + Σ Φ_d dλ at 2k nodes at the times t0, t0 + h, …
 
     Args:
         problem: a VariationalProblem of order k.
@@ -98,7 +104,9 @@ def euler_lagrange_operator(
     t0: Any = 0.0,
     scheme: Scheme | WindowMap | None = None,
 ) -> Float[Array, "n"]:
-    """EL̃_d = Σ_j D_j L̃_d at the middle one of 2k+1 nodes; over h it tends to Σ_j (-d/dt)ʲ ∂L̃/∂q⁽ʲ⁾. Zero on trajectories.
+    """Evaluate the discrete Euler-Lagrange equations at given nodes.
+
+    EL̃_d = Σ_j D_j L̃_d at the middle one of 2k+1 nodes; over h it tends to Σ_j (-d/dt)ʲ ∂L̃/∂q⁽ʲ⁾. Zero on trajectories.
 
     Holonomic constraint forces are not included: with holonomic constraints it is -h ∂φᵀμ on trajectories.
 

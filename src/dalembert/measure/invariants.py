@@ -17,6 +17,7 @@ from dalembert.discretize import DiscreteSystem, Interval, Scheme, WindowMap
 from dalembert.discretize.higher import forward_differences, momenta_of_nodes
 from dalembert.discretize.nodes import legendre_plus
 from dalembert.groups import Product
+from dalembert.lazy import on_host
 from dalembert.measure.higher import FlowPath, node_action, path_windows, read_flow_path
 from dalembert.measure.nodes import NodeView, check_direction, check_neighbours, form_of, node_view, states_of
 from dalembert.notebook import Described, described_by_fields
@@ -62,8 +63,11 @@ class Invariant(Described, eqx.Module):
         return f"first {float(self.values[0]):.6g}, range {float(self.range):.3e}, slope {float(self.slope):.3e} per time"
 
 
+@on_host
 def energy(system: System | VariationalProblem, path: Path, *, scheme: WindowMap | None = None) -> Invariant:
-    """E = v·L_v - L at the velocities of the path and their times.
+    """Compute the energy along a path.
+
+    E = v·L_v - L at the velocities of the path and their times.
 
     If the velocities lie half way between nodes (form "nodes"), the position is the mid-point, q_k - (h/2) v. Paths
     of every n-th state are allowed: each value needs one saved state only. Works under jit and vmap. With a symmetric
@@ -98,6 +102,7 @@ def _energies(system: System, q, v, t):
     return jax.vmap(lambda x, w, s: energy_at(system, x, w, s))(q, v, t)
 
 
+@on_host
 def momentum(
     system: System | DiscreteSystem | VariationalProblem,
     path: Path,
@@ -105,7 +110,9 @@ def momentum(
     *,
     scheme: Scheme | WindowMap | None = None,
 ) -> Invariant:
-    """J = p·ξ_Q(q), the momentum map of a one-parameter group of symmetries with infinitesimal generator ξ_Q.
+    """Compute the momentum of a symmetry along a path.
+
+    J = p·ξ_Q(q), the momentum map of a one-parameter group of symmetries with infinitesimal generator ξ_Q.
 
     p = D₂L_d(q_{k-1},q_k) at the nodes q_k of the forms "nodes" and "drift_kick_drift" (half a step after the state)
     and of a DiscreteSystem; p = L_v(q,v) in the form "kick_drift_kick". The scheme conserves these momenta exactly if
@@ -196,7 +203,9 @@ def _group_momenta(system: Any, space: Product, between: bool, generator: Callab
 
 @dataclasses.dataclass(frozen=True)
 class Residual(Described):
-    """φ = 0 for one constraint along a path: the value of φ, zero where the constraint holds.
+    """The residual of one constraint along a path.
+
+    φ = 0 for one constraint along a path: the value of φ, zero where the constraint holds.
 
     Attributes:
         name: the constraint.
@@ -225,7 +234,9 @@ class Residual(Described):
 def constraint_residual(
     system: System | DiscreteSystem, path: Path, *, scheme: Scheme | None = None
 ) -> tuple[Residual, ...]:
-    """φ along the path, evaluated exactly where the scheme enforces φ = 0; one entry for each constraint.
+    """Compute the residuals of the constraints along a path.
+
+    φ along the path, evaluated exactly where the scheme enforces φ = 0; one entry for each constraint.
 
     Constraints of order 2: by the kinematic map around each inner node of the forms "nodes" and "drift_kick_drift" (at
     the times of the multipliers), half way along each step in "kick_drift_kick". Order 1: at the distribution map of
@@ -398,7 +409,9 @@ def _higher_energies(path: FlowPath):
 
 @described_by_fields
 class Multipliers(NamedTuple):
-    """d/dt L_v - L_q = f + Rᵀλ: λ and Rᵀλ along a path.
+    """Multipliers and constraint forces along a path.
+
+    d/dt L_v - L_q = f + Rᵀλ: λ and Rᵀλ along a path.
 
     Attributes:
         t: (K,) times.
@@ -411,8 +424,11 @@ class Multipliers(NamedTuple):
     forces: Float[Array, "K n"]
 
 
+@on_host
 def multipliers(system: System, path: Path) -> Multipliers:
-    """λ(q, v) with  d/dt L_v - L_q = f + Rᵀλ  and the index-reduced constraints, at the states (q, v) of the path.
+    """Compute the multipliers of the continuous equations along a path.
+
+    λ(q, v) with  d/dt L_v - L_q = f + Rᵀλ  and the index-reduced constraints, at the states (q, v) of the path.
 
     They have the order of (q, v), and the times of the velocities. `path.multipliers` are those of the discrete
     equations: of order 2 at their own times `path.t_multipliers`, and of order 1 as values at the end of the step. (A

@@ -114,7 +114,9 @@ def embedding(
     phases: int = 20,
     tolerance: float = 1e-13,
 ) -> Embedding:
-    """sup |∂_tG - f(G)| = ε^p sup |g(ε, τ, z)| over τ and the points, for each ε = h, with the fitted exponent of ε.
+    """Measure how far a scheme is from the flow of the exact equation.
+
+    sup |∂_tG - f(G)| = ε^p sup |g(ε, τ, z)| over τ and the points, for each ε = h, with the fitted exponent of ε.
 
     If a step fails, its h is left out of the fit. The floor is an estimate of the error of the two flows in G: each
     takes a few integrator steps with local errors up to tolerance (1 + |z|), of which 4 are assumed, times the slope of
@@ -208,7 +210,9 @@ def _cut(tau) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Consistency(Measured):
-    """|q(t0+ε) - q₁| = O(ε^(r+1)), |v(t0+ε) - v₁| = O(ε^(l+1)), |λ(t0+ε) - λ₁| = O(ε^(s+1)): errors after one step from
+    """The errors of one step, with their exponents.
+
+    |q(t0+ε) - q₁| = O(ε^(r+1)), |v(t0+ε) - v₁| = O(ε^(l+1)), |λ(t0+ε) - λ₁| = O(ε^(s+1)): errors after one step from
     exact data.
 
     The slopes are the local exponents, r + 1 for q and l + 1 for v. `multipliers` and `multipliers_own_time` are None
@@ -268,7 +272,9 @@ def consistency(
     dependent=None,
     tolerance: float = 1e-13,
 ) -> Consistency:
-    """|q(t0+ε) - q₁| = O(ε^(r+1)), |v(t0+ε) - v₁| = O(ε^(l+1)), |λ(t0+ε) - λ₁| = O(ε^(s+1)), p = min(r, l), and v₁ ∈ D.
+    """Measure the errors of one step from exact data.
+
+    |q(t0+ε) - q₁| = O(ε^(r+1)), |v(t0+ε) - v₁| = O(ε^(l+1)), |λ(t0+ε) - λ₁| = O(ε^(s+1)), p = min(r, l), and v₁ ∈ D.
 
     The exact solution is the reduced flow in D-adapted coordinates, with λ(t) from the explicit formula along it.
     `order` measures global errors instead. A map that leaves D can be measured too.

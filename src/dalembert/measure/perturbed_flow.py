@@ -60,7 +60,9 @@ class Piece(NamedTuple):
 
 
 class Perturbation(Described, eqx.Module):
-    """G(t, ε, y) = χ₀(t/ε) F(t, y) + χ₁(t/ε) F(t - ε, Φ(ε, y)),  ε^p g = ∂_tG - f(G),  in ξ = (q, v^a) on D.
+    """The equation whose exact flow a scheme follows.
+
+    G(t, ε, y) = χ₀(t/ε) F(t, y) + χ₁(t/ε) F(t - ε, Φ(ε, y)),  ε^p g = ∂_tG - f(G),  in ξ = (q, v^a) on D.
 
     F is the exact flow of the reduced equation in the chart. The methods return ε^p g and not g, so that p need not be
     known. tau is t/ε ∈ [0, 1]; outside, the perturbation is continued with period 1.
@@ -176,7 +178,9 @@ def perturbation(
     dependent=None,
     tolerance: float = 1e-13,
 ) -> Perturbation:
-    """ż = f(z) + ε^p g(ε, t/ε, z), the equation whose time-ε flow is one step of a scheme, or of a map Φ(ε, z) given as
+    """Find the perturbed equation whose exact flow a scheme follows.
+
+    ż = f(z) + ε^p g(ε, t/ε, z), the equation whose time-ε flow is one step of a scheme, or of a map Φ(ε, z) given as
     `step`.
 
     Args:
@@ -252,7 +256,9 @@ def one_step_map(system: System, scheme: Scheme | None, step: Callable | None, t
 
 
 def projected_perturbation(system: System, q: Vector, v: Vector, g_q: Vector, g_v: Vector, t=0.0) -> tuple[Vector, Array]:
-    """(ĝ_v - m⁻¹RᵀC⁻¹ s, -C⁻¹ s), s = φ_q ĝ_q + φ_v ĝ_v: the change of v̇ and λ on D under a perturbation (ĝ_q, ĝ_v) of
+    """Compute how a perturbation changes acceleration and multipliers.
+
+    (ĝ_v - m⁻¹RᵀC⁻¹ s, -C⁻¹ s), s = φ_q ĝ_q + φ_v ĝ_v: the change of v̇ and λ on D under a perturbation (ĝ_q, ĝ_v) of
     the differential-algebraic equation.
 
     With (ĝ_q, ĝ_v) tangent to D, as `Perturbation.pushed` returns it, s = 0 and nothing changes; otherwise the

@@ -24,7 +24,9 @@ from dalembert.tracing import seldom
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
-    """rank A_i = wanted at every window i: a matrix that must have full rank.
+    """A matrix that must have full rank, at every window.
+
+    rank A_i = wanted at every window i: a matrix that must have full rank.
 
     A smallest singular value near zero is a warning that the rank is about to drop.
 
@@ -72,7 +74,9 @@ _ROUNDING = 1e-12  # entries of D₁D_{k+1}L̃_d this much below the largest: di
 
 @dataclasses.dataclass(frozen=True)
 class FlowRegularity(Described):
-    """rank [[D₁D_{k+1}L̃_d, D₁Φᵀ], [D_{k+1}Φ, 0]]: the matrix that the flow Υ_d inverts, at runs of 2k+1 nodes.
+    """Whether the flow of a problem of higher order is determined along a path.
+
+    rank [[D₁D_{k+1}L̃_d, D₁Φᵀ], [D_{k+1}Φ, 0]]: the matrix that the flow Υ_d inverts, at runs of 2k+1 nodes.
 
     Attributes:
         t: (K,) times of their middle nodes.
@@ -130,7 +134,9 @@ ZERO = 1e-10  # what is left on D_K of a row of φ∘β, relative to the row: le
 
 @dataclasses.dataclass(frozen=True)
 class Regularity(Described):
-    """The conditions of the theorem on the discrete flow, at windows (q_{k-1},q_k,q_{k+1}).
+    """Whether the discrete flow is determined along a path.
+
+    The conditions of the theorem on the discrete flow, at windows (q_{k-1},q_k,q_{k+1}).
 
     Attributes:
         t: (K,) the times of q_k.
@@ -185,7 +191,9 @@ def regularity(
     scheme: Scheme | WindowMap | None = None,
     every: int = 1,
 ) -> Regularity | FlowRegularity:
-    """rank D(φ∘β)|T D_K = n - m;  D₃ and D₁ of (kinematic equations, φ∘β) injective, at every window of three nodes.
+    """Check whether the discrete flow is determined along a path.
+
+    rank D(φ∘β)|T D_K = n - m;  D₃ and D₁ of (kinematic equations, φ∘β) injective, at every window of three nodes.
 
     β = D₁L_d(q₁,q₂) + D₂L_d(q₀,q₁) + h f paired with a basis of D_V, φ∘β its components. The derivative is that of Bᵀ(β
     + h R_dᵀλ) with B, an orthonormal basis of D_V, and λ both fixed: on a trajectory it equals the derivative of φ∘β in

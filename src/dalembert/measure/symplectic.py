@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float
 
 from dalembert.algebra import implicit, integrate, numerical_rank
 from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
+from dalembert.lazy import on_host
 from dalembert.measure.higher import HigherFlow, higher_flow
 from dalembert.measure.nodes import NodeView, kernel, node_view
 from dalembert.notebook import Described
@@ -40,7 +41,9 @@ Vector = Float[Array, "n"]
 
 
 class SymplecticDefect(Described, eqx.Module):
-    """F*Ω - Ω = dξ in a basis of the admissible variations: both sides, computed independently.
+    """The change of the symplectic form in one step, and what the forces account for.
+
+    F*Ω - Ω = dξ in a basis of the admissible variations: both sides, computed independently.
 
     Attributes:
         basis: (2n, d), columns (δq₀, δq₁) or (δq, δv); the unit vectors if every variation is admissible.
@@ -86,6 +89,7 @@ class SymplecticDefect(Described, eqx.Module):
         )
 
 
+@on_host
 def symplectic_defect(
     system: System | DiscreteSystem | VariationalProblem,
     q0=None,
@@ -98,7 +102,9 @@ def symplectic_defect(
     scheme: Scheme | WindowMap | None = None,
     step: Callable | None = None,
 ) -> SymplecticDefect:
-    """F*Ω_d - Ω_d = dξ on C_d, F(q₀,q₁) = (q₁,q₂), Ω_d = -d(D₂L_d·dq₁), ξ = -h(f + R_dᵀλ)·δq₁.
+    """Measure how a step changes the discrete symplectic form.
+
+    F*Ω_d - Ω_d = dξ on C_d, F(q₀,q₁) = (q₁,q₂), Ω_d = -d(D₂L_d·dq₁), ξ = -h(f + R_dᵀλ)·δq₁.
 
     For a VariationalProblem: Υ_d*Ω = Ω at nodes (2k, n) with multipliers (k, m), on M̃_d × ℝ^{km}, Ω = -dΘ⁺; dξ is
     zero, and `step` maps the flattened (nodes, multipliers) to those one step later (Colombo, Martín de Diego,
@@ -273,6 +279,7 @@ def twice(x):
     return x, x
 
 
+@on_host
 def flow_symplectic_defect(
     system: System,
     q0,
@@ -283,7 +290,9 @@ def flow_symplectic_defect(
     tolerance: float = 1e-11,
     max_steps: int = 100_000,
 ) -> SymplecticDefect:
-    """(Fᵗ)*Ω_L - Ω_L = dν, ν(δq,δv) = -∫₀ᵗ (f + Rᵀλ)·δq(s) ds, Ω_L = -d(L_v·dq), for the continuous flow over the time
+    """Measure how the continuous flow changes the symplectic form.
+
+    (Fᵗ)*Ω_L - Ω_L = dν, ν(δq,δv) = -∫₀ᵗ (f + Rᵀλ)·δq(s) ds, Ω_L = -d(L_v·dq), for the continuous flow over the time
     t.
 
     The flow is that of the index-reduced equations for (a, λ); with constraints of order 0 or 1 the variations are

@@ -16,7 +16,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
-from dalembert.lazy import Lazy, as_left, front_door
+from dalembert.lazy import Later, front_door, on_host
 from dalembert.notebook import Described
 from dalembert.numbers import as_array, described, place_of, whole_number
 from dalembert.outcome import Outcome
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 
 class StepError(RuntimeError):
-    """F(z) = 0 was not solved: a step of a run failed.
+    """A step of a run could not be solved.
+
+    F(z) = 0 was not solved: a step of a run failed.
 
     Attributes:
         path: the Path up to the failed step.
@@ -50,7 +52,7 @@ class StepError(RuntimeError):
         return self.path.describe()
 
 
-class Statistics(Described, Lazy):
+class Statistics(Described, Later):
     """Counts and residuals of the solver over the whole run, including steps that were not saved.
 
     Attributes:
@@ -74,15 +76,15 @@ class Statistics(Described, Lazy):
         -1
     """
 
-    iterations: Int[Array, ""]
-    max_iterations: Int[Array, ""]
-    residual: Float[Array, ""]
-    crossings: Int[Array, ""]
-    turns: Int[Array, ""]
-    leaps: Int[Array, ""]
-    failed_step: Int[Array, ""]
-    failed_time: Float[Array, ""]
-    failed_residual: Float[Array, ""]
+    iterations: Int[np.ndarray, ""]
+    max_iterations: Int[np.ndarray, ""]
+    residual: Float[np.ndarray, ""]
+    crossings: Int[np.ndarray, ""]
+    turns: Int[np.ndarray, ""]
+    leaps: Int[np.ndarray, ""]
+    failed_step: Int[np.ndarray, ""]
+    failed_time: Float[np.ndarray, ""]
+    failed_residual: Float[np.ndarray, ""]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,8 +227,10 @@ def groups_of(columns: Any) -> Any:
     return front_door("groups.space_of_columns")(columns) if any("." in column for column in columns) else None
 
 
-class Path(Described, Lazy):
-    """d/dt L_v - L_q = f + Rᵀλ, solved step by step: a discrete trajectory. Each variable has its own times.
+class Path(Described, Later):
+    """The result of a run: times, positions, velocities, multipliers and forces, with outcome and record.
+
+    d/dt L_v - L_q = f + Rᵀλ, solved step by step: a discrete trajectory. Each variable has its own times.
 
     path["x"] is one coordinate of q over time, by its name. The batch of paths that an ensemble or vmap returns has a
     length, and path[3] is one of its paths.
@@ -257,26 +261,26 @@ class Path(Described, Lazy):
         ((2, 1), 20)
     """
 
-    t: Float[Array, "nodes"]
-    q: Float[Array, "nodes n"]
-    t_velocity: Float[Array, "velocities"]
-    v: Float[Array, "velocities n"]
-    t_multipliers: Float[Array, "steps"]
-    multipliers: Float[Array, "steps m"]
-    constraint_forces: Float[Array, "steps n"]
-    h: Float[Array, ""]
-    steps_done: Int[Array, ""]
-    code: Int[Array, ""]
+    t: Float[np.ndarray, "nodes"]
+    q: Float[np.ndarray, "nodes n"]
+    t_velocity: Float[np.ndarray, "velocities"]
+    v: Float[np.ndarray, "velocities n"]
+    t_multipliers: Float[np.ndarray, "steps"]
+    multipliers: Float[np.ndarray, "steps m"]
+    constraint_forces: Float[np.ndarray, "steps n"]
+    h: Float[np.ndarray, ""]
+    steps_done: Int[np.ndarray, ""]
+    code: Int[np.ndarray, ""]
     statistics: Statistics
-    t_feedback: Float[Array, "steps"] | None = None
-    feedback: Float[Array, "steps n"] | None = None
+    t_feedback: Float[np.ndarray, "steps"] | None = None
+    feedback: Float[np.ndarray, "steps n"] | None = None
     reduced: object = None
-    h_last: Float[Array, ""] | None = None
+    h_last: Float[np.ndarray, ""] | None = None
     levels: tuple[str, str] = eqx.field(static=True, default=("node", "mid"))
     provenance: Provenance | None = eqx.field(static=True, default=None)
 
     @property
-    def outcome(self) -> Outcome | Array:
+    def outcome(self) -> Outcome | np.ndarray:
         """The Outcome; for a batch, and inside jit, vmap or grad, the integer codes."""
         if isinstance(self.code, Tracer) or np.ndim(self.code):
             return self.code
@@ -298,7 +302,7 @@ class Path(Described, Lazy):
         return self.provenance.coordinates if self.provenance is not None else ()
 
     @overload
-    def __getitem__(self, key: str) -> Float[Array, "... nodes"]: ...
+    def __getitem__(self, key: str) -> Float[np.ndarray, "... nodes"]: ...
 
     @overload
     def __getitem__(self, key: int) -> Path: ...
@@ -346,8 +350,8 @@ class Path(Described, Lazy):
             if (times := getattr(one, time)) is not None:
                 end = 1 + int(np.count_nonzero(np.diff(np.asarray(times)))) if len(times) else 0
                 if int(one.steps_done) == 0:  # the rows of its steps, each with multipliers, repeat where it stands
-                    end = len(times) - len(as_left(one, "t_multipliers"))
-                changes |= {name: as_left(one, name)[:end] for name in (time, *values)}
+                    end = len(times) - len(one.t_multipliers)
+                changes |= {name: getattr(one, name)[:end] for name in (time, *values)}
         return dataclasses.replace(one, **changes)
 
     def describe(self) -> str:
@@ -387,7 +391,8 @@ class Path(Described, Lazy):
             f", {int(self.statistics.crossings) / time:.3g} per unit of time" if self.statistics.crossings and time else ""
         )
 
-    def interpolate(self, t: Float[Array, "..."], order: int = 3) -> tuple[Float[Array, "... n"], Float[Array, "... n"]]:
+    @on_host
+    def interpolate(self, t: Float[Array | np.ndarray, "..."], order: int = 3) -> tuple[Any, Any]:
         """(q, v) at times between nodes: Hermite interpolation of q through neighbouring nodes, v its derivative.
 
         Velocities at nodes are the path's own where it has them: then through two nodes q is interpolated to fourth order
@@ -430,15 +435,18 @@ class Path(Described, Lazy):
                 raise ValueError(
                     f"t: found times in [{asked.min():g}, {asked.max():g}], outside the path's [{low:g}, {high:g}]"
                 )
-        v, space = self.v if self.levels[0] == "node" else None, groups_of(self.coordinates)
+        t, q = jnp.asarray(self.t), jnp.asarray(self.q)
+        v, space = jnp.asarray(self.v) if self.levels[0] == "node" else None, groups_of(self.coordinates)
         if space is not None:
-            v = jax.vmap(space.rate)(jnp.asarray(self.q), jnp.asarray(self.v))
-        q, v = two_nodes(self.t, self.q, v, times) if number == 2 else several_nodes(self.t, self.q, v, times, number)
+            v = jax.vmap(space.rate)(q, jnp.asarray(self.v))
+        q, v = two_nodes(t, q, v, times) if number == 2 else several_nodes(t, q, v, times, number)
         return (q, v) if space is None else space.onto(q, v)
 
 
 class ClosedLoop(Path):
-    """d/dt L_v - L_q = f + B(q)u + d, u held from sample to sample: what `closed_loop` returns, a Path with the controls,
+    """The result of a closed loop: a Path with its controls, plan and disturbances.
+
+    d/dt L_v - L_q = f + B(q)u + d, u held from sample to sample: what `closed_loop` returns, a Path with the controls,
     the plan that they followed, and the disturbances. Its arrays are NumPy's.
 
     If the plant's run failed, or Ctrl-C ended it, the arrays end there, and `outcome` says why.

@@ -41,7 +41,9 @@ class SweptName(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Study(Described):
-    """d/dt L_v - L_q = f + Rᵀλ, solved for many parameters and initial data, or δ(Σ L̃_d) = 0 between many ends: runs
+    """The results of many runs or problems, with an axis for each thing that was varied.
+
+    d/dt L_v - L_q = f + Rᵀλ, solved for many parameters and initial data, or δ(Σ L̃_d) = 0 between many ends: runs
     or solutions over named axes.
 
     study["x"] is one coordinate of q over all axes and times, an xarray.DataArray. len(study) is the number of runs or

@@ -71,7 +71,9 @@ def ensemble(
     save: Save | None = None,
     progress: bool | Callable[[int, int], None] = False,
 ) -> Path:
-    """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0,  (q_{k-1},q_k,q_{k+1}) ∈ D_K, for B sets of initial
+    """Run a system from many initial states, or with many parameters, side by side.
+
+    D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0,  (q_{k-1},q_k,q_{k+1}) ∈ D_K, for B sets of initial
     data and parameters.
 
     No error is raised if a step cannot be solved. In the native run each path is the same to the last bit whatever the

@@ -46,7 +46,9 @@ def simulate_free_steps(
     max_iterations: int = 25,
     throw: bool = True,
 ) -> Path:
-    """Σ_j D_j L̃_d = 0 in q and in t: E_i - E_{i-1} = -(h_i + … + h_{i+k-1})/k ∂L_d/∂t, the steps h_i unknown.
+    """Run a system whose steps are unknowns, so that it keeps its energy.
+
+    Σ_j D_j L̃_d = 0 in q and in t: E_i - E_{i-1} = -(h_i + … + h_{i+k-1})/k ∂L_d/∂t, the steps h_i unknown.
 
     The method is symplectic, and it conserves energy and momentum if L does not depend on time. For k = 1 the conserved
     energy is that of the first two nodes. For k > 1 the windows are those of Hermite().

@@ -50,7 +50,9 @@ def simulate(
     throw: bool = True,
     progress: bool | Callable[[int, int], None] = False,
 ) -> Path:
-    """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0,  (q_{k-1},q_k,q_{k+1}) ∈ D_K, from (q₀, v₀).
+    """Run a system from an initial state, step by step.
+
+    D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0,  (q_{k-1},q_k,q_{k+1}) ∈ D_K, from (q₀, v₀).
 
     A step that cannot be solved ends the run. Under jit, vmap and grad the arrays have full length, rows after the end
     of the run repeat its last state, and no error is raised; derivatives follow from the implicit function theorem.
@@ -137,7 +139,9 @@ def run_program(
     save: Save | None = None,
     throw: bool = True,
 ) -> Path:
-    """Runs a step of your own: F(z; q_k, s_k, t_k, h) = 0, then q_{k+1} = q_k + increment and s_{k+1} = new, from s₀ = v₀.
+    """Run a step of your own.
+
+    Runs a step of your own: F(z; q_k, s_k, t_k, h) = 0, then q_{k+1} = q_k + increment and s_{k+1} = new, from s₀ = v₀.
 
     For a method whose equations belong to no scheme (docs/extending.md). The state s is a velocity, and the step starts
     from (q₀, v₀) alone. The initial data are not compared with constraints: what F asks for is the program's.
@@ -254,7 +258,9 @@ def prepare(
     feedback: SampledFeedback | None = None,
     save: Save | None = None,
 ) -> PreparedRun:
-    """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0, as a function of (q₀, v₀) alone.
+    """Prepare runs of a system, so that each further one begins at once.
+
+    D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0, as a function of (q₀, v₀) alone.
 
     For many calls in a loop: the run returns the same as `simulate`, bit for bit, and makes the same checks. In every
     call it checks the variables that the functions of the system read, so that a change of them takes effect. Several
@@ -290,7 +296,9 @@ def prepare(
 
 
 class PreparedRun:
-    """(q₀, v₀, N) → the path of N steps: what `prepare` returns.
+    """A run that is prepared, as a function of the initial state.
+
+    (q₀, v₀, N) → the path of N steps: what `prepare` returns.
 
     Attributes:
         system: the System.

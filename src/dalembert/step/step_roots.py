@@ -26,7 +26,9 @@ _OPTIONS = Newton(tolerance=1e-11, max_iterations=60)
 
 @described_by_fields
 class Root(NamedTuple):
-    """F(z; q, v, t, h) = 0: one root of a step, with what distinguishes it from the others.
+    """One solution of a step.
+
+    F(z; q, v, t, h) = 0: one root of a step, with what distinguishes it from the others.
 
     Attributes:
         q: (n,) position after the step.
@@ -49,7 +51,9 @@ class Root(NamedTuple):
 def roots(
     system: System, q, v, *, h: float, t: float = 0.0, scheme: Scheme | None = None, starts: int = 384, seed: int = 0
 ) -> list[Root]:
-    """F(z; q, v, t, h) = 0 for one step from (q, v): all roots z that are found, the nearest to the predicted state
+    """Find all solutions of one step.
+
+    F(z; q, v, t, h) = 0 for one step from (q, v): all roots z that are found, the nearest to the predicted state
     first.
 
     Constraints are used as written: no factor is divided out. Newton's iteration starts from points around the

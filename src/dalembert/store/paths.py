@@ -16,12 +16,10 @@ from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dalembert.drawing import KINDS, Depicted, Outline, Scene, scene_of
 from dalembert.groups import space_of_columns
-from dalembert.lazy import as_left
 from dalembert.outcome import Outcome
 from dalembert.path import ClosedLoop, Path, Provenance, Statistics, tree_of_values
 from dalembert.solution import CriticalPoint
@@ -101,7 +99,7 @@ def reduced_from_xarray(data: xarray.Dataset) -> Any:
 def reduced_value(text: str, leaves: Mapping[str, Any]) -> Any:
     """The value from its tree as JSON and its leaves, reduced_0, reduced_1, …; ValueError where they do not fit."""
     try:
-        return tree_of_values(json.loads(text), lambda i: jnp.asarray(np.asarray(leaves[f"reduced_{i}"])))
+        return tree_of_values(json.loads(text), lambda i: np.asarray(leaves[f"reduced_{i}"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"data: the attribute reduced, {text!r:.80}, does not describe the variables reduced_…") from error
 
@@ -239,9 +237,9 @@ def path_to_xarray(path: Path) -> xarray.Dataset:
     dimension = _dimensions(path)
     variables: dict[str, Any] = {}
     on_group = space_of_columns(path.coordinates) is not None
-    free = not lanes and not np.shape(as_left(path, "multipliers"))[-1] and not np.any(as_left(path, "constraint_forces"))
+    free = not lanes and not np.shape(path.multipliers)[-1] and not np.any(path.constraint_forces)
     for name, (times, axis, long_name, units) in VARIABLES.items():
-        if as_left(path, name) is not None and not (free and name == "constraint_forces"):
+        if getattr(path, name) is not None and not (free and name == "constraint_forces"):
             labels = {"long_name": long_name, "units": units}
             variables[name] = ((*lanes, dimension[times], axis_of(name, axis, on_group)), numbers_of(path, name), labels)
     own = {} if path.h_last is None else VARYING
@@ -285,7 +283,7 @@ def _of_runs(path: Path, lanes: tuple[str, ...], taken: Set[str]) -> dict[str, A
 
 def numbers_of(owner: Path | Statistics, name: str) -> np.ndarray:
     """A field as an array of NumPy that nobody can write to, without a copy."""
-    found = np.asarray(as_left(owner, name)).view()
+    found = np.asarray(getattr(owner, name)).view()
     found.flags.writeable = False
     return found
 
@@ -294,17 +292,17 @@ def path_from_xarray(data: xarray.Dataset) -> Path:
     """The Path that `path_to_xarray` was given, bit for bit; ValueError naming what is missing or malformed."""
     layout = check_path(data)
     fields: dict[str, Any] = {
-        name: jnp.asarray(data[name].values) for name in (*VARIABLES, *SCALARS, *VARYING) if name in layout
+        name: np.array(data[name].values) for name in (*VARIABLES, *SCALARS, *VARYING) if name in layout
     }
     lanes = np.ndim(fields["code"])
     for name, (times, *_) in VARIABLES.items():
         if name in layout:
-            fields[times] = jnp.asarray(data[_time_name(str(data[name].dims[-2]), lanes)].values)
+            fields[times] = np.array(data[_time_name(str(data[name].dims[-2]), lanes)].values)
     if "constraint_forces" not in layout:
-        fields["constraint_forces"] = jnp.zeros((*fields["multipliers"].shape[:-1], fields["v"].shape[-1]))
+        fields["constraint_forces"] = np.zeros((*fields["multipliers"].shape[:-1], fields["v"].shape[-1]))
     kind = Path
     if _is_loop(data):
-        kind, fields = ClosedLoop, {name: np.asarray(x) for name, x in fields.items()}
+        kind = ClosedLoop
         fields |= {name: np.array(data[name].values) for name in LOOP if name in layout} | {"t_u": data["sample"].values}
     return kind(
         **fields,
@@ -319,9 +317,9 @@ def _is_loop(data: xarray.Dataset) -> bool:
     return data.attrs.get("content") == LOOP_CONTENT
 
 
-def _statistic(data: xarray.Dataset, name: str, shape: tuple[int, ...]) -> jax.Array:
+def _statistic(data: xarray.Dataset, name: str, shape: tuple[int, ...]) -> np.ndarray:
     """A statistic; -1 where the file is from before it was counted."""
-    return jnp.asarray(data[name].values) if name in data or name not in LATER else jnp.full(shape, -1)
+    return np.array(data[name].values) if name in data or name not in LATER else np.full(shape, -1)
 
 
 def check_path(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
@@ -387,7 +385,7 @@ def _dimensions(path: Path) -> dict[str, str]:
     wanted = _levels(path.levels)
     taken: dict[str, np.ndarray] = {}
     for field, level in wanted.items():
-        times = np.zeros(0) if as_left(path, field) is None else numbers_of(path, field)
+        times = np.zeros(0) if getattr(path, field) is None else numbers_of(path, field)
         if level in taken and not np.array_equal(taken[level], times):
             level = wanted[field] = _apart(level, field)
         taken[level] = times
@@ -401,7 +399,7 @@ def _time_name(dimension: str, lanes: int) -> str:
 def _coordinate_arrays(path: Path, lanes: tuple[str, ...], dimension: dict[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field, level in dimension.items():
-        if as_left(path, field) is not None:
+        if getattr(path, field) is not None:
             labels = {"long_name": f"time of level {level}", "units": TIME, "axis": "T"}
             found[_time_name(level, len(lanes))] = ((*lanes, level), numbers_of(path, field), labels)
     found["coordinate"] = coordinate_variable(path)
@@ -411,7 +409,7 @@ def _coordinate_arrays(path: Path, lanes: tuple[str, ...], dimension: dict[str, 
     if isinstance(path, ClosedLoop):
         labels = {"long_name": "time from which a control acts", "units": TIME, "axis": "T"}
         found["sample"] = ("sample", path.t_u, labels)
-    count = np.shape(as_left(path, "multipliers"))[-1]
+    count = np.shape(path.multipliers)[-1]
     found["multiplier"] = ("multiplier", np.arange(count), {"long_name": "index of the multiplier"})
     return found
 
@@ -423,8 +421,7 @@ def coordinate_variable(result: Path | CriticalPoint) -> tuple[str, list[str], d
 
 def coordinate_names(path: Path | CriticalPoint) -> list[str]:
     """The names of q given with the system, or q0, q1, …"""
-    q = as_left(path, "q") if isinstance(path, Path) else path.q
-    return list(path.coordinates) or [f"q{i}" for i in range(np.shape(q)[-1])]
+    return list(path.coordinates) or [f"q{i}" for i in range(np.shape(path.q)[-1])]
 
 
 def _attributes(path: Path) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import math
 from pathlib import Path as File
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from dalembert.outcome import Outcome
@@ -120,15 +119,15 @@ class StoredRun:
 
     def path(self, ends: bool = False) -> Path:
         """All rows that are written; ends: the first ones and the last one only."""
-        fields = {name: jnp.asarray(self._rows(name, ends)) for name in self.lead}
-        scalars = {name: jnp.asarray(self.state[name]) for name in (*SCALARS, *STATISTICS)}
+        fields = {name: self._rows(name, ends) for name in self.lead}
+        scalars = {name: self.state[name] for name in (*SCALARS, *STATISTICS)}
         if int(scalars["code"]) not in {int(outcome) for outcome in Outcome}:
             raise FileError(self.place, f"holds the outcome {int(scalars['code'])}, which does not exist")
         return Path(
             **fields, **{name: scalars[name] for name in SCALARS}, levels=tuple(self.attributes["levels"]),
             statistics=Statistics(**{name: scalars[name] for name in STATISTICS}),
             reduced=reduced_value(self.attributes["reduced"], self.state), provenance=self.record,
-            h_last=jnp.asarray(self.state["h_last"]) if "h_last" in self.state else None,
+            h_last=self.state.get("h_last"),
         )  # fmt: skip
 
     def _rows(self, name: str, ends: bool) -> np.ndarray:

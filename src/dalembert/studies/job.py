@@ -24,7 +24,7 @@ import numpy as np
 from dalembert.boundary import Asked, Request, Settings, TimeGrid, extremal, own_pivots
 from dalembert.drawing import Depicted
 from dalembert.interrupts import Interrupted
-from dalembert.lazy import as_left, fields_as_left
+from dalembert.lazy import fields_as_left
 from dalembert.messages import warn
 from dalembert.native import as_threads, on_threads
 from dalembert.numbers import described
@@ -327,7 +327,7 @@ class RunsJob(SweepJob):
             if self.blocks.number > 1:
                 error.add_note(f"run 0 of this message is run {self.blocks.first(i)} of the sweep")
             raise
-        if np.any(as_left(path, "code") == int(Outcome.INTERRUPTED)):
+        if np.any(path.code == int(Outcome.INTERRUPTED)):
             raise Interrupted(path)
         if self.blocks.runs(i) == self.blocks.size:
             return path

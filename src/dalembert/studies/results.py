@@ -90,7 +90,9 @@ class MergeTree:
 
 
 def run_statistics(value: Callable[[Study], xarray.DataArray], bins: Any = None) -> OverRuns:
-    """n, Σx/n, Σ(x-x̄)²/n, min x, max x over the runs of a sweep, for its argument over_runs; the runs themselves are
+    """Keep only statistics over the runs of a sweep.
+
+    n, Σx/n, Σ(x-x̄)²/n, min x, max x over the runs of a sweep, for its argument over_runs; the runs themselves are
     not kept.
 
     Failed runs and numbers that are not finite are left out; the number of failed runs is returned.

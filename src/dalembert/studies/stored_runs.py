@@ -257,7 +257,9 @@ def resume(
     throw: bool = True,
     progress: bool | Callable[[int, int], None] = False,
 ) -> Path:
-    """x_{k+1} = F(x_k) from the last step k that is committed: a run of `simulate(…, save=Save(store=…))` continues, to
+    """Continue a run that was written to a store.
+
+    x_{k+1} = F(x_k) from the last step k that is committed: a run of `simulate(…, save=Save(store=…))` continues, to
     a path that is identical bit for bit.
 
     For runs that ended by Ctrl-C, a kill, a full disk or a loss of power. Functions are not stored, and have to be

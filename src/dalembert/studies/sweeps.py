@@ -69,7 +69,9 @@ def sweep(
     client: Any = None,
     progress: bool | Callable[[int, int], None] = False,
 ) -> Study | Any:
-    """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0 for every combination of the swept values; or Σⱼ Dⱼ
+    """Run or solve for every combination of values.
+
+    D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0 for every combination of the swept values; or Σⱼ Dⱼ
     L̃_d = 0 and Φ_d = 0 between ends, as in `solve`.
 
     The runs are those of `ensemble`, the solutions those of `solve`. A run that fails has its outcome in the study, and

@@ -77,7 +77,9 @@ class Turn(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TurnedReduction(Described):
-    """q = e^{gξ} q̂(r): a system in the shape r alone, whose group coordinates g follow from their momenta.
+    """A system that is reduced by a turn of the plane.
+
+    q = e^{gξ} q̂(r): a system in the shape r alone, whose group coordinates g follow from their momenta.
 
     Attributes:
         system: the reduced System, a Routhian: simulate it from (x0, w0) with any scheme.
@@ -304,7 +306,9 @@ SAME = 1e-9  # relative size of what should be zero
 def routh(
     system: System, q0, v0, *, group: Any = None, generators: Any = None, t0: float = 0.0, size=None
 ) -> Reduced | TurnedReduction:
-    """d/dt R_ṙ - R_r = f + φ_rᵀλ, R(r, ṙ) = L - μ·ġ with L_ġ = μ: the system without its cyclic coordinates g.
+    """Reduce a system by its cyclic coordinates.
+
+    d/dt R_ṙ - R_r = f + φ_rᵀλ, R(r, ṙ) = L - μ·ġ with L_ġ = μ: the system without its cyclic coordinates g.
 
     L_ġ = M_gg ġ + M_gr ṙ + … is solved for ġ, so L has to be quadratic in ġ: ġ = B ṙ + c, where c contains μ; these are
     the frame of the result. The discrete equations of R are those of L for the same map: the Legendre transform of L_d

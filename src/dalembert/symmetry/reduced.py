@@ -200,7 +200,7 @@ def scheme_of(path: Path, scheme: Scheme | None) -> Scheme:
 
 def _stages(system: System, scheme: Scheme, path: Path) -> tuple[Array, ...]:
     """(x, w, t) at the beginning of every stage of the steps and at the end of the last, and the lengths of the stages."""
-    known, lengths = (path.q, path.v, path.t), jnp.asarray(scheme.weights) * path.h
+    known, lengths = tuple(map(jnp.asarray, (path.q, path.v, path.t))), jnp.asarray(scheme.weights) * path.h
     if scheme.order == 2:
         return (*known, jnp.diff(path.t))
     base, now, rows = dataclasses.replace(scheme, order=2), [x[:-1] for x in known], []
@@ -273,7 +273,9 @@ EQUAL = 1e-8  # relative difference of what should be equal
 
 
 def chaplygin(system: System, q0, v0, *, group: Any, frame: Any = None, t0: float = 0.0, size=None) -> Reduced:
-    """d/dt L_c,ẋ - L_c,x = p·[X_ẋ, X_a] + Bᵀf, v = B(q)ẋ + c(q): a system without constraints in coordinates x = (r, s)
+    """Reduce a system by a symmetry that its nonholonomic constraints share.
+
+    d/dt L_c,ẋ - L_c,x = p·[X_ẋ, X_a] + Bᵀf, v = B(q)ẋ + c(q): a system without constraints in coordinates x = (r, s)
     of D.
 
     The group acts by translations of its coordinates; the other coordinates are the shape r. If it complements the

@@ -304,7 +304,9 @@ def symmetries(
     size=None,
     tolerance: float = 1e-10,
 ) -> Symmetries:
-    """dL(q, v)·(ξ, Dξ v) = 0, dφ·(ξ, Dξ v, …) = 0 where φ = 0, and the forces are carried along: all vector fields ξ =
+    """Find the symmetries of a system.
+
+    dL(q, v)·(ξ, Dξ v) = 0, dφ·(ξ, Dξ v, …) = 0 where φ = 0, and the forces are carried along: all vector fields ξ =
     A q + b with these properties.
 
     The conditions are linear in (A, b). They are evaluated at random states around (q0, v0) that satisfy the

@@ -20,6 +20,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import least_norm, numerical_rank, value_and_jacobian
 from dalembert.groups import Product
+from dalembert.lazy import on_host
 from dalembert.notebook import described_by_fields
 from dalembert.numbers import as_number, as_state, check_x64, is_traced
 from dalembert.systems.equations import first_derivative, motion_at, value, velocity_constraints
@@ -48,7 +49,9 @@ class InconsistentDataError(ValueError):
 
 
 class RankDeficientError(ValueError):
-    """rank < m: constraints are redundant or contradictory, reactions are dependent, or the mass matrix is degenerate
+    """Constraints or masses leave the motion undetermined.
+
+    rank < m: constraints are redundant or contradictory, reactions are dependent, or the mass matrix is degenerate
     on the motions that the constraints leave free.
 
     Attributes:
@@ -224,8 +227,11 @@ class Projection(NamedTuple):
         return f"q0 moved by {self.moved_q:.3g}, v0 by {self.moved_v:.3g}"
 
 
+@on_host
 def project(system: System, q0, v0, t0: float = 0.0) -> Projection:
-    """min |q - q0| with φ(q) = 0 for holonomic constraints, then min |v - v0| with dφ/dt = 0 and φ(q, v) = 0.
+    """Find the nearest positions and velocities that satisfy the constraints.
+
+    min |q - q0| with φ(q) = 0 for holonomic constraints, then min |v - v0| with dφ/dt = 0 and φ(q, v) = 0.
 
     Distances are Euclidean in the coordinates. Both are Gauss-Newton iterations with least-norm steps, corrected so
     that the limit is the nearest point and not just any point. Constraints on accelerations restrict neither q nor v.

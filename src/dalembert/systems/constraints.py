@@ -32,7 +32,9 @@ LOWER = {
 
 
 class Constraint(eqx.Module):
-    """φ = 0 with forces Rᵀλ: the base class of Holonomic, Nonholonomic, SecondOrder and Lyapunov, and of a kind of your own.
+    """Base class of constraints with their forces.
+
+    φ = 0 with forces Rᵀλ: the base class of Holonomic, Nonholonomic, SecondOrder and Lyapunov, and of a kind of your own.
 
     A subclass says its `order` and its `residual`, and `force_rows` where these are not Chetaev's. `system` gives what a
     residual may need, `system.call(function, q, v, t=t)` and `system.parameters`.
@@ -205,7 +207,9 @@ def _some_rows(function: Callable, rows: tuple[int, ...]) -> Callable:
 
 
 class Holonomic(Kinematic):
-    """φ(q) = 0, with reactions ∂φ/∂q unless others are given.
+    """A constraint on positions.
+
+    φ(q) = 0, with reactions ∂φ/∂q unless others are given.
 
     With other reactions it is a servo-constraint on positions: φ = 0 is enforced by actuators whose forces need not be
     perpendicular to it. This is possible where ∂φ/∂q M⁻¹ Rᵀ, with the mass matrix M, is nonsingular.
@@ -233,7 +237,9 @@ class Holonomic(Kinematic):
 
 
 class Nonholonomic(Kinematic):
-    """φ(q, v) = 0, linear, affine or nonlinear in v, with Chetaev's reactions ∂φ/∂v unless others are given.
+    """A constraint on positions and velocities.
+
+    φ(q, v) = 0, linear, affine or nonlinear in v, with Chetaev's reactions ∂φ/∂v unless others are given.
 
     Args:
         phi: (n,), (n,) → () or (m,).
@@ -255,7 +261,9 @@ class Nonholonomic(Kinematic):
 
 
 class SecondOrder(Kinematic):
-    """φ(q, v, a) = 0, with Chetaev's reactions ∂φ/∂a unless others are given.
+    """A constraint on positions, velocities and accelerations.
+
+    φ(q, v, a) = 0, with Chetaev's reactions ∂φ/∂a unless others are given.
 
     Args:
         phi: (n,), (n,), (n,) → () or (m,).

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import integrate
-from dalembert.lazy import Lazy, as_left
+from dalembert.lazy import Later
 from dalembert.native import Accuracy, Solved, as_threads, native_first, outputs_along, travel
 from dalembert.notebook import Described
 from dalembert.numbers import as_choice, as_flag, as_numbers, check_x64, described, is_traced, outside, whole_number
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     import diffrax
 
 
-class Reference(Described, Lazy):
-    """q̇ = v, v̇ = a(q, v, t), integrated: positions, velocities and multipliers at the times asked for. Of many runs all
+class Reference(Described, Later):
+    """The continuous motion at the times asked for.
+
+    q̇ = v, v̇ = a(q, v, t), integrated: positions, velocities and multipliers at the times asked for. Of many runs all
     arrays have a leading axis.
 
     Attributes:
@@ -85,7 +87,9 @@ def reference(
     backend: Literal["native", "diffrax"] | None = None,
     throw: bool = True,
 ) -> Reference:
-    """q̇ = v, v̇ = a(q, v, t) with (a, λ) of `acceleration`, from (q0, v0) at t[0], by a method of order 8.
+    """Integrate the continuous equations of motion from an initial state.
+
+    q̇ = v, v̇ = a(q, v, t) with (a, λ) of `acceleration`, from (q0, v0) at t[0], by a method of order 8.
 
     In machine code steps end where a choice in the equations (where, cond, abs, maximum, …) takes the other side.
     Constraints of order 1 that are linear or affine in v hold to rounding where the equation is integrated on D. Others of
@@ -141,7 +145,7 @@ def reference(
     options = {"natively": natively, "solver": solver, "max_steps": steps, "start": start, "projected": True}
     result = integrate_motion(system, (q, v), times, tolerance, **options)
     known = start is not None or not is_traced(result)
-    if throw and known and not bool(as_left(result, "succeeded")):
+    if throw and known and not bool(result.succeeded):
         reached = int(jnp.sum(jnp.all(jnp.isfinite(result.q), axis=1)))
         raise RuntimeError(
             f"reference: the integration failed after t = {float(times[max(reached - 1, 0)]):g} "
@@ -271,7 +275,9 @@ def references(
     backend: Literal["native", "diffrax"] | None = None,
     threads: int | None = None,
 ) -> Reference:
-    """q̇ = v, v̇ = a(q, v, t) as in `reference`, for B sets of initial data and parameters.
+    """Integrate the continuous equations of motion for many initial states or parameters.
+
+    q̇ = v, v̇ = a(q, v, t) as in `reference`, for B sets of initial data and parameters.
 
     The runs are shared out over threads, each with steps of its own. A run is the same to the last bit whatever the others
     are. No error is raised if an integration fails. Arguments are numbers; in a traced program take jax.vmap of

@@ -20,7 +20,9 @@ EXACT = Newton(tolerance=1e-11, max_iterations=50)
 
 
 def momentum(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Vector:
-    """p = ∂L/∂v (Legendre transform).
+    """Compute the momenta at a state.
+
+    p = ∂L/∂v (Legendre transform).
 
     Args:
         system: a System.
@@ -52,7 +54,9 @@ def _state(system: System, q, v, t) -> tuple[Vector, Vector, Array]:
 
 
 def energy(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Float[Array, ""]:
-    """E = v · ∂L/∂v - L.
+    """Compute the energy at a state.
+
+    E = v · ∂L/∂v - L.
 
     Args:
         system: a System.
@@ -147,7 +151,9 @@ def kkt_residual(system: System, q: Vector, v: Vector, t, z: Float[Array, "n_plu
 
 
 def acceleration(system: System, q: Vector, v: Vector, t: Time = 0.0) -> tuple[Vector, Rows, Solve]:
-    """(a, λ) with d/dt L_v - L_q = f + Rᵀλ and all constraints differentiated until they contain a; these equations may
+    """Compute acceleration and multipliers at a state.
+
+    (a, λ) with d/dt L_v - L_q = f + Rᵀλ and all constraints differentiated until they contain a; these equations may
     be nonlinear in a.
 
     Args:

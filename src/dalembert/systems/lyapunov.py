@@ -25,7 +25,9 @@ from dalembert.tracing import Jitted
 
 
 class Lyapunov(Constraint):
-    """dV/dt = -F along the motion, enforced by one actuator: V_q v + V_v a (+ V_t) + F = 0, reactions = actuated.
+    """A constraint that makes a function decrease along the motion at a given rate.
+
+    dV/dt = -F along the motion, enforced by one actuator: V_q v + V_v a (+ V_t) + F = 0, reactions = actuated.
 
     The multiplier λ is the control. Along the motion dV/dt + F = φ₀(q,v) + u(q,v) λ, where u, the coefficient of λ, is
     found by differentiation. If V solves the matching equation, φ₀ is divisible by u, and λ = -φ₀/u is smooth.

@@ -112,7 +112,9 @@ NEARLY = 0.1  # of the largest such part: the row that was written first is pref
 
 @described_by_fields
 class Independent(NamedTuple):
-    """φ_i = 0 for the rows i that are kept: a system with independent constraints, and the way back to all rows.
+    """A system with the constraints that are independent of each other.
+
+    φ_i = 0 for the rows i that are kept: a system with independent constraints, and the way back to all rows.
 
     Attributes:
         system: the System with the kept rows only.
@@ -175,7 +177,9 @@ class Independent(NamedTuple):
 
 
 def independent(system: System, q0, v0, t0: float = 0.0) -> Independent:
-    """rank ∂(φ, ψ)/∂(q, v) = r < m at (q₀, v₀): r of the equations φ(q) = 0 and ψ(q, v) = 0 from which the others
+    """Keep the constraints of a system that are independent of each other.
+
+    rank ∂(φ, ψ)/∂(q, v) = r < m at (q₀, v₀): r of the equations φ(q) = 0 and ψ(q, v) = 0 from which the others
     follow.
 
     For closed kinematic loops and for constraints that are written twice: the motion is determined, but the multipliers

@@ -211,7 +211,9 @@ WIDEST = 800  # characters of LaTeX in one line: more are wider than a page; `eq
 
 
 class System(Problem):
-    """d/dt L_v - L_q = f + Rᵀλ and the constraints φ = 0: a mechanical system.
+    """A mechanical system: a Lagrangian with constraints, forces and parameters.
+
+    d/dt L_v - L_q = f + Rᵀλ and the constraints φ = 0: a mechanical system.
 
     If there are parameters, every function takes a trailing p; with time_dependent=True it takes t before p: L(q, v, t,
     p). A System is a pytree: functions are static, parameters are leaves, so that it can be passed through jit, vmap

@@ -35,7 +35,9 @@ NAMES = "initial", "final"
 
 
 class On(eqx.Module):
-    """ψ(q, v) = 0: an end anywhere on a set. At the solution the costates are normal to the set (transversality).
+    """An end that may lie anywhere on a set.
+
+    ψ(q, v) = 0: an end anywhere on a set. At the solution the costates are normal to the set (transversality).
 
     Args:
         psi: `psi(q, v)`, for a VariationalProblem of order k `psi(q, q̇, …)` of k arguments, (n,) each, with the
@@ -60,7 +62,9 @@ class On(eqx.Module):
 
 
 class Periodic(eqx.Module):
-    """q(T) = q(0) + shift, v(T) = v(0): the final end of a closed orbit, or of one period of a gait. The costates are
+    """The final end of a closed orbit, or of one period of a gait.
+
+    q(T) = q(0) + shift, v(T) = v(0): the final end of a closed orbit, or of one period of a gait. The costates are
     periodic too.
 
     Args:

@@ -20,7 +20,9 @@ G = TypeVar("G")
 
 @dataclasses.dataclass(frozen=True)
 class Free:
-    """∂J/∂T = 0 for the minimal cost or action J, or T at a bound: a final time that `solve` finds, for its argument T.
+    """A final time that the solver finds.
+
+    ∂J/∂T = 0 for the minimal cost or action J, or T at a bound: a final time that `solve` finds, for its argument T.
 
     Args:
         guess: the value from which T is sought, in the problem's unit of time.

@@ -74,7 +74,9 @@ class Expansion(NamedTuple):
 
 
 class Modified(Described, eqx.Module):
-    """q̇ = v + Σ_j h^j f_j^q(q, v, t),  v̇ = a(q, v, t) + Σ_j h^j f_j^v(q, v, t): the modified equation of a scheme.
+    """The modified equation of a scheme, order by order.
+
+    q̇ = v + Σ_j h^j f_j^q(q, v, t),  v̇ = a(q, v, t) + Σ_j h^j f_j^v(q, v, t): the modified equation of a scheme.
 
     Attributes:
         system: the System.
@@ -205,7 +207,9 @@ def modified(
     order: int = 4,
     t0: float = 0.0,
 ) -> Modified:
-    """ż = f(z) + h^p f_p(z) + … + h^q f_q(z) on the constraints, whose flow a scheme of order p follows with order q + 1 or
+    """Find the modified equation that a scheme follows.
+
+    ż = f(z) + h^p f_p(z) + … + h^q f_q(z) on the constraints, whose flow a scheme of order p follows with order q + 1 or
     more.
 
     Args:

@@ -34,7 +34,9 @@ class Outputs(NamedTuple):
 
 
 class StepProgram(eqx.Module):
-    """F(z; q, s, t, h, held_force) = 0;  q ← q + increment,  s ← new: the equations of one step, as data for both
+    """The equations of one step, as data for both back-ends.
+
+    F(z; q, s, t, h, held_force) = 0;  q ← q + increment,  s ← new: the equations of one step, as data for both
     back-ends.
 
     Attributes:

@@ -209,7 +209,9 @@ def has_ended(program: StepProgram, t) -> Any:
 
 
 class Varying(eqx.Module):
-    """1/h_{k+1/2} = 1/h_{k-1/2} + G(q_k, v_k), G = d/dt log σ along the motion: steps whose density is proportional to
+    """Steps whose length follows the motion, and which stay reversible.
+
+    1/h_{k+1/2} = 1/h_{k-1/2} + G(q_k, v_k), G = d/dt log σ along the motion: steps whose density is proportional to
     σ, and reversible.
 
     For `h=` of `simulate`, `ensemble` and `prepare`. If σ and the scheme are reversible, a run back from (q_N, -v_N),

@@ -57,7 +57,8 @@ def facts_of(xp, program: StepProgram, carry: RunState, grid: Grid, step_options
     """The fields of a path that are no rows: how the run ended, its statistics, what it reduced."""
     t0, h, _, _ = grid
     failed = (carry.code != 0) & (carry.code != int(Outcome.STOPPED)) & (carry.code != int(Outcome.INTERRUPTED))
-    statistics = (Statistics.of if xp is np else Statistics)(
+    make: Any = Statistics.of if xp is np else Statistics  # traced values are no arrays of NumPy
+    statistics = make(
         iterations=carry.iterations,
         max_iterations=carry.max_iterations,
         residual=carry.residual,

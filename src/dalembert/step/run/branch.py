@@ -20,7 +20,9 @@ Unknowns = Float[Array, "z"]
 
 
 class Branch(eqx.Module):
-    """F(z) = 0 may have several solutions z near the predicted state. A rule chooses the one that the run follows: the
+    """Base class of the rules that choose among several solutions of a step.
+
+    F(z) = 0 may have several solutions z near the predicted state. A rule chooses the one that the run follows: the
     base class of the rules.
 
     Without a rule a step takes the root that Newton's iteration reaches from the predicted state.
@@ -33,7 +35,9 @@ class Branch(eqx.Module):
 
 
 class Nearest(Branch):
-    """min |q - q*| over the two roots near the predicted state, where q* is the predicted or the previous position.
+    """Follow the solution of a step that is nearest to the prediction.
+
+    min |q - q*| over the two roots near the predicted state, where q* is the predicted or the previous position.
 
     Distances are Euclidean, in q. If the two roots are closer to each other than `within`, their distances do not
     decide: the one with the smaller value of the function `least` is taken, as in `Least`.
@@ -85,7 +89,9 @@ class Nearest(Branch):
 
 
 class Least(Branch):
-    """min f(q, v) over the two roots near the predicted state.
+    """Follow the solution of a step at which a function is least.
+
+    min f(q, v) over the two roots near the predicted state.
 
     (q, v) are the state of the step: ((q₁+q₂)/2, (q₂-q₁)/h), or the node and its velocity in the form kick_drift_kick.
 
@@ -108,7 +114,9 @@ class Least(Branch):
 
 
 class Avoid(Branch):
-    """φ = u w, solve w = 0: the root that remains after a factor u is divided out of the constraint.
+    """Divide a known root out of the step equations, so that the run follows the other one.
+
+    φ = u w, solve w = 0: the root that remains after a factor u is divided out of the constraint.
 
     Without an argument, for a Lyapunov constraint: u is the coefficient of the multiplier, found by differentiation,
     and the step solves λ = -φ₀/u (see dalembert.Lyapunov). With a factor: the equation of the one second order

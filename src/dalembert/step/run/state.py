@@ -26,7 +26,9 @@ Watch = Callable[[int], None] | None  # is told now and then how many steps are 
 
 
 class SampledFeedback(eqx.Module):
-    """f(t) = law(q_j, v_j) for t_j ≤ t < t_j + every·h: a generalised force that is computed every `every` steps, and
+    """A feedback law that is sampled, with its force held between two samples.
+
+    f(t) = law(q_j, v_j) for t_j ≤ t < t_j + every·h: a generalised force that is computed every `every` steps, and
     held in between.
 
     v is the latest velocity in the state of the scheme: at the node itself, or in the form "nodes" half a step before

@@ -146,7 +146,9 @@ class ChartChange(Described):
 
 @dataclasses.dataclass(frozen=True)
 class AdaptedReference(Described):
-    """ξ̇ = (∇ψ)⁻¹h(ψ(ξ)), integrated on D: positions, velocities and multipliers at the times asked for.
+    """The continuous motion on the constraint manifold, at the times asked for.
+
+    ξ̇ = (∇ψ)⁻¹h(ψ(ξ)), integrated on D: positions, velocities and multipliers at the times asked for.
 
     Attributes:
         t: (N+1,) times.
@@ -191,7 +193,9 @@ def adapted_reference(
     tolerance: float = 1e-11,
     backend: Literal["native", "diffrax"] | None = None,
 ) -> AdaptedReference:
-    """ξ̇ = (∇ψ)⁻¹h(ψ(ξ)), ξ = (q, v^a), from (q0, v0) at t[0]: the constraints hold to round-off.
+    """Integrate the continuous equations of motion on the constraint manifold.
+
+    ξ̇ = (∇ψ)⁻¹h(ψ(ξ)), ξ = (q, v^a), from (q0, v0) at t[0]: the constraints hold to round-off.
 
     Where the quality of the chart falls below ½/√(1 + m(n-m)), half of what the best chart always reaches, the
     integration goes on in the best chart there. That chart is at least twice as good, so that one change cannot follow

@@ -155,7 +155,9 @@ def chart_argument(chart: Connection, name: str, given) -> Array:
 
 
 class Connection(Described, eqx.Module):
-    """ξ = (q, v^a) ↦ ψ(ξ) = (q, v) ∈ D: the dependent velocities v^α follow from φ(q, v, t) = 0.
+    """Coordinates on the constraint manifold around a state.
+
+    ξ = (q, v^a) ↦ ψ(ξ) = (q, v) ∈ D: the dependent velocities v^α follow from φ(q, v, t) = 0.
 
     A = φ_α⁻¹φ_a, (m, n-m), where φ_v = (φ_a, φ_α). For linear constraints A(q) is an Ehresmann connection in
     coordinates; for others -A is the derivative of v^α as a function of v^a. The methods are compiled, take numbers and
@@ -284,7 +286,9 @@ class Connection(Described, eqx.Module):
 
 
 def connection(system: System, q, v, t: Time = 0.0, *, dependent: Sequence[int | str] | None = None) -> Connection:
-    """D-adapted coordinates ξ = (q, v^a) around (q, v): which velocities v^α are dependent, and how they follow from ξ.
+    """Make coordinates on the constraint manifold around a state.
+
+    D-adapted coordinates ξ = (q, v^a) around (q, v): which velocities v^α are dependent, and how they follow from ξ.
 
     Args:
         system: a System with constraints of order 1.
@@ -374,7 +378,9 @@ SAMPLES = 33  # points of the curve at which the chart is looked at
 
 
 def cutoff(tau):
-    """χ₀(τ): 1 for τ ≤ 0, 0 for τ ≥ 1, ½(1 + tanh(cot πτ)) in between; smooth, with all derivatives zero at both ends.
+    """A smooth step from one to zero.
+
+    χ₀(τ): 1 for τ ≤ 0, 0 for τ ≥ 1, ½(1 + tanh(cot πτ)) in between; smooth, with all derivatives zero at both ends.
 
     Its steepest slope is -π/2, at τ = ½; χ₁ = 1 - χ₀.
 
@@ -399,7 +405,9 @@ def cutoff(tau):
 
 
 class Interpolant(Described, eqx.Module):
-    """c(t) = ψ(χ₀ ξ₁ + χ₁ ξ₂) with χ at (t - t0)/duration: in D for every t; at ξ₁ up to t0, at ξ₂ from t0 + duration
+    """A curve on the constraint manifold between two states.
+
+    c(t) = ψ(χ₀ ξ₁ + χ₁ ξ₂) with χ at (t - t0)/duration: in D for every t; at ξ₁ up to t0, at ξ₂ from t0 + duration
     on.
 
     Call it with one time to get (q, v); use jax.vmap for several times.
@@ -426,7 +434,9 @@ class Interpolant(Described, eqx.Module):
 
 
 def interpolant(system: System, first, second, *, duration: float = 1.0, t0: float = 0.0, dependent=None) -> Interpolant:
-    """q = χ₀q₁ + χ₁q₂, v^a = χ₀v₁^a + χ₁v₂^a, v^α from φ(q, v) = 0: c(t0) = (q₁, v₁), c(t0 + duration) = (q₂, v₂).
+    """Join two states by a curve on the constraint manifold.
+
+    q = χ₀q₁ + χ₁q₂, v^a = χ₀v₁^a + χ₁v₂^a, v^α from φ(q, v) = 0: c(t0) = (q₁, v₁), c(t0 + duration) = (q₂, v₂).
 
     The curve connects points of the phase space; v is not the time derivative of its q.
 

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import numerical_rank, value_and_jacobian
+from dalembert.lazy import on_host
 from dalembert.notebook import Described
 from dalembert.numbers import as_function, as_number, as_vector, check_x64, is_traced
 from dalembert.systems.consistency import RankDeficientError
@@ -36,7 +37,9 @@ DEGENERATE = 1e-10  # smallest singular value of C with unit vectors, below whic
 
 
 class Reduction(Described, eqx.Module):
-    """v̇ = f_v + m⁻¹Rᵀλ,  λ = -C⁻¹(φ_q v + φ_t + φ_v f_v),  C = φ_v m⁻¹Rᵀ, at one (q, v, t).
+    """Acceleration and multipliers in closed form at one state.
+
+    v̇ = f_v + m⁻¹Rᵀλ,  λ = -C⁻¹(φ_q v + φ_t + φ_v f_v),  C = φ_v m⁻¹Rᵀ, at one (q, v, t).
 
     For a holonomic constraint φ(q) = 0 read dφ/dt in place of φ.
 
@@ -102,8 +105,11 @@ def explicit_terms(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Reduc
 _terms = seldom(explicit_terms)
 
 
+@on_host
 def reduction(system: System, q, v, t: Time = 0.0) -> Reduction:
-    """d/dt L_v - L_q = f + Rᵀλ, φ(q, v, t) = 0  ⇒  λ and v̇ in closed form, with the terms of the formula.
+    """Compute acceleration and multipliers in closed form.
+
+    d/dt L_v - L_q = f + Rᵀλ, φ(q, v, t) = 0  ⇒  λ and v̇ in closed form, with the terms of the formula.
 
     L may be any Lagrangian whose mass matrix m = L_vv is nonsingular at this (q, v, t); m need not be positive definite
     and may depend on v and t. Off D the formula gives the vector field whose flow keeps the value of φ constant. Under
@@ -193,7 +199,9 @@ def _check_regular(terms: Reduction) -> None:
 
 
 def deformed(system: System, g: Callable, delta: float) -> System:
-    """φ(q, v) + δ g(q, v) = 0 with forces λ ∂(φ + δ g)/∂v: the motion on D_δ, again a system with Chetaev's reactions.
+    """Change a constraint by a small function.
+
+    φ(q, v) + δ g(q, v) = 0 with forces λ ∂(φ + δ g)/∂v: the motion on D_δ, again a system with Chetaev's reactions.
 
     Args:
         system: a System whose constraints are all Nonholonomic, with Chetaev's reactions.

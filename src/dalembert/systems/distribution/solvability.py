@@ -34,7 +34,9 @@ from dalembert.tracing import seldom
 
 @dataclasses.dataclass(frozen=True)
 class Solvability(Described):
-    """(i) ⟨m z, z⟩ > 0 on ker J, (ii) φ(q₀, v₀, t₀) = 0, (iii) rank J = m: which of these conditions hold; `str` of it
+    """Whether exactly one motion passes through a state, in numbers and words.
+
+    (i) ⟨m z, z⟩ > 0 on ker J, (ii) φ(q₀, v₀, t₀) = 0, (iii) rank J = m: which of these conditions hold; `str` of it
     says so in words.
 
     J = φ_q, φ_v or φ_a, the derivative of a constraint of order 0, 1 or 2 with respect to its highest argument.
@@ -321,7 +323,9 @@ def _look(systems: _Systems, at: _At, points, speeds, pushes) -> _Terms:
 
 
 def solvability(system: System, q0, v0, t0: float = 0.0) -> Solvability:
-    """(i) ⟨m z, z⟩ > 0 on ker J, (ii) φ(q₀, v₀, t₀) = 0, (iii) rank J = m  ⇒  one motion from (q₀, v₀), locally.
+    """Check whether exactly one motion passes through a state.
+
+    (i) ⟨m z, z⟩ > 0 on ker J, (ii) φ(q₀, v₀, t₀) = 0, (iii) rank J = m  ⇒  one motion from (q₀, v₀), locally.
 
     J = φ_q, φ_v or φ_a: the derivative of a constraint of order 0, 1 or 2 with respect to its highest argument. A
     constraint on accelerations does not restrict the initial data: (ii) then requires a root (a, λ), and J is evaluated

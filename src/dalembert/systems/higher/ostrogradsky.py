@@ -126,7 +126,9 @@ def ostrogradsky(
     max_steps: int = 100_000,
     throw: bool = True,
 ) -> Ostrogradsky:
-    """Σ_j (-d/dt)ʲ ∂L̃/∂q⁽ʲ⁾ + φ_qᵀμ = 0, the Euler-Lagrange equations of order k, by a method of order 8.
+    """Integrate the Euler-Lagrange equations of higher order.
+
+    Σ_j (-d/dt)ʲ ∂L̃/∂q⁽ʲ⁾ + φ_qᵀμ = 0, the Euler-Lagrange equations of order k, by a method of order 8.
 
     The state is (q, …, q⁽²ᵏ⁻¹⁾, λ, …, λ⁽ʳ⁻¹⁾), and (q⁽²ᵏ⁾, λ⁽ʳ⁾, μ) solve these equations together with the time
     derivatives of the constraints; `drift` is the deviation of φ from 0 that builds up.

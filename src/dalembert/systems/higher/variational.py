@@ -28,7 +28,9 @@ HIGHEST = 4  # derivatives; the windows of the discrete problem have one node mo
 
 
 class VariationalProblem(Problem):
-    """δ∫ L(q, q̇, …, q⁽ᵏ⁾) + λᵀφ(q, q̇, …, q⁽ᵏ⁾) dt = 0 and φ = 0: all variations are free, and the multipliers λ are
+    """A variational problem: a Lagrangian of one to four derivatives, with constraints.
+
+    δ∫ L(q, q̇, …, q⁽ᵏ⁾) + λᵀφ(q, q̇, …, q⁽ᵏ⁾) dt = 0 and φ = 0: all variations are free, and the multipliers λ are
     part of the action.
 
     Euler-Lagrange: Σⱼ (-1)ʲ dʲ/dtʲ ∂(L + λᵀφ)/∂q⁽ʲ⁾ = 0. The order of a constraint is the highest derivative on which
@@ -301,7 +303,9 @@ def _dependence(problem: VariationalProblem, given: int, function: Callable, n: 
 
 
 def lift(function: Callable, order: int) -> Callable:
-    """T⁽ᵏ⁾f: (q, q̇, …, q⁽ᵏ⁾) ↦ (f, df/dt, …, dᵏf/dtᵏ) along any curve with these derivatives; k = order.
+    """Differentiate a function along a curve.
+
+    T⁽ᵏ⁾f: (q, q̇, …, q⁽ᵏ⁾) ↦ (f, df/dt, …, dᵏf/dtᵏ) along any curve with these derivatives; k = order.
 
     Args:
         function: q (n,) → an array, differentiable by JAX.
@@ -327,7 +331,9 @@ def lift(function: Callable, order: int) -> Callable:
 def ostrogradsky_momenta(
     problem: VariationalProblem, derivatives: Float[Array, "2k n"], multipliers: Float[Array, "k m"], t
 ) -> Float[Array, "k n"]:
-    """p_j = Σ_i (-d/dt)ⁱ ∂L̃/∂q⁽ʲ⁺¹⁺ⁱ⁾, L̃ = L + λᵀφ, at the derivatives (q, …, q⁽²ᵏ⁻¹⁾) and (λ, …, λ⁽ᵏ⁻¹⁾) at t.
+    """Compute the momenta of a problem of higher order.
+
+    p_j = Σ_i (-d/dt)ⁱ ∂L̃/∂q⁽ʲ⁺¹⁺ⁱ⁾, L̃ = L + λᵀφ, at the derivatives (q, …, q⁽²ᵏ⁻¹⁾) and (λ, …, λ⁽ᵏ⁻¹⁾) at t.
 
     Holonomic constraints contribute nothing.
 

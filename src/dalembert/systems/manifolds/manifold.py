@@ -29,7 +29,9 @@ ITERATIONS = 100  # of the projection; from within the reach of the manifold it 
 
 @dataclasses.dataclass(frozen=True)
 class Manifold(abc.ABC):
-    """Dw/dt = P(q)(dw/dt + Γ(q)(q̇, w)): Γ of the metric in Rⁿ, P the orthogonal projector to the tangent space.
+    """Base class of manifolds with a metric.
+
+    Dw/dt = P(q)(dw/dt + Γ(q)(q̇, w)): Γ of the metric in Rⁿ, P the orthogonal projector to the tangent space.
 
     The base class of Chart and Embedded. Two manifolds with equal functions are equal, and share compiled code. A point
     q (n,) lies in Rⁿ or in a chart. Nothing is checked: vectors are assumed to be tangent where they have to be.
@@ -144,7 +146,9 @@ def _nabla(manifold: Manifold, q: Vector, u: Vector, field: Callable[[Vector], V
 
 @dataclasses.dataclass(frozen=True)
 class Chart(Manifold):
-    """⟨u, w⟩ = uᵀG(q)w in coordinates q (n,); Γ follows from derivatives of G.
+    """A manifold in coordinates, given by its metric.
+
+    ⟨u, w⟩ = uᵀG(q)w in coordinates q (n,); Γ follows from derivatives of G.
 
     Only curves that stay inside the chart are found.
 
@@ -174,7 +178,9 @@ class Chart(Manifold):
 
 @dataclasses.dataclass(frozen=True)
 class Embedded(Manifold):
-    """{φ(q) = 0} in Rⁿ with the metric of Rⁿ restricted to it: P = 1 - G⁻¹φ'ᵀ(φ'G⁻¹φ'ᵀ)⁻¹φ'.
+    """A manifold in space, given by equations.
+
+    {φ(q) = 0} in Rⁿ with the metric of Rⁿ restricted to it: P = 1 - G⁻¹φ'ᵀ(φ'G⁻¹φ'ᵀ)⁻¹φ'.
 
     Off φ = 0 the same formulas hold on the level sets of φ, so that discrete points near the manifold may be used.
 
@@ -278,7 +284,9 @@ def _newton_step(manifold: Embedded, q: Float[Array, "... n"]) -> Float[Array, "
 
 
 def sphere(radius: float = 1.0) -> Embedded:
-    """{|q|² = r²} in Rⁿ, any n ≥ 2, with the metric of Rⁿ; its curvature is 1/r².
+    """A sphere.
+
+    {|q|² = r²} in Rⁿ, any n ≥ 2, with the metric of Rⁿ; its curvature is 1/r².
 
     Args:
         radius: r.
@@ -297,7 +305,9 @@ def sphere(radius: float = 1.0) -> Embedded:
 
 
 def ellipsoid(axes: Sequence[float]) -> Embedded:
-    """{Σ(qᵢ/aᵢ)² = 1} in Rⁿ with the metric of Rⁿ.
+    """An ellipsoid.
+
+    {Σ(qᵢ/aᵢ)² = 1} in Rⁿ with the metric of Rⁿ.
 
     Args:
         axes: (n,) the semi-axes aᵢ.
@@ -316,7 +326,9 @@ def ellipsoid(axes: Sequence[float]) -> Embedded:
 
 
 def torus(radius: float = 2.0, tube: float = 1.0) -> Embedded:
-    """{(√(x² + y²) - R)² + z² = r²} in R³ with the metric of R³, R > r; its curvature has both signs.
+    """A torus in space.
+
+    {(√(x² + y²) - R)² + z² = r²} in R³ with the metric of R³, R > r; its curvature has both signs.
 
     Args:
         radius: R, of the centre line of the tube.
@@ -339,7 +351,9 @@ def torus(radius: float = 2.0, tube: float = 1.0) -> Embedded:
 
 
 def hyperbolic_plane(model: Literal["half plane", "disk"] = "half plane") -> Chart:
-    """Curvature -1: G = 1/y² on y > 0, or 4/(1 - |w|²)² on |w| < 1. w = (z - i)/(z + i) for z = x + iy.
+    """The hyperbolic plane.
+
+    Curvature -1: G = 1/y² on y > 0, or 4/(1 - |w|²)² on |w| < 1. w = (z - i)/(z + i) for z = x + iy.
 
     Args:
         model: "half plane" or "disk".
@@ -358,7 +372,9 @@ def hyperbolic_plane(model: Literal["half plane", "disk"] = "half plane") -> Cha
 
 
 def rotations(inertia: float | Sequence[float] = 1.0) -> Embedded:
-    """Unit quaternions q in R⁴, scalar first, ⟨q̇, q̇⟩ = ωᵀJω, ω the angular velocity in the body's axes, q̇ = ½ q(0, ω).
+    """The rotations of space, as unit quaternions.
+
+    Unit quaternions q in R⁴, scalar first, ⟨q̇, q̇⟩ = ωᵀJω, ω the angular velocity in the body's axes, q̇ = ½ q(0, ω).
 
     For a single number j the metric is 4j|q̇|², a scaled S³: then Dq̇/dt is ω̇, and cubics satisfy d³ω/dt³ = ω̈ × ω. q
     and -q are the same rotation: give the one that is nearer to the previous point. For runs from initial data
@@ -404,7 +420,9 @@ def left_translation(q: Float[Array, "4"]) -> Float[Array, "4 4"]:
 
 
 def rotation(q: Float[Array, "4"]) -> Float[Array, "3 3"]:
-    """R(q), x ↦ q x q⁻¹ as a matrix: the rotation of a quaternion of any length but 0.
+    """The rotation matrix of a quaternion.
+
+    R(q), x ↦ q x q⁻¹ as a matrix: the rotation of a quaternion of any length but 0.
 
     Args:
         q: (w, x, y, z), the scalar first.

@@ -18,7 +18,9 @@ from dalembert.systems.manifolds.manifold import Embedded, Manifold, Sphere, are
 
 
 def riemannian_spline(manifold: Manifold, derivatives: int = 2) -> VariationalProblem:
-    """δ∫ ½|Dᵏ⁻¹q̇/dtᵏ⁻¹|² dt = 0 on the manifold; k = derivatives, 1 to 4: geodesics, Riemannian cubics, quintics, …
+    """The spline problem with the acceleration on the manifold.
+
+    δ∫ ½|Dᵏ⁻¹q̇/dtᵏ⁻¹|² dt = 0 on the manifold; k = derivatives, 1 to 4: geodesics, Riemannian cubics, quintics, …
 
     For an embedded manifold, φ(q) = 0 is a holonomic constraint of the problem.
 
@@ -46,7 +48,9 @@ def riemannian_spline(manifold: Manifold, derivatives: int = 2) -> VariationalPr
 
 
 def ambient_spline(manifold: Manifold, derivatives: int = 2) -> VariationalProblem:
-    """δ∫ ½|q⁽ᵏ⁾|² dt = 0 such that φ(q) = 0: with the whole acceleration in Rⁿ, including the part that keeps the curve
+    """The spline problem with the acceleration of the surrounding space.
+
+    δ∫ ½|q⁽ᵏ⁾|² dt = 0 such that φ(q) = 0: with the whole acceleration in Rⁿ, including the part that keeps the curve
     on the manifold.
 
     On a sphere, k = 2, |q̈|² = |Dq̇/dt|² + |q̇|⁴/r²: not a Riemannian cubic.
