@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.claims.subject import Claim, Finding, Promise, Subject
+from dalembert.claims.subject import Claim, Finding, FlowData, Promise, Subject
 from dalembert.discretize import Interpolated, WindowMap
 from dalembert.measure import Convergence, consistency, order
 from dalembert.measure.convergence import TrueMotion, converge, times_of
-from dalembert.options import Start
 from dalembert.outcome import Outcome
 from dalembert.step import simulate
 from dalembert.systems import VariationalProblem, leaf_forms, ostrogradsky, reference
@@ -136,15 +134,6 @@ def leaf(subject: Subject) -> Iterator[Claim]:
         return {"leaf": converge(steps, away, np.full(len(steps), size), DOUBT * size, count)}
 
     yield _judge_order(promise, _above_rounding(measure)["leaf"], declared)
-
-
-class FlowData(NamedTuple):
-    """Initial data of a run of a flow of order k: jets, None where nodes are given, λ with its rates; also the step h and
-    the initial time t0."""
-
-    data: Start
-    h: float
-    t0: float
 
 
 def flow_orders(problem: VariationalProblem, scheme: WindowMap | None, start: FlowData) -> Iterator[Claim]:

@@ -12,9 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.claims.balance import DIGITS_LEFT, ENERGY, NOETHER, judge_drift
-from dalembert.claims.convergence import FlowData, flow_orders
 from dalembert.claims.geometry import EVOLUTION, FLOW, IDENTITY, WINDOWS, judge_evolution, judge_ranks
-from dalembert.claims.subject import Claim, Promise
+from dalembert.claims.subject import Claim, FlowData, Promise
 from dalembert.discretize import DiscreteSystem, Interpolated
 from dalembert.measure import (
     Invariant,
@@ -46,9 +45,10 @@ UPSILON = Promise("Υ_d*Ω = Ω", "Colombo, Martín de Diego, Zuccalli, Rem. 3.4
 
 @functools.singledispatch
 def claims_of(
-    problem: VariationalProblem, path: Path, scheme: Any, symmetries: Mapping[str, Callable], start: FlowData
-) -> Iterator[Claim]:
-    """Of Υ_d along a run of the flow of order k."""
+    problem: VariationalProblem, path: Path, scheme: Any, symmetries: Mapping[str, Callable], start: FlowData,
+    orders: Callable[..., Iterator[Claim]],
+) -> Iterator[Claim]:  # fmt: skip
+    """Of Υ_d along a run of the flow of order k. orders: the claims on the order of the flow."""
     found: Any = regularity(problem, path, scheme=scheme, every=max(1, path.steps // WINDOWS))
     yield judge_ranks(HIGHER, (found.matrix,), found.t)
     data = PathData(*(jnp.asarray(x) for x in (path.q, path.multipliers, path.t, path.h)))
@@ -71,13 +71,14 @@ def claims_of(
         promise = Promise(f"momentum of {name} is kept", source, "L_d and Φ_d do not change along the symmetry")
         changes = [_change(problem, one, generator, x, s, h) for one, x, s in zip(forms, nodes, begin, strict=True)]
         yield _judge_momentum(promise, problem, path, generator, np.array(changes), path.steps, scheme=scheme)
-    yield from flow_orders(problem, scheme, start)
+    yield from orders(problem, scheme, start)
 
 
 @claims_of.register(DiscreteSystem)
 def discrete_claims(
-    system: DiscreteSystem, path: Path, scheme: Any, symmetries: Mapping[str, Callable], start: FlowData
-) -> Iterator[Claim]:
+    system: DiscreteSystem, path: Path, scheme: Any, symmetries: Mapping[str, Callable], start: FlowData,
+    orders: Callable[..., Iterator[Claim]],
+) -> Iterator[Claim]:  # fmt: skip
     """Of D₁L_d + D₂L_d + h R_dᵀλ = 0, (q₀,q₁,q₂) ∈ D_K, along a run."""
     yield from _kinematic(system, path)
     needed = system.reading(path.q.shape[1]).needed

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dalembert.claims import balance, convergence, flows, geometry
-from dalembert.claims.subject import SAMPLES, Claim, RunData, Subject, Verdict
+from dalembert.claims.subject import SAMPLES, Claim, FlowData, RunData, Subject, Verdict
 from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
 from dalembert.measure import own_scheme
 from dalembert.measure.nodes import states_of
@@ -113,8 +113,8 @@ def _verdict_of_flow(system: Any, scheme: Any, given: tuple, grid: dict, symmetr
     if is_traced(system, path):
         raise TypeError("verdict: works on numbers and not under jit, vmap or grad")
     data = begin if given[0] is None else dataclasses.replace(begin, jets=[*given])
-    start = convergence.FlowData(data, grid["h"], grid["t0"])
-    claims = tuple(flows.claims_of(system, path, scheme, _generators(symmetries), start))
+    start = FlowData(data, grid["h"], grid["t0"])
+    claims = tuple(flows.claims_of(system, path, scheme, _generators(symmetries), start, convergence.flow_orders))
     kind, form = type(system).__name__, "its own nodes" if scheme is None else repr(scheme)
     sampled = (
         f"one run of {path.steps} steps from t = {float(path.t[0]):g}, forms at one to {flows.SAMPLES} runs of its nodes"

@@ -16,6 +16,7 @@ from jaxtyping import Float
 
 from dalembert.discretize import Scheme
 from dalembert.notebook import Described
+from dalembert.options import Start
 from dalembert.path import Path
 from dalembert.systems import CONSISTENT, System, energy, motion_along
 from dalembert.systems.consistency import stacked_residuals
@@ -253,3 +254,12 @@ def reversed_motion(subject: Subject) -> str | None:
     size = np.max(np.abs(a), axis=0) + subject.sizes[1] / max(subject.start.h * subject.start.steps, subject.start.h)
     worst = np.max(np.abs(again - a) / size)
     return None if worst <= 1e-7 else f"a(q, -v) differs from a(q, v) by {worst:.1g} of its size"
+
+
+class FlowData(NamedTuple):
+    """Initial data of a run of a flow of order k: jets, None where nodes are given, λ with its rates; also the step h and
+    the initial time t0."""
+
+    data: Start
+    h: float
+    t0: float
