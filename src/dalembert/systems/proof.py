@@ -20,7 +20,7 @@ from dalembert.systems.compiled import LARGEST
 from dalembert.systems.consistency import restrictions
 from dalembert.systems.equations import EXACT, first_guess, force, kkt_residual, value
 from dalembert.systems.sizes import units_of
-from dalembert.systems.system import LocalSystem, System, as_parameter, check_shapes
+from dalembert.systems.system import LocalSystem, System, as_parameter, check_shapes, group_space
 from dalembert.tracing import Content, Pool, Remembered, content, rebuilder, taken_apart
 
 REMEMBERED = 128  # systems whose equations are found again
@@ -58,12 +58,14 @@ def evaluate_start(system: System, q, v, t, z, rest) -> InitialValues:
 
 class InitialRoot(NamedTuple):
     """The compiled equations of one system. start: z where the iteration begins, then room for what is given. n: number of
-    coordinates. leaves: how many arrays the system has."""
+    velocities. leaves: how many arrays the system has. origin: numbers of a position on a group, around which the equations
+    are written in coordinates; 0 on Rⁿ."""
 
     code: CompiledRoot
     start: Float[np.ndarray, "given"]
     n: int
     leaves: int
+    origin: int = 0
 
     def over(self, leaves: Sequence[Any]) -> InitialMotion:
         """With these arrays of the system, in arrays of its own."""
@@ -78,7 +80,8 @@ class InitialMotion:
 
     def __init__(self, root: InitialRoot, leaves: Sequence[Any]):
         k, n, given = root.code.k, root.n, root.start.copy()
-        numbers = np.concatenate([np.zeros(0), *(np.ravel(np.asarray(x, float)) for x in leaves)])
+        numbers = np.concatenate([*(np.ravel(np.asarray(x, float)) for x in leaves), np.zeros(root.origin)])
+        self._origin = root.origin
         parts = np.split(given, np.cumsum([k, n, n, 1, n, len(numbers)]))
         self._z, self._q, self._v, self._t, _, self._given, _ = parts
         self._guess, self._given[:] = root.start[:k], numbers
@@ -95,6 +98,8 @@ class InitialMotion:
         """Newton's iteration from near 0: how far the units of the unknowns are apart, their largest ratio; infinity where
         it is not solved, or not proven that no check finds anything."""
         self._z[:] = self._guess
+        if self._origin:
+            self._given[-self._origin :], q = q, np.zeros(len(v))
         self._q[:], self._v[:], self._t[0] = q, v, t
         proven = self._call() == ROOT_FOUND and self._result[-2] != 0.0 and self._is_regular()
         return float(self._result[-1]) if proven else math.inf
@@ -116,6 +121,10 @@ def root_of(key: Any, system: System, n: int, m: int) -> InitialRoot | None:
 def _compile_root(system: System, n: int, m: int) -> InitialRoot | None:
     if n + m > LARGEST:
         return None
+    own = len(taken_apart(system)[1])
+    space = group_space(system)
+    if space is not None:
+        system = LocalSystem(system, jnp.zeros(space.size))
     tree, leaves = taken_apart(system)
     rebuilt = rebuilder(tree, leaves)
 
@@ -134,7 +143,13 @@ def _compile_root(system: System, n: int, m: int) -> InitialRoot | None:
     except Unsupported:
         return None
     length = 3 * n + 1 + sum(x.size for x in leaves)
-    return InitialRoot(code, np.concatenate([first_guess(n, m), np.zeros(length), code.function.captured]), n, len(leaves))
+    return InitialRoot(
+        code,
+        np.concatenate([first_guess(n, m), np.zeros(length), code.function.captured]),
+        n,
+        own,
+        0 if space is None else space.size,
+    )
 
 
 def _finite(trees: Any) -> Bool[Array, ""]:

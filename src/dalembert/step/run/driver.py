@@ -17,10 +17,10 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Float
 
-from dalembert.discretize import Scheme, check_maps
+from dalembert.discretize import Scheme, check_group_scheme, check_maps
 from dalembert.interrupts import Interrupted, held_back, wanted
 from dalembert.native import COUNTED, Unsupported, counts, native_first
-from dalembert.numbers import as_numbers, as_state, holds_tracer, outside
+from dalembert.numbers import as_numbers, holds_tracer, outside
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance
 from dalembert.step.options import RunOptions, Words
@@ -376,12 +376,12 @@ _KNOWN: Remembered[tuple[RunCode | None]] = Remembered(REMEMBERED)
 def find_run(system: Any, given: Given, options: RunOptions) -> tuple[ReadyRun, Vector, Vector] | None:
     """The run, with (q₀, v₀) of its own; None where it must begin in the ordinary way, which finds every error and every
     other form: under tracing, for other problems than a System, with a reducer and without machine code."""
-    if not (isinstance(system, System) and system.space.flat and options.native and _has_numbers(given, options)):
+    if not (isinstance(system, System) and options.native and _has_numbers(given, options)):
         return None
     reading = _run_content(system, options)
     if reading is None:
         return None
-    q, v = as_state(given.q0, given.v0, system.coordinates, as_numbers)
+    q, v = system.space.read_state(given.q0, given.v0, system.coordinates, as_numbers)
     run = reading.once(("run", len(q)), lambda: _run_for(system, options, reading, q, v))
     return None if run is None else (run, np.array(q), np.array(v))
 
@@ -427,7 +427,9 @@ def _compile_run(
     system: System, options: RunOptions, reading: Content, q: Vector, v: Vector
 ) -> tuple[RunCode | None] | None:
     """(the code,), or (None,) where there is no machine code of it; None where these data do not show."""
-    grid, n, scheme = options.grid, len(q), _scheme(options)
+    grid, n, scheme = options.grid, len(v), _scheme(options)
+    if not system.space.flat:
+        check_group_scheme(scheme, system.constraints)
     sizes = check_shapes(system, q, v, grid.t0)
     root = root_of(reading.key[0], system, n, sum(sizes))
     if root is None:
