@@ -187,7 +187,7 @@ def test_a_folder_that_cannot_be_written_is_said_before_the_run(folder, monkeypa
 
 
 BAD = {
-    "unknown system": (["run", "pendulumm"], "no system of the gallery; there are ball_on_turntable, car_with_trailers"),
+    "unknown system": (["run", "pendulumm"], "did you mean pendulum? There are ball_on_turntable, car_with_trailers"),
     "unknown parameter": (["run", "pendulum", "--set", "l=2"], "the parameters are g_over_l"),
     "parameter without value": (["run", "pendulum", "--set", "g_over_l"], "give name=value"),
     "no number": (["run", "pendulum", "--q0", "one"], "--q0: found 'one'"),

@@ -36,6 +36,12 @@ NO_RESULTS = [
     "DiscreteSystem",
     "OptimalControl",
     "Outcome",
+    "Group",
+    "SE2",
+    "SE3",
+    "SO2",
+    "SO3",
+    "Pose",
 ]
 
 

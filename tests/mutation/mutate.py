@@ -172,8 +172,8 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
     ): "only the shape of q1 is read, which is that of q0",
     (
         "discretize/nodes.py",
-        "rows.append(value(system, c, q + d1, d1, d1, t + h))",
-        "rows.append(value(system, c, q + d1, d1, d0, t + h))",
+        "rows.append(value(system, c, q + system.space.cross_interval(q, d1), d1, d1, t + h))",
+        "rows.append(value(system, c, q + system.space.cross_interval(q, d1), d1, d0, t + h))",
     ): "a constraint of order 0 reads q and t alone: `value` passes on neither velocity nor acceleration",
     (
         "measure/perturbed_flow.py",

@@ -215,7 +215,7 @@ MALFORMED = {
     "integers": ("run", changed("constraint_forces", np.int64), "constraint_forces holds int64"),
     "texts": ("run", changed("h", lambda x: np.asarray("0.1", dtype=object)), "h holds"),
     "code 3.7": ("run", changed("code", lambda x: np.asarray(3.7)), "code holds float64; whole numbers are right"),
-    "code 99": ("run", changed("code", lambda x: x + 99), "code holds 99; outcomes are numbered from 0 to 13"),
+    "code 99": ("run", changed("code", lambda x: x + 99), "code holds 99; outcomes are numbered from 0 to 14"),
     "code -1": ("run", changed("code", lambda x: x - 1), "code holds -1"),
     "no code": ("run", without("code"), "code is missing"),
     "no multipliers": ("run", without("multipliers"), "multipliers is missing"),
@@ -241,7 +241,7 @@ MALFORMED = {
     "complex jets": ("solution", changed("jets", lambda x: x + 0j), "jets holds complex128"),
     "an action per node": ("solution", lambda d: d.assign(action=("node", d.node.values)), "action has the dimensions"),
     "a solution with code 3.7": ("solution", changed("code", lambda x: np.asarray(3.7)), "code holds float64"),
-    "a solution with code 14": ("solution", changed("code", lambda x: x + 14), "code holds 14"),
+    "a solution with code 15": ("solution", changed("code", lambda x: x + 15), "code holds 15"),
     "windows": ("solution", lambda d: d.assign_attrs(windows=1), "the attribute windows is 1"),
 }  # fmt: skip
 

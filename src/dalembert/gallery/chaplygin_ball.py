@@ -42,7 +42,7 @@ entry = Entry(
     name="chaplygin_ball",
     title="Chaplygin's ball",
     formula="ℓ = ½ω·Iω + ½m|ẋ|² + m g sin(slope) x₁,  ẋ = r (Rω) × e₃",
-    source="Chaplygin 1903; energy and, on a level plane, the momentum about the contact are kept; pull=0.981 is a slope",
+    source="Chaplygin 1903; energy is kept",
     system=chaplygin_ball(),
     q0=(1.0, 0.0, 0.0, 0.0, 0.0, 0.0),
     v0=(*OMEGA, RADIUS * OMEGA[1], -RADIUS * OMEGA[0]),

@@ -48,7 +48,7 @@ entry = Entry(
     name="free_rigid_body",
     title="Free rigid body on SO(3)",
     formula="ℓ = ½ω·Iω",
-    source="Landau, Lifshitz, Mechanics, § 37; closed form of ω; energy and RIω are kept",
+    source="Landau, Lifshitz, § 37; closed form of ω",
     system=free_rigid_body(),
     q0=(1.0, 0.0, 0.0, 0.0),
     v0=OMEGA,

@@ -38,7 +38,7 @@ entry = Entry(
     name="sled",
     title="Sled on SE(2)",
     formula="ℓ = ½m(v₁² + (v₂ + aω)²) + ½Jω²,  v₂ = 0",
-    source="Chaplygin 1911; energy is kept, and the sled ends by sliding straight",
+    source="Chaplygin 1911; it ends by sliding straight",
     system=sled(),
     q0=(1.0, 0.0, 0.0, 0.0),
     v0=(1.5, 0.4, 0.0),

@@ -37,7 +37,7 @@ entry = Entry(
     name="suslov",
     title="Suslov's problem",
     formula="ℓ = ½ω·Iω,  ω₃ = 0",
-    source="Suslov, Theoretical Mechanics, 1946; energy is kept",
+    source="Suslov 1946; energy is kept",
     system=suslov(),
     q0=(1.0, 0.0, 0.0, 0.0),
     v0=(0.5, -0.8, 0.0),

@@ -32,7 +32,7 @@ entry = Entry(
     name="underwater_vehicle",
     title="Body in an ideal fluid on SE(3)",
     formula="ℓ = ½ω·Jω + ½v·Mv + C ω₁v₂",
-    source="Kirchhoff; Leonard 1997; energy, impulse and impulsive moment are kept",
+    source="Leonard 1997; energy and impulse are kept",
     system=underwater_vehicle(),
     q0=(1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
     v0=(0.4, -0.3, 0.6, 0.5, 0.2, -0.1),

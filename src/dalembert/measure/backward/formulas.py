@@ -22,7 +22,7 @@ from dalembert.systems import System, check_shapes, check_system
 
 @dataclasses.dataclass(frozen=True)
 class ModifiedFormulas(Described):
-    """q̇ = v + Σ h^j f_j^q, v̇ = a + Σ h^j f_j^v, as SymPy expressions in q, v, t and the parameters.
+    """The modified equation as SymPy expressions in q, v, t and the parameters: q̇ = v + Σ h^j f_j^q, v̇ = a + Σ h^j f_j^v.
 
     Attributes:
         field: (2n,) v and a.

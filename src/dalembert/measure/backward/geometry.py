@@ -185,8 +185,8 @@ def _form_between(made: Modified, states, times, steps):
     return jax.vmap(lambda z, t, h: -exterior_derivative(lambda y: theta(y, t, h), z))(states, times, steps)
 
 
-class KeptEnergy(eqx.Module):
-    """E_h(q, v) = E(q₀, v₀) + ∫ i_{f_h}ω_h along the way from (q₀, v₀): the energy that the scheme keeps, for steps h.
+class KeptEnergy(Described, eqx.Module):
+    """The energy that the scheme keeps, for steps h: E_h(q, v) = E(q₀, v₀) + ∫ i_{f_h}ω_h along the way from (q₀, v₀).
 
     Attributes:
         made: the Modified.
@@ -214,7 +214,7 @@ class KeptEnergy(eqx.Module):
 
 
 def kept_energy(made: Modified, h) -> KeptEnergy:
-    """dE_h = i_{f_h} ω_h: the energy that a scheme with steps h keeps, as a function of the state.
+    """The energy that a scheme with steps h keeps, as a function of the state: dE_h = i_{f_h} ω_h.
 
     It is E itself where every term keeps it; otherwise the modified equation must be Lagrangian.
 
@@ -283,7 +283,7 @@ def _energies(made: Modified, states):
 
 @dataclasses.dataclass(frozen=True)
 class EnergyDrift(Described):
-    """dE/dt = f·∇E + ∂E/∂t + Σ_j h^j f_j·∇E along a run: how the motion itself and each term of the scheme change E.
+    """The change of E along a run, by the motion and by each term of the scheme: dE/dt = f·∇E + ∂E/∂t + Σ_j h^j f_j·∇E.
 
     Attributes:
         t: (K,) times.
@@ -311,7 +311,7 @@ class EnergyDrift(Described):
 
 
 def energy_drift(made: Modified, path: Path) -> EnergyDrift:
-    """dE/dt = f·∇E + ∂E/∂t + Σ_j h^j f_j·∇E: which term of the modified equation changes the energy, and how fast.
+    """How fast each term of the modified equation changes the energy: dE/dt = f·∇E + ∂E/∂t + Σ_j h^j f_j·∇E.
 
     Args:
         made: a Modified, of the system and the scheme of the run.

@@ -41,7 +41,7 @@ DIFFERENCE = 1e-4  # sizes of the motion, over which A is compared
 
 @dataclasses.dataclass(frozen=True)
 class ErrorBound(Described):
-    """|q_k - q(t_k)| and |v_k - v(t_k)| along a run: an estimate, and a bound.
+    """An estimate and a bound of the error along a run, |q_k - q(t_k)| and |v_k - v(t_k)|.
 
     Attributes:
         t: (K,) times of the states.
@@ -76,7 +76,7 @@ class ErrorBound(Described):
 
 
 def error_bound(made: Modified, path: Path) -> ErrorBound:
-    """|z_k - z(t_k)| ≤ |ε_k| + ρ_k, ε' = A ε + Σ h^j f_j, along a run of the scheme of a modified equation.
+    """The error of a run by the modified equation of its scheme: |z_k - z(t_k)| ≤ |ε_k| + ρ_k, ε' = A ε + Σ h^j f_j.
 
     f'' is read on the path and taken half as large again around it, and the powers left out for twice the first of them:
     the bound is not proven, as one by interval arithmetic would be.

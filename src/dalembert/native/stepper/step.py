@@ -38,7 +38,6 @@ class StepFunctions:
     """
 
     n: int
-    d: int
     k: int
     shapes: tuple[tuple[int, ...], ...]
     residual: Callable
@@ -60,6 +59,12 @@ class StepFunctions:
     reduced: tuple[int, int] = (0, 0)
     weights: tuple[float, ...] = (1.0,)
     extrapolation: np.ndarray = dataclasses.field(default_factory=lambda: _CUBIC)
+    velocities: int | None = None
+
+    @property
+    def d(self) -> int:
+        """The number of velocities: that of positions, if nothing else is said."""
+        return self.n if self.velocities is None else self.velocities
 
 
 @dataclasses.dataclass

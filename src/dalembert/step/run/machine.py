@@ -374,7 +374,7 @@ def _step_functions(program, step_options: StepOptions, carry: RunState, parts: 
     watched = ends and eqx.filter_eval_shape(type(program).overlap, *point) is not None
     varies = isinstance(program, VaryingSteps)
     return StepFunctions(
-        n=carry.q.size, d=carry.force.size, k=carry.s.size, shapes=tuple(x.shape for x in parts.leaves),
+        n=carry.q.size, velocities=carry.force.size, k=carry.s.size, shapes=tuple(x.shape for x in parts.leaves),
         residual=_changed_equations(step_options, with_arrays) or method("residual"),
         guess=method("guess"), scale=method("scale"), advance=method("advance"),
         outputs=lambda *x: tuple(method("outputs")(*x)), velocity=method("velocity"),
