@@ -26,7 +26,9 @@ SHOWN = {  # how much of a motion is shown, in units of its time: enough to see 
     "pendulum": 1.0, "spherical_pendulum": 6.0, "chain": 0.9, "vertical_rolling_disk": 8.0, "chaplygin_ball": 6.0,
     "underwater_vehicle": 10.0, "sled": 5.0, "heavy_top": 8.0, "veselova": 8.0,
 }  # fmt: skip
-CLOSE = ("rigid_body", "free_rigid_body", "heavy_top", "suslov", "veselova", "rolling_disk", "vertical_rolling_disk")  # in space, where axes leave much room
+CLOSE = (  # in space, where axes leave much room
+    "rigid_body", "free_rigid_body", "heavy_top", "suslov", "veselova", "rolling_disk", "vertical_rolling_disk",
+)  # fmt: skip
 FAINT = 0.35  # the way of a point, as animate draws it
 MOMENT = {"chain": -1, "rigid_body": 0.55, "two_rods": 0.6, "cart_pole": 0.72, "parked_car": 0.45, "vertical_take_off": 0.3,
           "orbit_transfer": 0.7, "knife_edge": 0.4}  # fmt: skip
