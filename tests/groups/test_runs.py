@@ -154,6 +154,30 @@ def test_steps_that_vary_and_a_law_and_a_stop():
     assert stopped["R"][-1][0, 0] < 0.5 <= stopped["R"][-2][0, 0]
 
 
+def test_a_run_that_comes_to_its_time_by_itself():
+    """Equal steps end at `until` but for rounding: the last node is moved there by v."""
+    even = da.Varying(0.05, lambda q, v, p: 1.0 + 0.0 * v.R[0])
+    path = da.simulate(BODY.system, HERE, SPIN, h=even, until=2.0)
+    assert (path.steps, path.t[-1]) == (40, 2.0)
+    assert_allclose(path.q[-1], run().q[-1], rtol=0, atol=1e-13)
+    batch = da.ensemble(BODY.system, HERE, [SPIN["R"], [0.0, 0.0, 1.0]], h=even, until=2.0, save=da.Save(every=None))
+    assert_allclose(batch[0].q[-1], path.q[-1], rtol=0, atol=1e-13)
+
+
+def test_a_stored_run_that_is_broken_off_goes_on(tmp_path):
+    def press(done, total):
+        if done > 1000:
+            raise ConnectionError
+
+    whole = run(steps=60_000, save=da.Save(every=1000))
+    with pytest.raises(ConnectionError):
+        run(steps=60_000, save=da.Save(store=tmp_path / "run.zarr", every=1000), progress=press)
+    again = da.resume(tmp_path / "run.zarr", BODY.system)
+    assert_array_equal(again.q[-1], whole.q[-1])
+    with pytest.raises(ValueError, match="system: its parameters"):
+        da.resume(tmp_path / "run.zarr", ENTRIES["heavy_top"].system)
+
+
 def test_a_lyapunov_constraint_brings_the_body_to_rest():
     """V̇ = -F along the path, with a torque about one axis."""
     upright = da.System(

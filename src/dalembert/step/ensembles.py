@@ -376,7 +376,8 @@ def _end_at(
     reached = (carry.code == int(Outcome.STOPPED)) & ((ends - until) * h >= 0)
     left, near = until - ends, np.abs(until - ends) <= NEAR * np.maximum(abs(until), np.abs(ends))
     close, lanes = np.flatnonzero(reached & near), np.flatnonzero(reached & ~near)
-    row["q"][close, 0] += left[close, None] * row["v"][close, 0]
+    for i in close:
+        row["q"][i, 0] += left[i] * np.asarray(program.system.space.rate(row["q"][i, 0], row["v"][i, 0]))
     row["clock"][close, 0, 0] = until
     outcomes = np.array(carry.code)
     outcomes[close] = int(Outcome.SUCCESS)

@@ -169,7 +169,8 @@ class Run(NamedTuple):
             return self.latest(carry)
         left, code = until - end, Outcome.SUCCESS
         if abs(left) <= NEAR * max(abs(until), abs(end)):
-            rows["q"][-1] += left * rows["v"][-1]
+            rate = self.prepared.program.system.space.rate(rows["q"][-1], rows["v"][-1])
+            rows["q"][-1] += left * np.asarray(rate)
             rows["clock"][-1, 0] = until
         else:
             back = self._replace(carry=turned_back(carry, until, h), grid=Grid(t0, -h, 1, 1)).steps()
