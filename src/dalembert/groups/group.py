@@ -17,7 +17,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from dalembert.numbers import as_array, as_numbers
+from dalembert.numbers import as_array, as_numbers, holds_tracer
 
 Stored = Float[Array, "size"]
 Velocity = Float[Array, "n"]
@@ -152,13 +152,45 @@ def rotation(q: Float[Array, "4"]) -> Float[Array, "3 3"]:
     return jnp.stack([jnp.stack(row) for row in rows])
 
 
+def relative(a: Float[Array, "4"], b: Float[Array, "4"]) -> Float[Array, "4"]:
+    """a⁻¹b of unit quaternions, the shorter way round."""
+    f = multiply(conjugate(a), b)
+    return jnp.where(f[0] < 0.0, -f, f)
+
+
+def conjugate(q: Float[Array, "4"]) -> Float[Array, "4"]:
+    """q⁻¹ of a unit quaternion."""
+    return q * jnp.array([1.0, -1.0, -1.0, -1.0])
+
+
+def to_unit_length(q: Float[Array, "k"]) -> Float[Array, "k"]:
+    """The change that brings |q| to 1, to first order."""
+    return -0.5 * (q @ q - 1.0) * q
+
+
 def turn(q: Float[Array, "4"], x: Float[Array, "3"]) -> Float[Array, "3"]:
     """R(q) x."""
     double = 2.0 * cross(q[1:], x)
     return x + q[0] * double + cross(q[1:], double)
 
 
-class Euclidean(Group):
+class Abelian(Group):
+    """A group that commutes, with τ = exp: ad and P vanish."""
+
+    def coadjoint(self, y, p):
+        return jnp.zeros_like(p)
+
+    def bracket(self, y, x):
+        return jnp.zeros_like(x)
+
+    def quadratic(self, y, p):
+        return jnp.zeros_like(p)
+
+    def divide(self, y, x):
+        return x
+
+
+class Euclidean(Abelian):
     """Rⁿ, with τ(y) = y.
 
     Args:
@@ -179,23 +211,11 @@ class Euclidean(Group):
     def increment(self, q, y):
         return y
 
-    def coadjoint(self, y, p):
-        return jnp.zeros_like(p)
-
-    def bracket(self, y, x):
-        return jnp.zeros_like(x)
-
-    def quadratic(self, y, p):
-        return jnp.zeros_like(p)
-
-    def divide(self, y, x):
-        return x
-
     def show(self, q):
         return q
 
     def store(self, value, name):
-        found = as_array(value, name)
+        found = read_numbers(value, name)
         found = found[..., None] if found.ndim == 0 and self.n == 1 else found
         if found.shape[-1:] != (self.n,):
             raise ValueError(f"{name}: found shape {found.shape}; give {self.n} numbers")
@@ -227,7 +247,7 @@ class SO3(Group):
         return multiply(q, jnp.concatenate([(-s / (root * (1.0 + root)))[None], 0.5 * y / root]))
 
     def excess(self, q):
-        return -0.5 * (q @ q - 1.0) * q
+        return to_unit_length(q)
 
     def coadjoint(self, y, p):
         return cross(p, y)
@@ -254,8 +274,7 @@ class SO3(Group):
         return _nearest_turn(value, 3)
 
     def between(self, a, b):
-        f = multiply(a * jnp.array([1.0, -1.0, -1.0, -1.0]), b)
-        f = jnp.where(f[0] < 0.0, -f, f)
+        f = relative(a, b)
         return 4.0 * f[1:] / (1.0 + f[0])
 
     def turn_square(self, y):
@@ -281,7 +300,7 @@ class SE3(Group):
         return jnp.concatenate([SO3().increment(q[:4], w), turn(q[:4], way)])
 
     def excess(self, q):
-        return jnp.concatenate([SO3().excess(q[:4]), jnp.zeros(3)])
+        return jnp.concatenate([to_unit_length(q[:4]), jnp.zeros(3)])
 
     def coadjoint(self, y, p):
         w, v = y[:3], y[3:]
@@ -310,9 +329,8 @@ class SE3(Group):
         return _nearest_pose(value, 3)
 
     def between(self, a, b):
-        f = multiply(a[:4] * jnp.array([1.0, -1.0, -1.0, -1.0]), b[:4])
-        f = jnp.where(f[0] < 0.0, -f, f)
-        d = turn(a[:4] * jnp.array([1.0, -1.0, -1.0, -1.0]), b[4:] - a[4:])
+        f = relative(a[:4], b[:4])
+        d = turn(conjugate(a[:4]), b[4:] - a[4:])
         e = 0.5 * multiply(jnp.concatenate([jnp.zeros(1), d]), f)
         w = 4.0 * f[1:] / (1.0 + f[0])
         return jnp.concatenate([w, 4.0 * e[1:] / (1.0 + f[0]) - 4.0 * e[0] * f[1:] / (1.0 + f[0]) ** 2])
@@ -321,7 +339,7 @@ class SE3(Group):
         return 0.25 * (y[:3] @ y[:3])
 
 
-class SO2(Group):
+class SO2(Abelian):
     """Turns of the plane: (cos, sin) is stored, functions are given the matrix (2, 2) and ω (1,); τ(y) turns by y. It counts
     no turns: where they matter an angle is a coordinate of Rⁿ.
 
@@ -340,19 +358,7 @@ class SO2(Group):
         return jnp.stack([q[0] * less - q[1] * sine, q[1] * less + q[0] * sine])
 
     def excess(self, q):
-        return -0.5 * (q @ q - 1.0) * q
-
-    def coadjoint(self, y, p):
-        return jnp.zeros_like(p)
-
-    def bracket(self, y, x):
-        return jnp.zeros_like(x)
-
-    def quadratic(self, y, p):
-        return jnp.zeros_like(p)
-
-    def divide(self, y, x):
-        return x
+        return to_unit_length(q)
 
     def show(self, q):
         return _plane_rotation(q)
@@ -392,7 +398,7 @@ class SE2(Group):
         return jnp.stack([*turned, q[0] * way[0] - q[1] * way[1], q[1] * way[0] + q[0] * way[1]])
 
     def excess(self, q):
-        return jnp.concatenate([-0.5 * (q[:2] @ q[:2] - 1.0) * q[:2], jnp.zeros(2)])
+        return jnp.concatenate([to_unit_length(q[:2]), jnp.zeros(2)])
 
     def coadjoint(self, y, p):
         return jnp.stack([p[1] * y[2] - p[2] * y[1], p[2] * y[0], -p[1] * y[0]])
@@ -470,15 +476,15 @@ def turn_of(value: Any, name: str) -> Any:
 def _pose_of(value: Any, name: str, k: int, of_rotation: Callable[[Any, str], Any]) -> Any:
     """The stored numbers of a pair (R, x), or of themselves, flat."""
     if isinstance(value, tuple | list) and len(value) == 2:
-        R, x = of_rotation(value[0], f"{name}.R"), as_array(value[1], f"{name}.x")
+        R, x = of_rotation(value[0], f"{name}.R"), read_numbers(value[1], f"{name}.x")
         if x.shape[-1:] != (k,):
             raise ValueError(f"{name}.x: found shape {x.shape}; give a position, shape ({k},)")
-        return _concatenate([R, x])
+        return join_parts([R, x])
     m = 2 * k - 2
-    found = as_array(value, name)
+    found = read_numbers(value, name)
     if found.shape[-1:] != (m + k,):
         raise ValueError(f"{name}: found shape {found.shape}; give a pair (R, x), or the {m + k} stored numbers")
-    return _concatenate([of_rotation(found[..., :m], name), found[..., m:]])
+    return join_parts([of_rotation(found[..., :m], name), found[..., m:]])
 
 
 def _nearest_turn(value: Any, k: int) -> Any:
@@ -492,16 +498,20 @@ def _nearest_pose(value: Any, k: int) -> Any:
     return np.concatenate([_nearest_turn(value[: 2 * k - 2], k), value[2 * k - 2 :]])
 
 
-def _concatenate(parts: Sequence[Any]) -> Any:
+def join_parts(parts: Sequence[Any]) -> Any:
     """The parts in one row, of NumPy where none is traced; each is repeated for the runs that others have."""
     xp: Any = jnp if any(isinstance(x, Tracer) for x in parts) else np
     front = np.broadcast_shapes(*(x.shape[:-1] for x in parts))
     return xp.concatenate([xp.broadcast_to(xp.asarray(x), (*front, x.shape[-1])) for x in parts], axis=-1)
 
 
+def read_numbers(value: Any, name: str) -> Any:
+    """An array of NumPy, or a traced one of JAX; TypeError, ValueError naming the argument."""
+    return as_array(value, name) if holds_tracer(value) else as_numbers(value, name)
+
+
 def _numbers(value: Any, name: str, matrix: tuple[int, int], flat: int, what: str) -> tuple[Any, bool]:
-    found = as_array(value, name)
-    found = found if isinstance(found, Tracer) else np.asarray(found)
+    found = read_numbers(value, name)
     if found.shape[-2:] == matrix:
         return found, True
     if found.shape[-1:] != (flat,):

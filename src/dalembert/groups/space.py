@@ -7,26 +7,28 @@ walked in two halves, m = g₀τ(y) and g₁ = mτ(y), y = ½hV.
 from __future__ import annotations
 
 import abc
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from dalembert.algebra import value_and_jacobian
-from dalembert.groups.group import SE2, SE3, SO2, SO3, Euclidean, Group
-from dalembert.numbers import as_array, as_state, as_vector, described, place_of, whole_number
+from dalembert.groups.group import SE2, SE3, SO2, SO3, Euclidean, Group, join_parts, read_numbers
+from dalembert.numbers import as_state, as_vector, described, place_of, whole_number
 
 Vector = Float[Array, "n"]
 
 
-class Space(eqx.Module):
-    """A configuration space as the equations use it; every method has its plain meaning in Rⁿ."""
+class Space(abc.ABC):
+    """A configuration space as the equations use it; every method has its plain meaning in Rⁿ.
+
+    No module of equinox: of each method that is called it would make another one.
+    """
 
     @property
     @abc.abstractmethod
@@ -190,11 +192,12 @@ class Named:
         return f"Named({', '.join(self._parts)})"
 
 
+@dataclasses.dataclass(frozen=True)
 class Product(Space):
     """The product of named groups: of `coordinates={"R": SO3(), "x": 3}`."""
 
-    names: tuple[str, ...] = eqx.field(static=True)
-    parts: tuple[Group, ...] = eqx.field(static=True)
+    names: tuple[str, ...]
+    parts: tuple[Group, ...]
 
     @property
     def flat(self) -> bool:
@@ -246,14 +249,14 @@ class Product(Space):
         if isinstance(q0, Mapping):
             given = self._by_name(q0, name, all_needed=True)
         else:
-            flat = as_array(_check_given(q0, name, self.columns), name)
+            flat = read_numbers(_check_given(q0, name, self.columns), name)
             if flat.ndim == 0 or flat.shape[-1] != self.size:
                 raise ValueError(
                     f"{name}: found shape {flat.shape}; give a mapping with {', '.join(self.names)}, or the {self.size} "
                     f"stored numbers {', '.join(self.columns)}"
                 )
             given = dict(zip(self.names, self.positions(flat), strict=True))
-        return _join_parts(
+        return join_parts(
             [
                 g.store(g.nearest(given[x]) if nearest else given[x], f"{name}[{x!r}]")
                 for x, g in zip(self.names, self.parts, strict=True)
@@ -263,7 +266,7 @@ class Product(Space):
     def read_velocity(self, v0: Any, name: str) -> Any:
         """(n,) from a mapping, whose absent names are 0, or from such numbers."""
         if not isinstance(v0, Mapping):
-            flat = as_array(_check_given(v0, name, self.axes), name)
+            flat = read_numbers(_check_given(v0, name, self.axes), name)
             if flat.ndim == 0 or flat.shape[-1] != self.n:
                 raise ValueError(
                     f"{name}: found shape {flat.shape}; give a mapping with {', '.join(self.names)}, or {self.n} numbers, "
@@ -272,12 +275,12 @@ class Product(Space):
             return flat
         given, parts = self._by_name(v0, name, all_needed=False), []
         for x, g in zip(self.names, self.parts, strict=True):
-            part = as_array(given.get(x, np.zeros(g.n)), f"{name}[{x!r}]")
+            part = read_numbers(given.get(x, np.zeros(g.n)), f"{name}[{x!r}]")
             part = part[None] if part.ndim == 0 and g.n == 1 else part
             if part.shape[-1:] != (g.n,):
                 raise ValueError(f"{name}[{x!r}]: found shape {part.shape}; give {g.n} numbers")
             parts.append(part)
-        return _join_parts(parts)
+        return join_parts(parts)
 
     def elements(self, name: str, q: Any) -> Any:
         """Elements of one group along a path, from (…, size) stored numbers."""
@@ -364,10 +367,8 @@ class Product(Space):
 
     def tells_way(self, half):
         """True if no part turns by half a turn in an interval with this half."""
-        turns = [
-            g.turn_square(y) for g, y in zip(self.parts, self.velocities(half), strict=True) if not isinstance(g, Euclidean)
-        ]
-        return functools.reduce(jnp.logical_and, [x < 1.0 for x in turns], jnp.asarray(True))
+        turns = [g.turn_square(y) for g, y in zip(self.parts, self.velocities(half), strict=True)]
+        return functools.reduce(jnp.logical_and, [x < 1.0 for x in turns])
 
     def cross_interval(self, q, d):
         return self.walk(q, 0.5 * d, 0.5 * d)
@@ -405,12 +406,6 @@ def _labels(names: Sequence[str], suffixes: Sequence[Sequence[str]]) -> tuple[st
 def _split(x: Any, lengths: Sequence[int]) -> list[Any]:
     ends = np.cumsum(lengths).tolist()
     return [x[..., end - length : end] for length, end in zip(lengths, ends, strict=True)]
-
-
-def _join_parts(parts: Sequence[Any]) -> Any:
-    xp: Any = jnp if any(isinstance(x, Tracer) for x in parts) else np
-    front = np.broadcast_shapes(*(x.shape[:-1] for x in parts))
-    return xp.concatenate([xp.broadcast_to(xp.asarray(x), (*front, x.shape[-1])) for x in parts], axis=-1)
 
 
 def _check_given(value: Any, name: str, columns: Sequence[str]) -> Any:

@@ -22,7 +22,7 @@ from dalembert.measure.perturbed_flow import one_step_map
 from dalembert.notebook import Described
 from dalembert.numbers import EPSILON, as_number, as_positive, as_state, as_tolerance, is_traced, whole_number
 from dalembert.step import simulate
-from dalembert.systems import System, acceleration, check_initial_data, check_system, velocity_constraints
+from dalembert.systems import System, acceleration, check_flat, check_initial_data, check_system, velocity_constraints
 from dalembert.systems.consistency import stacked_residuals
 from dalembert.systems.distribution.charts import as_points
 from dalembert.systems.equations import force, value
@@ -237,6 +237,7 @@ def modified(
         ((2,), (1, 2, 1))
     """
     check_system(system)
+    check_flat(system, "modified")
     one_step_map(system, scheme, None, 0.0)
     chosen, size, begin = scheme or Scheme(), float(as_positive(h, "h", "a positive, finite step")), as_number(t0, "t0")
     points, speeds = as_points(q0, v0, ("q0", "v0"))
@@ -377,7 +378,7 @@ def onto_constraints(system: System, z: State, t) -> State:
         for _ in range(CORRECTIONS):
             q = q - least_norm(jax.jacfwd(positions)(q), positions(q))
     if any(c.order < 2 for c in system.constraints):
-        lower = dataclasses.replace(system, constraints=tuple(c for c in system.constraints if c.order < 2))
+        lower = system.with_constraints([c for c in system.constraints if c.order < 2])
         speeds = lambda w: velocity_constraints(lower, q, w, t)  # noqa: E731
         for _ in range(CORRECTIONS):
             v = v - least_norm(jax.jacfwd(speeds)(v), speeds(v))
