@@ -24,10 +24,11 @@ INCHES, DPI = (3.2, 2.0), 160  # sharp on fine screens, where a card is 320 poin
 SHOWN = {  # how much of a motion is shown, in units of its time: enough to see what it is
     "car_with_trailers": 30.0, "contact_oscillator": 40.0, "curvature_particle": 20.0, "nonholonomic_particle": 20.0,
     "pendulum": 1.0, "spherical_pendulum": 6.0, "chain": 0.9, "vertical_rolling_disk": 8.0, "chaplygin_ball": 6.0,
-    "underwater_vehicle": 10.0, "sled": 5.0, "heavy_top": 8.0, "veselova": 8.0,
+    "underwater_vehicle": 10.0, "sled": 5.0, "heavy_top": 8.0, "veselova": 8.0, "slung_load": 2.5, "satellite": 2.0,
 }  # fmt: skip
 CLOSE = (  # in space, where axes leave much room
     "rigid_body", "free_rigid_body", "heavy_top", "suslov", "veselova", "rolling_disk", "vertical_rolling_disk",
+    "satellite", "slung_load",
 )  # fmt: skip
 FAINT = 0.35  # the way of a point, as animate draws it
 MOMENT = {"chain": -1, "rigid_body": 0.55, "two_rods": 0.6, "cart_pole": 0.72, "parked_car": 0.45, "vertical_take_off": 0.3,
