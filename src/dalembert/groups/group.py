@@ -77,6 +77,11 @@ class Group(abc.ABC):
     def increment(self, q: Stored, y: Velocity) -> Stored:
         """q·τ(y) - q, without cancellation where y is small."""
 
+    def walk(self, q: Stored, y: Velocity, z: Velocity) -> Stored:
+        """q·τ(y)·τ(z) - q."""
+        way = self.increment(q, y)
+        return way + self.increment(q + way, z)
+
     def excess(self, q: Stored) -> Stored:
         """The change that brings q back into the group, to first order: what rounding left."""
         return jnp.zeros_like(q)
@@ -245,6 +250,12 @@ class SO3(Group):
         s = 0.25 * (y @ y)
         root = jnp.sqrt(1.0 + s)
         return multiply(q, jnp.concatenate([(-s / (root * (1.0 + root)))[None], 0.5 * y / root]))
+
+    def walk(self, q, y, z):
+        turned = 0.5 * (y + z) + 0.25 * cross(y, z)
+        length = jnp.sqrt((1.0 + 0.25 * (y @ y)) * (1.0 + 0.25 * (z @ z)))
+        less = -(turned @ turned) / (length * (length + 1.0 - 0.25 * (y @ z)))  # positive below half a turn in each
+        return multiply(q, jnp.concatenate([less[None], turned / length]))
 
     def excess(self, q):
         return to_unit_length(q)

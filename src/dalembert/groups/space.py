@@ -358,9 +358,8 @@ class Product(Space):
         return jnp.concatenate([g.increment(x, y) for g, x, y in parts])
 
     def walk(self, q, *halves):
-        way = jnp.zeros_like(q)
-        for half in halves:
-            way = way + self._increment(q + way, half)
+        parts = zip(self.parts, self.positions(q), *map(self.velocities, halves), strict=True)
+        way = jnp.concatenate([g.walk(*x) if len(halves) == 2 else g.increment(*x) for g, *x in parts])
         end = self.positions(q + way)
         way = way + jnp.concatenate([g.excess(x) for g, x in zip(self.parts, end, strict=True)])
         return jnp.where(functools.reduce(jnp.logical_and, map(self.tells_way, halves)), way, jnp.nan)
