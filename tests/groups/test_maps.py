@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.spatial.transform import Rotation
 
 from dalembert import groups
 
-GROUPS = [groups.SO2(), groups.SO3(), groups.SE2(), groups.SE3(), groups.Euclidean(2)]
+GROUPS = [groups.SO2(), groups.SO3(), groups.SO3("exp"), groups.SE2(), groups.SE3(), groups.Euclidean(2)]
 
 
 def unit(group):
@@ -31,6 +32,17 @@ def test_steps_back_and_halves(group, seed):
     there = group.retract(group.retract(q, 0.5 * y), 0.5 * y)
     assert_allclose(group.between(q, there), y, rtol=0, atol=2e-15)
     assert_allclose(group.excess(q), 0.0, rtol=0, atol=3e-16)
+
+
+@pytest.mark.parametrize("angle", [0.0, 1e-9, 1e-3, 0.3, 1.0, 1.5])
+def test_exp_is_the_rotation_by_a_vector(angle):
+    """Beside SciPy's, up to half a turn of an interval; its derivatives are finite at 0."""
+    exp, (q, y, z, _) = groups.SO3("exp"), drawn(groups.SO3("exp"), 4)
+    y, z, R = angle * y / jnp.linalg.norm(y), 0.5 * z, Rotation.from_quat(np.array(q), scalar_first=True)
+    assert_allclose(exp.show(exp.retract(q, y)), (R * Rotation.from_rotvec(np.array(y))).as_matrix(), rtol=0, atol=1e-15)
+    turns = R * Rotation.from_rotvec(np.array(y)) * Rotation.from_rotvec(np.array(z))
+    assert_allclose(exp.show(q + exp.walk(q, y, z)), turns.as_matrix(), rtol=0, atol=2e-15)
+    assert np.all(np.isfinite(jax.hessian(lambda x: exp.between(q, exp.retract(q, x)) @ y)(y)))
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=repr)

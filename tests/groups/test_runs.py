@@ -27,6 +27,30 @@ def test_the_closed_form_is_reached_with_order_ten():
     assert_allclose(np.linalg.norm(path.q, axis=1), 1.0, rtol=0, atol=5e-16)
 
 
+@pytest.mark.parametrize(("form", "less"), [("drift_kick_drift", 2.7), ("kick_drift_kick", 5.5)])
+def test_exp_has_smaller_errors_than_cayley(form, less):
+    errors = {}
+    for retraction in ("cayley", "exp"):
+        body = da.System(BODY.system.lagrangian, coordinates={"R": SO3(retraction)}, parameters=BODY.system.parameters)
+        paths = [da.simulate(body, HERE, SPIN, h=10 / n, steps=n, scheme=da.Scheme(form)) for n in (200, 400)]
+        errors[retraction] = [np.max(np.abs(path.v[-1] - angular_velocity(path.t)[-1])) for path in paths]
+        assert_allclose(np.log2(errors[retraction][0] / errors[retraction][1]), 2.0, rtol=0, atol=0.02)
+    assert errors["cayley"][1] > less * errors["exp"][1]
+
+
+def test_exp_refuses_half_a_turn_and_agrees_with_jax():
+    body = da.System(lambda q, v: 0.5 * v.R @ v.R - q.R[2, 2], coordinates={"R": SO3("exp")})
+    native, by_jax = (
+        da.simulate(body, HERE, SPIN, h=0.05, steps=40, solver=da.Solver(backend=b)) for b in ("native", "jax")
+    )
+    assert_allclose(native.q, by_jax.q, rtol=0, atol=1e-13)
+    free = da.System(lambda q, v: 0.5 * v.R @ v.R, coordinates={"R": SO3("exp")})
+    outcomes = [da.simulate(free, HERE, {"R": [0, 0, x]}, h=1.0, steps=2, throw=False).outcome for x in (3.14, 3.15)]
+    assert outcomes == [da.Outcome.SUCCESS, da.Outcome.HALF_TURN]
+    with pytest.raises(ValueError, match="retraction: found 'log'; give 'cayley' or 'exp'"):
+        SO3("log")
+
+
 @pytest.mark.parametrize("form", ["drift_kick_drift", "kick_drift_kick"])
 def test_both_back_ends_agree(form):
     native, by_jax = (run(scheme=da.Scheme(form), solver=da.Solver(backend=b)) for b in ("native", "jax"))

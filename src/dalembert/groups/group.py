@@ -49,6 +49,7 @@ class Group(abc.ABC):
         n: its dimension.
         columns: names of the numbers that are stored.
         axes: names of the velocities.
+        retraction: τ, by which a step moves: 'cayley', on SO3 also 'exp'.
 
     Example:
         >>> da.groups.SO3().n, da.groups.SO3().columns
@@ -58,12 +59,16 @@ class Group(abc.ABC):
     n: int
     columns: tuple[str, ...]
     axes: tuple[str, ...]
+    retraction: str = "cayley"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Group) and type(self) is type(other) and self.n == other.n
+        return isinstance(other, Group) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash((type(self), self.n))
+        return hash(self._key())
+
+    def _key(self) -> tuple:
+        return type(self), self.n, self.retraction
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -113,6 +118,10 @@ class Group(abc.ABC):
     @abc.abstractmethod
     def divide(self, y: Velocity, x: Velocity) -> Velocity:
         """x/(1 + ¼|y|²), on SE(3) of dual numbers."""
+
+    def trivialise(self, y: Velocity, x: Velocity) -> Velocity:
+        """T(y)x = τ(y)⁻¹dτ(y)[x]."""
+        return self.divide(y, x - 0.5 * self.bracket(y, x))
 
     @abc.abstractmethod
     def show(self, q: Stored) -> Any:
@@ -234,6 +243,12 @@ class SO3(Group):
     """Rotations of space: a unit quaternion is stored, functions are given the matrix R (3, 3), body to space, and ω (3,) in
     the body's axes.
 
+    Args:
+        retraction: τ, by which a step moves: 'cayley', with the fewest operations, or 'exp', with smaller errors.
+
+    Raises:
+        ValueError: the retraction is another.
+
     Example:
         >>> body = da.System(lambda q, v, p: 0.5 * v.R @ (p["I"] * v.R), coordinates={"R": da.groups.SO3()},
         ...                  parameters={"I": [1.0, 2.0, 3.0]})
@@ -246,16 +261,38 @@ class SO3(Group):
     columns = ("w", "x", "y", "z")
     axes = ("1", "2", "3")
 
+    def __init__(self, retraction: str = "cayley"):
+        if retraction not in ("cayley", "exp"):
+            raise ValueError(f"retraction: found {retraction!r}; give 'cayley' or 'exp'")
+        self.retraction = retraction
+
+    def __repr__(self) -> str:
+        return "SO3()" if self.retraction == "cayley" else "SO3('exp')"
+
     def increment(self, q, y):
+        y = self._of_cayley(y)[0]
         s = 0.25 * (y @ y)
         root = jnp.sqrt(1.0 + s)
         return multiply(q, jnp.concatenate([(-s / (root * (1.0 + root)))[None], 0.5 * y / root]))
 
     def walk(self, q, y, z):
+        y, z = self._of_cayley(y)[0], self._of_cayley(z)[0]
         turned = 0.5 * (y + z) + 0.25 * cross(y, z)
         length = jnp.sqrt((1.0 + 0.25 * (y @ y)) * (1.0 + 0.25 * (z @ z)))
         less = -(turned @ turned) / (length * (length + 1.0 - 0.25 * (y @ z)))  # positive below half a turn in each
         return multiply(q, jnp.concatenate([less[None], turned / length]))
+
+    def _of_cayley(self, y):
+        """c = κy with exp(y) = cay(c), κ, and 2dκ/d|y|², by the continued fraction of the tangent: to rounding below half a
+        turn, without a branch at 0."""
+        if self.retraction == "cayley":
+            return y, 1.0, 0.0
+        u = 0.25 * (y @ y)
+        above = 2027025.0 + u * (-270270.0 + u * (6930.0 - 36.0 * u))
+        below = 2027025.0 + u * (-945945.0 + u * (51975.0 + u * (-630.0 + u)))
+        rates = (-270270.0 + u * (13860.0 - 108.0 * u)), (-945945.0 + u * (103950.0 + u * (-1890.0 + 4.0 * u)))
+        k = above / below
+        return k * y, k, 0.5 * (rates[0] - k * rates[1]) / below
 
     def excess(self, q):
         return to_unit_length(q)
@@ -269,11 +306,21 @@ class SO3(Group):
     def quadratic(self, y, p):
         return (y @ p) * y
 
+    def share(self, y, p):
+        return super().share(self._of_cayley(y)[0], p)
+
     def carry(self, y, p):
-        return (1.0 - 0.25 * (y @ y)) * p + cross(p, y) + (0.5 * (y @ p)) * y
+        c, k, slope = self._of_cayley(y)
+        if self.retraction == "exp":  # (dc/dy)⁻ᵀ, dc/dy = κ + slope yyᵀ
+            p = (p - (slope / (k + slope * (y @ y)) * (y @ p)) * y) / k
+        return (1.0 - 0.25 * (c @ c)) * p + cross(p, c) + (0.5 * (c @ p)) * c
 
     def divide(self, y, x):
         return x / (1.0 + 0.25 * (y @ y))
+
+    def trivialise(self, y, x):
+        c, k, slope = self._of_cayley(y)
+        return super().trivialise(c, k * x + (slope * (y @ x)) * y)
 
     def show(self, q):
         return rotation(q)
@@ -286,10 +333,16 @@ class SO3(Group):
 
     def between(self, a, b):
         f = relative(a, b)
-        return 4.0 * f[1:] / (1.0 + f[0])
+        x = 4.0 * f[1:] / (1.0 + f[0])
+        if self.retraction == "cayley":
+            return x
+        s = 0.0625 * (x @ x)  # tan² of a quarter of the angle
+        small = s < 1e-4
+        root = jnp.sqrt(jnp.where(small, 1.0, s))
+        return jnp.where(small, 1.0 - s * (1.0 / 3.0 - s * (0.2 - s / 7.0)), jnp.arctan(root) / root) * x
 
     def turn_square(self, y):
-        return 0.25 * (y @ y)
+        return (0.25 if self.retraction == "cayley" else (2.0 / np.pi) ** 2) * (y @ y)
 
 
 class SE3(Group):

@@ -378,7 +378,7 @@ class Product(Space):
 
     def trivialise(self, y, x):
         """T(y)x = τ(y)⁻¹dτ(y)[x]."""
-        return self._each("divide", y, x - 0.5 * self._each("bracket", y, x))
+        return self._each("trivialise", y, x)
 
     def midway(self, q0, v0, q1, v1, h):
         d = self.between(q0, q1)
