@@ -1,6 +1,7 @@
 """Pages that promise to be complete are: every outcome has its row, every gallery entry its card, no code is too wide."""
 
 import importlib
+import json
 import re
 from pathlib import Path
 
@@ -38,6 +39,24 @@ def test_the_cards_are_those_that_are_generated(monkeypatch):
     monkeypatch.syspath_prepend(str(DOCS.parent / "examples"))
     page = text_of("gallery.md")
     assert importlib.import_module("cards").with_cards(page) == page
+
+
+def test_the_notebooks_have_the_cells_of_their_sources(monkeypatch):
+    """`make notebooks NOTEBOOKS=docs/notebooks` writes them; their results are of the day on which they were run."""
+    folder = DOCS.parent / "examples/notebooks"
+    monkeypatch.syspath_prepend(str(folder))
+    cells_of = importlib.import_module("_build").cells_of
+    sources = {file.stem: cells_of(file.read_text(encoding="utf-8")) for file in folder.glob("[!_]*.py")}
+    books = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in (DOCS / "notebooks").glob("*.ipynb")}
+    found = {name: [(cell["cell_type"], "".join(cell["source"])) for cell in book["cells"]] for name, book in books.items()}
+    assert found == sources
+    for name, book in books.items():
+        runs = [cell for cell in book["cells"] if cell["cell_type"] == "code"]
+        assert [cell["execution_count"] for cell in runs] == list(range(1, len(runs) + 1)), name
+        results = [result for cell in runs for result in cell["outputs"]]
+        assert any("data" in result for result in results), name
+        assert not any(result["output_type"] == "error" for result in results), name
+        assert (DOCS / "notebooks" / f"{name}.ipynb").stat().st_size < 200_000, name
 
 
 NARROW = [*PAGES, DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md"]
