@@ -8,6 +8,7 @@ SOAK ?= 600
 PICTURES ?= all
 PAPERS ?=
 TAG ?=
+NOTEBOOKS ?= out/notebooks
 
 # What the lowest versions have to show: steps of every form on both back-ends, against dense oracles and their orders; boundary
 # problems against dense KKT systems and closed forms.
@@ -75,11 +76,13 @@ documents: $(VENV)/.with-test  ## run every block of code of the README and the 
 # It is built with a hatchling in a folder of its own: what runs beside it in .venv is not disturbed.
 package: $(VENV)/.created  ## build sdist and wheel into dist; the wheel runs the demo where nothing else is installed
 	rm -rf dist $(LOWEST) $(BUILDER)
-	$(PIP_INSTALL) --target $(BUILDER) hatchling
+	$(PIP_INSTALL) --target $(BUILDER) hatchling hatch-fancy-pypi-readme
 	PYTHONPATH=$(BUILDER) $(BIN)/python -m hatchling build -d dist
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST_INSTALL) dist/*.whl
 	cd $(LOWEST) && DALEMBERT_EXAMPLES_FAST=1 bin/python -I $(CURDIR)/examples/demo.py demo
+	cd $(LOWEST) && bin/dalembert list | grep "^car_with_trailers "
+	cd $(LOWEST) && bin/dalembert page car_with_trailers --force && test -s car_with_trailers.html
 
 lowest: package  ## and with these lowest versions run tests of step and boundary
 	$(LOWEST_INSTALL) "$$(ls dist/*.whl)[test]"
@@ -123,8 +126,8 @@ examples: $(VENV)/.with-run  ## run every example with its fast setting; results
 papers: $(VENV)/.with-run  ## write the figures and tables of each paper into out/papers; minutes; PAPERS=--fast for less
 	$(if $(findstring --fast,$(PAPERS)),XLA_FLAGS="$(EXAMPLES_XLA_FLAGS)") $(BIN)/python -m papers $(PAPERS)
 
-notebooks: $(VENV)/.with-notebooks $(VENV)/.with-run  ## run every cell of the notebooks; they go to out/notebooks
-	XLA_FLAGS="$(EXAMPLES_XLA_FLAGS)" $(BIN)/python examples/notebooks/_build.py out/notebooks
+notebooks: $(VENV)/.with-notebooks $(VENV)/.with-run  ## run every cell of the notebooks; they go to out/notebooks, or with NOTEBOOKS=docs/notebooks there
+	XLA_FLAGS="$(EXAMPLES_XLA_FLAGS)" $(BIN)/python examples/notebooks/_build.py $(NOTEBOOKS)
 
 pictures: $(VENV)/.with-run  ## draw the documentation's home and gallery again, into docs/figures; minutes
 	$(BIN)/python examples/home.py docs/figures
