@@ -104,6 +104,48 @@ def pins(file: str) -> dict[str, str]:
     return {name.lower().replace("_", "-"): version for name, _, version in found}
 
 
+def readme_of_the_package() -> str:
+    """README.md after the substitutions that building makes: what an index of packages shows."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["metadata"]["hooks"]
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for change in settings["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(change["pattern"], change["replacement"], text)
+    return text
+
+
+def test_the_readme_of_the_package_has_no_relative_link():
+    """Outside the repository `docs/control.md` leads nowhere, and a picture beside it is not found."""
+    text = readme_of_the_package()
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    assert re.findall(r"\]\((?!https?:)[^)]*\)|<(?:img|a) ", prose) == []
+    assert "optimal control" in prose, "the words of a link stay"
+    assert "](docs/control.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_of_the_package_is_drawn_as_a_page():
+    """As an index draws it, if its renderer is installed, or by Python-Markdown."""
+    html = render(readme_of_the_package())
+    assert html.count("<h2") >= 8
+    assert html.count("<table") == 1
+    assert html.count("<pre") >= 10
+    assert re.findall(r"(?:src|href)=\"(?!https?:|#)[^\"]*\"", html) == []
+
+
+def render(text: str) -> str:
+    try:
+        from readme_renderer.markdown import render as draw
+    except ImportError:
+        markdown = pytest.importorskip("markdown")
+        return markdown.markdown(text, extensions=["tables", "fenced_code"])
+    return draw(text) or ""
+
+
+def test_relative_links_of_the_readme_lead_somewhere():
+    targets = re.findall(r"\]\((?!https?:|#)([^)]*)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert targets
+    assert [name for name in targets if not (ROOT / name).is_file()] == []
+
+
 def bounds(requirements: list[str]) -> dict[str, str]:
     """Lower bounds by name; the empty string where there is none, or something else."""
     found = (re.fullmatch(r"([A-Za-z0-9-]+)(?:\[[a-z0-9,]+\])?(?:>=([0-9.]+))?.*", text) for text in requirements)

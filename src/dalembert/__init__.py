@@ -164,7 +164,7 @@ else:
         return sorted({*globals(), *__all__, *ROOMS})
 
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 __all__ = [
     "Averaged",

@@ -1,5 +1,6 @@
 """The names that help shows before JAX is there are those of the rooms that they come from; words become numbers."""
 
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -38,7 +39,7 @@ def test_the_list_shows_what_the_gallery_has():
 QUICK = {  # words, exit code, something of what is printed
     "help": (["--help"], 0, "Commands"),
     "help of a command": (["run", "--help"], 0, "--save-every"),
-    "version": (["--version"], 0, "dalembert 0.1.0 (Python"),
+    "version": (["--version"], 0, f"dalembert {importlib.metadata.version('dalembert')} (Python"),
     "no such option": (["run", "pendulum", "--stepps", "3"], 2, "No such option"),
     "no number": (["run", "pendulum", "--steps", "many"], 2, "should be a valid integer"),
     "data": (["run", "pendulum", "--q0", "one"], 2, "--q0: found 'one'"),
