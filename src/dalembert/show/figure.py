@@ -18,14 +18,13 @@ from dalembert.messages import check_names
 from dalembert.numbers import as_flag, as_function, as_text, called, described, real_numbers
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Study
-from dalembert.show.measured import kind_of, named_results, plot_measurements
-from dalembert.show.panels import Panel, draw_panel, names_of, panels, panels_of_solution
-from dalembert.show.results import comparable, results_of, scene_for
+from dalembert.show.measured import kind_of, plot_measurements
+from dalembert.show.panels import Panel, draw_panel, names_of, panels_of_path, panels_of_solution, position_panels
+from dalembert.show.results import check_values, comparable, named_results, results_of, scene_for
 from dalembert.show.stage import Scenery, frame_axes
 from dalembert.show.study import plot_study
 from dalembert.show.style import Canvas, Theme, new_figure, theme_of
 from dalembert.solution import CriticalPoint
-from dalembert.systems import is_traced
 from dalembert.systems.system import names_of as coordinates_of
 
 if TYPE_CHECKING:
@@ -253,7 +252,7 @@ def plot_paths(
         if not isinstance(path, Path):
             found = f"item {name} is {type(path).__name__}" if name else f"found {type(path).__name__}"
             raise TypeError(f"path: {found}; give a Path, a Solution, a Study or a measurement, or several of one kind")
-        _check_values(path, "plot one lane, such as path.lane(0)")
+        check_values(path, "plot one lane, such as path.lane(0)")
         if names_of(path) != names_of(first):
             raise ValueError(
                 f"path: item {name} has the coordinates {', '.join(names_of(path))}, and another one has others"
@@ -268,20 +267,14 @@ def plot_paths(
     title = canvas.title
     if own and len(paths) == 1:
         canvas = canvas._replace(title="\n".join(text for text in (title, _ending(first)) if text))
-    names = [names_of(first)[i] for i in places]
 
     def beside(part: Any) -> None:
         draw_curves(canvas, part.subplots(subplot_kw={"projection": "3d"} if n == 3 else {}), paths, places)
 
-    def content(path: Path) -> list[Panel]:
-        if own:
-            return panels(path, velocities, places)
-        q = np.asarray(path.q)
-        return [
-            Panel(", ".join(names), np.asarray(path.t), [(name, q[:, i]) for name, i in zip(names, places, strict=True)])
-        ]
-
-    shown = {name: content(path) for name, path in paths.items()}
+    shown = {
+        name: panels_of_path(path, velocities, places) if own else position_panels(path, [places])
+        for name, path in paths.items()
+    }
     figure, axes = _draw(shown, canvas, 1.3, beside if curved else None, red=not title)
     for time in (float(path.statistics.failed_time) for path in paths.values() if int(path.statistics.failed_step) >= 0):
         for one in axes:
@@ -296,7 +289,7 @@ def plot_solutions(solutions: Mapping[str, CriticalPoint], canvas: Canvas, exact
     exact(t) → q (…, n), drawn grey behind q. Returns a matplotlib Figure. ValueError where it is traced or a batch.
     """
     for solution in solutions.values():
-        _check_values(solution, "plot its solutions one by one")
+        check_values(solution, "plot its solutions one by one")
     first, own = next(iter(solutions.values())), canvas.ax is None
     beside = None
     if own and len(solutions) == 1:
@@ -306,7 +299,9 @@ def plot_solutions(solutions: Mapping[str, CriticalPoint], canvas: Canvas, exact
         beside = None if sphere is None else lambda part: Scenery(part, 111, [sphere], canvas.theme)
     fine = np.linspace(float(first.t[0]), float(first.t[-1]), 400)
     behind = None if exact is None else (fine, _exact(exact, fine, np.shape(first.q)[1]))
-    content = {name: panels_of_solution(one)[: None if own else 1] for name, one in solutions.items()}
+    content = {
+        name: panels_of_solution(one, range(len(names_of(one))))[: None if own else 1] for name, one in solutions.items()
+    }
     return _draw(content, canvas, 1.5, beside, behind=behind)[0]
 
 
@@ -367,14 +362,6 @@ def _wanted_indices(path: Path, wanted: Sequence[str] | None) -> list[int]:
         if name not in names:
             raise ValueError(f"coordinates: found {name!r}; the coordinates are {', '.join(names)}")
     return [names.index(name) for name in wanted]
-
-
-def _check_values(result: Path | CriticalPoint, remedy: str) -> None:
-    """ValueError for a result that is traced, or a batch, for which there is a remedy."""
-    if is_traced(result):
-        raise ValueError("path: is traced and has no values yet; return it from the jitted function, then plot it")
-    if np.ndim(result.code):
-        raise ValueError(f"path: holds a batch of shape {np.shape(result.code)}; {remedy}")
 
 
 def _ending(path: Path) -> str:

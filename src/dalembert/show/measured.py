@@ -6,7 +6,7 @@ Several measurements with names share a figure; a line is a measurement, and a d
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,15 +24,6 @@ SERIES = (Invariant, Residual, MomentumBalance)
 KINDS = (ERRORS, SERIES, (Verdict,))
 POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 SMALLEST = 1e-12  # part of what is allowed, below which a measured number is drawn at the edge
-
-
-def named_results(given: Any) -> dict[str, Any]:
-    """Results by name: those of a mapping, those of a list by number, or one without a name."""
-    if isinstance(given, Mapping) and given:
-        return {str(name): one for name, one in given.items()}
-    if isinstance(given, Sequence) and not isinstance(given, str) and given:
-        return {str(i + 1): one for i, one in enumerate(given)}
-    return {"": given}
 
 
 def kind_of(results: Mapping[str, Any]) -> tuple[type, ...] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,7 +27,8 @@ DERIVATIVES = ("q", "dq/dt", "d²q/dt²", "d³q/dt³", "d⁴q/dt⁴")
 
 
 class Panel(NamedTuple):
-    """Lines over one series of times. label: of the axis, or of the whole; bounds: of what they are; log: of |values|."""
+    """Lines over one series of times. label: of the axis, or of the whole; bounds: of what they are; log: of |values|;
+    named: whether a legend names the lines, which otherwise have the colours of those of q."""
 
     label: str
     t: np.ndarray
@@ -34,40 +36,53 @@ class Panel(NamedTuple):
     bounds: ActiveBounds | None = None
     log: bool = False
     note: str = ""
+    named: bool = True
 
 
-def panels(path: Path, velocities: bool, places: Sequence[int]) -> list[Panel]:
+def panels_of_path(path: Path, velocities: bool, places: Sequence[int]) -> list[Panel]:
     """One panel per coordinate, then velocities, multipliers and constraint forces, each over its own times. places: of the
     coordinates in q."""
-    names, t = names_of(path), np.asarray(path.t)
     shared = -(-len(places) // MOST)
-    groups = [places[i : i + shared] for i in range(0, len(places), shared)]
-    found: list[Panel] = [
-        Panel(" ".join(names[i] for i in g), t, [(names[i], np.asarray(path.q)[:, i]) for i in g] + planned_lines(path, g))
-        for g in groups
-    ]
-    names, places = velocity_names(path, names, places)
+    found = position_panels(path, [places[i : i + shared] for i in range(0, len(places), shared)])
     if velocities:
-        lines = [(rate_label(path, names[i]), np.asarray(path.v)[:, i]) for i in places]
-        found += _together("velocities", np.asarray(path.t_velocity), lines)
-    return found + panels_of_loop(path, places) + _force_panels(path, names, places)
+        found += _split_fast(velocity_panel(path, places))
+    found += panels_of_loop(path, places)
+    return found + [part for panel in force_panels(path, places) for part in _split_fast(panel)]
 
 
-def velocity_names(path: Any, names: list[str], places: Sequence[int]) -> tuple[list[str], Sequence[int]]:
+def position_panels(result: Path | CriticalPoint, groups: Sequence[Sequence[int]]) -> list[Panel]:
+    """A panel for each group of coordinates, with their bounds, and their plan that a closed loop follows."""
+    names, t, q = names_of(result), np.asarray(result.t), np.asarray(result.q)
+    bounds, planned = getattr(result, "bounds", {}).get("q"), getattr(result, "planned", None)
+    found = []
+    for places in groups:
+        lines = [(names[i], q[:, i]) for i in places]
+        lines += [] if planned is None else [(f"{names[i]}, plan", planned[:, i]) for i in places]
+        found.append(Panel(" ".join(names[i] for i in places), t, lines, _bounds_on(bounds, list(places))))
+    return found
+
+
+def _bounds_on(bounds: ActiveBounds | None, places: list[int]) -> ActiveBounds | None:
+    """Those of some components, if there are any."""
+    if bounds is None:
+        return None
+    names = ("lower", "upper", "multipliers", "active", "values")
+    found = dataclasses.replace(bounds, **{name: np.asarray(getattr(bounds, name))[:, places] for name in names})
+    return found if np.isfinite(found.lower).any() or np.isfinite(found.upper).any() else None
+
+
+def velocity_names(path: Path, places: Sequence[int]) -> tuple[list[str], Sequence[int]]:
     """The names of velocities and forces, and which of them are shown: those of the coordinates, on a group of all axes."""
-    space = space_of_columns(names)
+    space = space_of_columns(names := names_of(path))
     return (names, places) if space is None else (list(space.axes), range(space.n))
 
 
-def rate_label(path: Any, name: str) -> str:
-    """dx/dt, or on a group the name of the axis."""
-    return f"d{name}/dt" if space_of_columns(names_of(path)) is None else f"ξ {name}"
-
-
-def planned_lines(path: Any, places: Sequence[int]) -> list[Line]:
-    """The positions of the plan that a closed loop follows."""
-    planned = getattr(path, "planned", None)
-    return [] if planned is None else [(f"{names_of(path)[i]}, plan", planned[:, i]) for i in places]
+def velocity_panel(path: Path, places: Sequence[int]) -> Panel:
+    """dx/dt of the coordinates, on a group the velocities about and along its axes."""
+    axes, shown = velocity_names(path, places)
+    rate = "d{}/dt" if space_of_columns(names_of(path)) is None else "ξ {}"
+    lines = [(rate.format(axes[i]), np.asarray(path.v)[:, i]) for i in shown]
+    return Panel("velocities", np.asarray(path.t_velocity), lines)
 
 
 def panels_of_loop(path: Path, places: Sequence[int]) -> list[Panel]:
@@ -87,27 +102,26 @@ def panels_of_loop(path: Path, places: Sequence[int]) -> list[Panel]:
     return found
 
 
-def _together(label: str, t: np.ndarray, lines: list[Line]) -> list[Panel]:
-    """One panel for all lines, or one for each where they oscillate too fast to be seen behind each other."""
-    turns = max((np.count_nonzero(np.diff(np.sign(np.diff(y)))) for _, y in lines), default=0)
-    if len(lines) == 1 or turns <= SEEN:
-        return [Panel(label, t, lines)] if lines else []
-    return [Panel(name, t, [(name, y)]) for name, y in lines]
+def _split_fast(panel: Panel) -> list[Panel]:
+    """The panel, or one for each line where they oscillate too fast to be seen behind each other."""
+    turns = max((np.count_nonzero(np.diff(np.sign(np.diff(y)))) for _, y in panel.lines), default=0)
+    if len(panel.lines) == 1 or turns <= SEEN:
+        return [panel] if panel.lines else []
+    return [Panel(name, panel.t, [(name, y)]) for name, y in panel.lines]
 
 
-def _force_panels(path: Path, names: list[str], places: Sequence[int]) -> list[Panel]:
-    """Multipliers and constraint forces; one panel where a single multiplier is, up to sign, the only force."""
-    t, multipliers = np.asarray(path.t_multipliers), np.asarray(path.multipliers)
-    forces, m = np.asarray(path.constraint_forces), multipliers.shape[1]
-    if m == 0 or t.size == 0:
+def force_panels(path: Path, places: Sequence[int], law: str = "") -> list[Panel]:
+    """Multipliers and constraint forces; one panel where a single multiplier is, up to sign, the only force. law: what the
+    multipliers are, where they are the control law of a servo-constraint."""
+    names, places = velocity_names(path, places)
+    t, forces, multipliers = map(np.asarray, (path.t_multipliers, path.constraint_forces, path.multipliers))
+    if not multipliers.size:
         return []
-    acting = [i for i in places if np.any(forces[:, i] != 0)]
-    if m == 1 and len(acting) == 1 and np.array_equal(np.abs(forces[:, acting[0]]), np.abs(multipliers[:, 0])):
-        return [Panel(f"force on {names[acting[0]]} (λ)", t, [("", multipliers[:, 0])])]
-    return [
-        *_together("λ" if m == 1 else "multipliers", t, component_lines("λ", multipliers)),
-        *_together("force Rᵀλ", t, [(f"force on {names[i]}", forces[:, i]) for i in acting]),
-    ]
+    lines, acting = component_lines("λ", multipliers), [i for i in places if np.any(forces[:, i] != 0)]
+    if len(lines) == 1 == len(acting) and np.array_equal(np.abs(forces[:, acting[0]]), np.abs(multipliers[:, 0])):
+        return [Panel(f"{law or 'force'} on {names[acting[0]]} (λ)", t, lines)]
+    label = "λ" if len(lines) == 1 and not law else f"{law or 'multipliers'} λ"
+    return [Panel(label, t, lines), Panel("force Rᵀλ", t, [(f"force on {names[i]}", forces[:, i]) for i in acting])]
 
 
 def component_lines(letter: str, values: np.ndarray) -> list[Line]:
@@ -116,32 +130,33 @@ def component_lines(letter: str, values: np.ndarray) -> list[Line]:
     return [(letter if count == 1 else f"{letter}{subscript(i + 1)}", values[:, i]) for i in range(count)]
 
 
-def panels_of_solution(solution: CriticalPoint) -> list[Panel]:
-    """q, its derivatives, controls, inequalities g ≤ 0, multipliers and forces, in the colours of q."""
-    found: list[Panel] = []
-
-    def add_panel(label: str, t: np.ndarray, values: np.ndarray, kind: str = "", names: Sequence[str] = ()) -> None:
-        lines = [(names[i] if names else "", y) for i, y in enumerate(np.asarray(values).T)]
-        if lines:
-            found.append(Panel(label, np.asarray(t), lines, solution.bounds.get(kind)))
-
+def panels_of_solution(solution: CriticalPoint, places: Sequence[int]) -> list[Panel]:
+    """q, its derivatives, controls, inequalities g ≤ 0, multipliers and forces. places: of the coordinates in q."""
     s: Any = solution
-    controlled = isinstance(solution, ControlSolution)
-    add_panel("q", s.t, s.q, "q", names_of(solution))
+    controlled, names = isinstance(solution, ControlSolution), names_of(solution)
+
+    def panel_of(label: str, t: Any, lines: list[Line], kind: str = "", named: bool = False) -> Panel:
+        return Panel(label, np.asarray(t), lines, solution.bounds.get(kind), named=named)
+
+    def along(values: Any) -> list[Line]:
+        return [(names[i], np.asarray(values)[:, i]) for i in places]
+
+    found = [panel_of("q", s.t, along(s.q), "q", named=True)]
     if controlled:
-        add_panel("dq/dt", s.t, s.v, "v")
-        add_panel("u", s.t, s.u, "u", [f"u{subscript(i)}" for i in range(s.u.shape[1])])
+        found.append(panel_of("dq/dt", s.t, along(s.v), "v"))
+        found.append(panel_of("control u", s.t, component_lines("u", np.asarray(s.u)), "u", named=True))
     for j in range(1, 0 if controlled else s.jets.shape[1]):
-        add_panel(DERIVATIVES[j], s.t_multipliers, s.jets[:, j], "v" if j == 1 else "")
-    if "inequalities" in s.bounds:
-        add_panel("g", s.bounds["inequalities"].t, s.bounds["inequalities"].values, "inequalities")
+        found.append(panel_of(DERIVATIVES[j], s.t_multipliers, along(s.jets[:, j]), "v" if j == 1 else ""))
+    if (limits := s.bounds.get("inequalities")) is not None:
+        found.append(panel_of("g", limits.t, component_lines("g", np.asarray(limits.values)), "inequalities"))
     if not controlled:
-        add_panel("λ", s.t_multipliers, s.multipliers)
+        found.append(panel_of("λ", s.t_multipliers, component_lines("λ", np.asarray(s.multipliers))))
         held = np.asarray(s.holonomic_multipliers)
-        add_panel("λ, holonomic", s.t, np.where(held == 0.0, np.nan, held))  # none where a position is given
+        held = np.where(held == 0.0, np.nan, held)  # none where a position is given
+        found.append(panel_of("λ, holonomic", s.t, component_lines("μ", held)))
     elif s.multipliers.shape[1]:
-        add_panel("force Rᵀν", s.t, s.constraint_forces)
-    return found
+        found.append(panel_of("force Rᵀν", s.t, along(s.constraint_forces)))
+    return [panel for panel in found if panel.lines]
 
 
 def envelope(t: np.ndarray, y: np.ndarray, columns: int = COLUMNS) -> np.ndarray:
@@ -183,7 +198,8 @@ def draw_panel(
     for i, (part, values) in enumerate(panel.lines):
         kept = envelope(t, values)
         dense = kept.size < t.size
-        words = ": ".join(word for word in (name, part if len(panel.lines) > 1 or not name else "") if word)
+        own = part if panel.named and (len(panel.lines) > 1 or not name) else ""
+        words = ": ".join(word for word in (name, own) if word)
         look = {
             "color": theme.lines[(i if run is None else run) % len(theme.lines)],
             "linestyle": "-" if run is None else DASHES[i % len(DASHES)],

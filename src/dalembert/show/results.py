@@ -50,6 +50,15 @@ class Shown(NamedTuple):
         return names_of(self.result)
 
 
+def named_results(given: Any) -> dict[str, Any]:
+    """Results by name: those of a mapping, those of a list by number, or one without a name."""
+    if isinstance(given, Mapping) and given:
+        return {str(name): one for name, one in given.items()}
+    if isinstance(given, Sequence) and not isinstance(given, str) and given:
+        return {str(i + 1): one for i, one in enumerate(given)}
+    return {"": given}
+
+
 def results_of(given: Any, system: Any = None) -> list[Shown]:
     """One path or solution, an ensemble or a study (its first MOST_RUNS runs), a sequence or a mapping of names to them.
 
@@ -57,39 +66,37 @@ def results_of(given: Any, system: Any = None) -> list[Shown]:
     """
     if system is not None and not isinstance(system, Problem):
         raise TypeError(f"system: found {described(system)}; give a System, a DiscreteSystem or a VariationalProblem")
-    if isinstance(given, Path | CriticalPoint):
-        return _show_result("", given, system)
     if isinstance(given, Study):
         return _of_study(given, system)
-    if isinstance(given, Mapping):
-        named = [(str(name), result) for name, result in given.items()]
-    elif isinstance(given, Sequence) and not isinstance(given, str):
-        named = [(str(i + 1), result) for i, result in enumerate(given)]
-    else:
-        raise TypeError(
-            f"path: found {described(given)}; give a Path, a Solution, a Study, a list of them or a mapping of names to them"
-            + ("; dalembert.load reads what was stored" if isinstance(given, str | os.PathLike) else "")
-        )
-    if not named:
+    if isinstance(given, Mapping | list | tuple) and not given:
         raise ValueError("path: found nothing in it; give at least one Path or Solution")
-    for name, result in named:
+    for name, result in (named := named_results(given)).items():
         if not isinstance(result, Path | CriticalPoint):
-            raise TypeError(f"path: item {name} is {described(result)}; give Paths or Solutions")
-    return [shown for name, result in named for shown in _show_result(name, result, system)]
+            found = f"item {name} is {described(result)}" if name else f"found {described(result)}"
+            raise TypeError(
+                f"path: {found}; give a Path, a Solution, a Study, a list of these results or a mapping of names to them"
+                + ("; dalembert.load reads what was stored" if isinstance(result, str | os.PathLike) else "")
+            )
+    return [shown for name, result in named.items() for shown in _show_result(name, result, system)]
+
+
+def check_values(result: Result, remedy: str) -> None:
+    """ValueError for a result that is traced, or a batch, for which there is a remedy."""
+    if is_traced(result):
+        raise ValueError("path: is traced and has no values yet; return it from the jitted function, then show it")
+    if np.ndim(result.code):
+        raise ValueError(f"path: holds a batch of shape {np.shape(result.code)}; {remedy}")
 
 
 def _show_result(name: str, result: Result, system: Any) -> list[Shown]:
-    if is_traced(result):
-        raise ValueError("path: is traced and has no values yet; return it from the jitted function, then show it")
     record = getattr(result, "provenance", None)
     subject = getattr(result, "subject", None) or (record.subject if record is not None else None) or Depicted()
-    if isinstance(result, Path) and np.ndim(result.code) == 1:
+    if isinstance(result, Path) and not is_traced(result) and np.ndim(result.code) == 1:
         lanes = range(min(len(result.code), MOST_RUNS))
         prefix = f"{name}, " if name else ""
         count = len(result.code)
         return [Shown(f"{prefix}run {i}", result.lane(i), system or subject.lane(i), subject, count) for i in lanes]
-    if np.ndim(result.code):
-        raise ValueError(f"path: holds a batch of shape {np.shape(result.code)}; show its members one by one, in a list")
+    check_values(result, "show its members one by one, in a list")
     # One lane of an ensemble with parameters of its own does not say which they were.
     return [Shown(name, result, system or (None if subject.parameters else subject.problem), subject)]
 

@@ -19,17 +19,17 @@ from dalembert.notebook import NAMED
 from dalembert.outcome import Outcome
 from dalembert.path import ClosedLoop, Path
 from dalembert.show.panels import (
-    Line,
     Panel,
-    component_lines,
     envelope,
+    force_panels,
     panels_of_loop,
-    planned_lines,
-    rate_label,
+    panels_of_solution,
+    position_panels,
     velocity_names,
+    velocity_panel,
 )
 from dalembert.show.results import Shown, scene_for
-from dalembert.solution import ActiveBounds, ControlSolution, CriticalPoint, Solution
+from dalembert.solution import ControlSolution, CriticalPoint
 from dalembert.systems import Constraint, System
 from dalembert.systems import energy as energy_at
 from dalembert.systems.equations import value
@@ -74,11 +74,18 @@ MOST_COORDINATES = 12  # that are drawn
 
 def groups_of(shown: Shown) -> list[Panel]:
     """Positions and velocities, energy, constraints, multipliers, forces, controls: what the result has."""
-    found = [*_positions(shown), *_own(shown)]
-    for make in (_energy, _residuals):
-        group = make(shown)
-        if group is not None:
-            found.append(group)
+    result, n = shown.result, len(shown.names)
+    places = range(min(n, MOST_COORDINATES))
+    size = 1 if len(places) <= 6 else 3
+    found = position_panels(result, [places[i : i + size] for i in range(0, len(places), size)])
+    if len(places) < n:
+        found[0] = found[0]._replace(note=f"the first {len(places)} of {n} coordinates")
+    if isinstance(result, Path):
+        found += [velocity_panel(result, places), *force_panels(result, range(n), _law(shown))]
+        found += [*panels_of_loop(result, places), *_sampled_control(result)]
+    else:
+        found += panels_of_solution(result, places)[1:]
+    found += [panel for panel in (_energy(shown), _residuals(shown)) if panel is not None]
     return [part for group in found if group.t.size and group.lines for part in _split_group(group)]
 
 
@@ -89,105 +96,19 @@ def _split_group(group: Panel) -> list[Panel]:
     return [group._replace(lines=group.lines[i : i + MOST_LINES]) for i in range(0, len(group.lines), MOST_LINES)]
 
 
-def _positions(shown: Shown) -> list[Panel]:
-    names, t, q = shown.names, shown.t, shown.q
-    kept = min(len(names), MOST_COORDINATES)
-    note = "" if kept == len(names) else f"the first {kept} of {len(names)} coordinates"
-    size = 1 if kept <= 6 else 3
-    bounds = getattr(shown.result, "bounds", {}).get("q")
-    found = []
-    for i in range(0, kept, size):
-        places = range(i, min(i + size, kept))
-        lines = [(names[j], q[:, j]) for j in places] + planned_lines(shown.result, places)
-        found.append(Panel(", ".join(names[j] for j in places), t, lines, _columns(bounds, list(places)), note=note))
-        note = ""
-    result: Any = shown.result
-    t_v = np.asarray(result.t_velocity if isinstance(result, Path) else result.t)
-    axes, shown_axes = velocity_names(result, names, range(kept))
-    lines = [(rate_label(result, axes[i]), np.asarray(result.v)[:, i]) for i in shown_axes]
-    return [*found, Panel("velocities", t_v, lines)]
-
-
-def _columns(bounds: ActiveBounds | None, places: list[int]) -> ActiveBounds | None:
-    """Those of some components, if there are any."""
-    if bounds is None:
-        return None
-    parts = {
-        name: np.asarray(getattr(bounds, name))[:, places] for name in ("lower", "upper", "multipliers", "active", "values")
-    }
-    finite = np.isfinite(parts["lower"]).any() or np.isfinite(parts["upper"]).any()
-    return ActiveBounds(**parts, t=bounds.t, margin=bounds.margin) if finite else None
-
-
-def _own(shown: Shown) -> list[Panel]:
-    """Groups that only one kind of result has."""
-    result = shown.result
-    if isinstance(result, ControlSolution):
-        return _of_control(shown, result)
-    if isinstance(result, Solution):
-        return _of_solution(shown, result)
-    return _of_path(shown, result) if isinstance(result, Path) else []
-
-
-def _of_path(shown: Shown, path: Path) -> list[Panel]:
-    t, law = np.asarray(path.t_multipliers), _law(shown)
-    found = [Panel(law or "multipliers λ", t, component_lines("λ", np.asarray(path.multipliers)))]
-    acting = [one for one in _on_coordinates(shown, path.constraint_forces) if np.any(one[1] != 0.0)]
-    same = len(acting) == 1 == len(found[0].lines) and np.array_equal(np.abs(acting[0][1]), np.abs(found[0].lines[0][1]))
-    found += [] if same else [Panel("constraint forces Rᵀλ", t, acting)]
-    found += panels_of_loop(path, range(min(len(shown.names), MOST_COORDINATES)))
-    if path.feedback is not None and path.t_feedback is not None and not isinstance(path, ClosedLoop):
-        found.append(Panel("sampled control", np.asarray(path.t_feedback), _on_coordinates(shown, path.feedback)))
-    return found
-
-
-def _on_coordinates(shown: Shown, forces: Any) -> list[Line]:
-    names, _ = velocity_names(shown.result, shown.names, ())
-    return [(f"on {name}", column) for name, column in zip(names, np.asarray(forces).T, strict=True)]
+def _sampled_control(path: Path) -> list[Panel]:
+    if path.feedback is None or path.t_feedback is None or isinstance(path, ClosedLoop):
+        return []
+    names, shown = velocity_names(path, range(path.feedback.shape[1]))
+    lines = [(f"on {names[i]}", np.asarray(path.feedback)[:, i]) for i in shown]
+    return [Panel("sampled control", np.asarray(path.t_feedback), lines)]
 
 
 def _law(shown: Shown) -> str:
     """Multipliers of a servo- or Lyapunov constraint are its control law."""
     constraints = getattr(shown.problem, "constraints", ())
     servo = any(getattr(c, "actuated", None) is not None or getattr(c, "reactions", None) is not None for c in constraints)
-    return "control law λ" if servo else ""
-
-
-def _of_control(shown: Shown, solution: ControlSolution) -> list[Panel]:
-    t, u = np.asarray(solution.t), np.asarray(solution.u)
-    bounds = _columns(solution.bounds.get("u"), list(range(u.shape[1])))
-    found = [Panel("control u", t, component_lines("u", u), bounds)]
-    if solution.multipliers.shape[1]:
-        found.append(Panel("constraint forces Rᵀν", t, _on_coordinates(shown, solution.constraint_forces)))
-    return found + _inequalities(solution)
-
-
-def _of_solution(shown: Shown, solution: Solution) -> list[Panel]:
-    t, jets = np.asarray(solution.t_multipliers), np.asarray(solution.jets)
-    found = []
-    for j, word in ((2, "accelerations"), (3, "third derivatives"), (4, "fourth derivatives")):
-        if j < jets.shape[1]:
-            lines = [
-                (f"d{subscript_up(j)}{name}/dt{subscript_up(j)}", jets[:, j, i])
-                for i, name in enumerate(shown.names[:MOST_COORDINATES])
-            ]
-            found.append(Panel(word, t, lines))
-    found.append(Panel("multipliers λ", t, component_lines("λ", np.asarray(solution.multipliers))))
-    held = np.asarray(solution.holonomic_multipliers)
-    found.append(Panel("multipliers of φ(q)", shown.t, component_lines("μ", np.where(held == 0.0, np.nan, held))))
-    return found + _inequalities(solution)
-
-
-def subscript_up(i: int) -> str:
-    return "⁰¹²³⁴"[i]
-
-
-def _inequalities(solution: CriticalPoint) -> list[Panel]:
-    """g ≤ 0, where there are some."""
-    found = solution.bounds.get("inequalities")
-    if found is None:
-        return []
-    return [Panel("inequalities g ≤ 0", np.asarray(found.t), component_lines("g", np.asarray(found.values)))]
+    return "control law" if servo else ""
 
 
 def _energy(shown: Shown) -> Panel | None:

@@ -17,8 +17,8 @@ from dalembert.notebook import words_of
 from dalembert.numbers import as_text
 from dalembert.path import Path, Study
 from dalembert.show.html.content import as_json, content_of, draw_scene, share_arrays
-from dalembert.show.measured import kind_of, named_results, plot_measurements
-from dalembert.show.results import Shown, results_of
+from dalembert.show.measured import kind_of, plot_measurements
+from dalembert.show.results import Shown, named_results, results_of
 from dalembert.show.study import plot_study
 from dalembert.show.style import DARK, LIGHT, Canvas, check_new, write_whole
 
