@@ -58,7 +58,7 @@ MOVED = {  # names that stood at the top, by the room in which they are found
     ),
     "laws": ("ControlLaw", "EnergyShaping", "Matching", "energy_shaping", "matching"),
     "claims": ("Claim", "Finding", "Verdict"),
-    "symmetry": ("FullMotion", "Reduced", "Symmetries", "TurnedReduction"),
+    "symmetry": ("FullMotion", "Quotient", "QuotientMotion", "QuotientRates", "Reduced", "Symmetries", "TurnedReduction"),
     "store": ("from_xarray", "to_xarray"),
     "show": ("Animation",),
     "studies": ("run_statistics",),
@@ -115,7 +115,7 @@ if TYPE_CHECKING:
     from dalembert.store import FileError, load, matches, save
     from dalembert.studies import resume, sweep
     from dalembert.symbolic import from_sympy
-    from dalembert.symmetry import Symmetry, chaplygin, routh, symmetries
+    from dalembert.symmetry import Symmetry, chaplygin, quotient, routh, symmetries
     from dalembert.systems import (
         Constraint,
         Holonomic,
@@ -239,6 +239,7 @@ __all__ = [
     "plot",
     "prepare",
     "project",
+    "quotient",
     "reference",
     "references",
     "refine",

@@ -123,6 +123,11 @@ def rolled_path():
 
 
 @functools.cache
+def divided():
+    return da.quotient(FREE, PLACE, [1.0, 0.5], generators=[(np.zeros((2, 2)), [0.0, 1.0])])
+
+
+@functools.cache
 def perturbed():
     return da.measure.perturbation(ROLLING, PLACE, [1.0, 0.0])
 
@@ -416,6 +421,15 @@ CALLS = {
                   {"group": "group", "frame": "frame or None", "size": "sizes or None"}),
     "routh": (da.routh, STATE | {"group": (1,)}, {"group": "group", "generators": ELSEWHERE, "size": "sizes or None"}),
     "routh by generators": (da.routh, STATE | {"generators": [(np.zeros((2, 2)), [0.0, 1.0])]}, {"generators": "flows"}),
+    "quotient": (da.quotient, STATE | {"v0": [1.0, 0.5], "generators": [(np.zeros((2, 2)), [0.0, 1.0])]},
+                 {"generators": "flows", "nodes": ELSEWHERE, "size": "sizes or None"}),
+    "quotient of a discrete system": (
+        da.quotient, PAIRS | {"generators": [(np.zeros((2, 2)), [0.0, 1.0])]}, {"generators": "flows", "nodes": "rows"},
+    ),
+    "Quotient.simulate": (lambda h, steps, scheme: divided().simulate(h=h, steps=steps, scheme=scheme),
+                          {"h": 0.1, "steps": 2, "scheme": None}, {}),
+    "Quotient.split": (lambda q, v: divided().split(q, v), {"q": PLACE, "v": PLACE}, {}),
+    "Quotient.rates": (lambda x, t: divided().rates(x, t), {"x": [0.1, 0.2, 0.3], "t": 0.0}, {"x": "vector"}),
     "Reduced.discrete": (lambda h, scheme: rolled().discrete(h, scheme), {"h": 0.1, "scheme": NODES}, {}),
     "Reduced.nodes": (lambda h, scheme: rolled().nodes(h, scheme), {"h": 0.1, "scheme": NODES}, {}),
     "Reduced.velocity": (lambda x, w, t: rolled().velocity(x, w, t), {"x": [0.0], "w": [1.0], "t": 0.0},
@@ -622,6 +636,9 @@ RIGHT = {
     ("symmetries", "system"): {"problem", "discrete"},
     ("prepare", "branch"): {"plain", "beyond", "no row"},  # seen with the first initial data
     ("System.replace", "on"): {"bool"},
+    ("quotient", "generators"): {"all"},
+    ("quotient of a discrete system", "generators"): {"all"},
+    ("Quotient.rates", "x"): {"longer"},
     ("Save", "reduce"): {f"{x} in it" for x in ("text", "None", "complex", "masked")},  # seen with the system
     ("Lyapunov", "actuated"): {"function", "vector"},
     ("Nearest", "coordinates"): {"beyond"},

@@ -425,7 +425,7 @@ def sample(problem: Any, place: Neighbourhood, count: int) -> Samples:
     """
     q0, v0, t0, size = place
     start = jets_of(problem).first(q0, v0)
-    scales = _scales(problem, start, t0, size)
+    scales = scales_at(problem, start, t0, size)
     random, kept = np.random.default_rng(SEED), []
     for _ in range(ROUNDS):
         kept.append(_draw_samples(problem, start, t0, scales, count, random))
@@ -440,7 +440,7 @@ def sample(problem: Any, place: Neighbourhood, count: int) -> Samples:
     )
 
 
-def _scales(problem, start: np.ndarray, t0: float, size) -> np.ndarray:
+def scales_at(problem, start: np.ndarray, t0: float, size) -> np.ndarray:
     """The sizes of the neighbourhood, (slots, n)."""
     q0, v0 = start[0], np.abs(start[1])
     inertia = np.asarray(inertia_at(problem, start, t0))
