@@ -104,6 +104,10 @@ class Group(abc.ABC):
         """ad_y x."""
 
     @abc.abstractmethod
+    def to_body(self, q: Stored, x: Velocity) -> Velocity:
+        """Ad_{q⁻¹} x: the velocity of q along exp(sx)·q, a motion of space."""
+
+    @abc.abstractmethod
     def quadratic(self, y: Velocity, p: Covector) -> Covector:
         """Pᵀp, the quadratic part of B."""
 
@@ -196,6 +200,9 @@ class Abelian(Group):
 
     def bracket(self, y, x):
         return jnp.zeros_like(x)
+
+    def to_body(self, q, x):
+        return x
 
     def quadratic(self, y, p):
         return jnp.zeros_like(p)
@@ -303,6 +310,9 @@ class SO3(Group):
     def bracket(self, y, x):
         return cross(y, x)
 
+    def to_body(self, q, x):
+        return turn(conjugate(q), x)
+
     def quadratic(self, y, p):
         return (y @ p) * y
 
@@ -372,6 +382,10 @@ class SE3(Group):
 
     def bracket(self, y, x):
         return jnp.concatenate([cross(y[:3], x[:3]), cross(y[3:], x[:3]) + cross(y[:3], x[3:])])
+
+    def to_body(self, q, x):
+        back = conjugate(q[:4])
+        return jnp.concatenate([turn(back, x[:3]), turn(back, x[3:] + cross(x[:3], q[4:]))])
 
     def quadratic(self, y, p):
         w, v = y[:3], y[3:]
@@ -469,6 +483,10 @@ class SE2(Group):
 
     def bracket(self, y, x):
         return jnp.stack([jnp.zeros_like(y[0]), y[2] * x[0] - y[0] * x[2], y[0] * x[1] - y[1] * x[0]])
+
+    def to_body(self, q, x):
+        a, b = x[1] - x[0] * q[3], x[2] + x[0] * q[2]
+        return jnp.stack([x[0], q[0] * a + q[1] * b, q[0] * b - q[1] * a])
 
     def quadratic(self, y, p):
         return jnp.concatenate([(y[0] * (y @ p))[None], jnp.zeros(2)])
