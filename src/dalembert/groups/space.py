@@ -18,7 +18,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import value_and_jacobian
-from dalembert.groups.group import SE2, SE3, SO2, SO3, Euclidean, Group, join_parts, read_numbers
+from dalembert.groups.given import join_parts, read_numbers
+from dalembert.groups.group import SE2, SE3, SO2, SO3, Euclidean, Group
 from dalembert.numbers import as_state, as_vector, described, place_of, whole_number
 
 Vector = Float[Array, "n"]
