@@ -249,3 +249,19 @@ def test_forces_that_do_not_exist_are_not_stored(tmp_path):
     assert "constraint_forces" not in da.store.to_xarray(free)
     da.save(free, tmp_path / "free.nc")
     np.testing.assert_array_equal(da.load(tmp_path / "free.nc").constraint_forces, np.zeros((5, 2)))
+
+
+def test_forces_of_many_runs_that_do_not_exist_are_not_stored(tmp_path):
+    free = da.System(lambda q, v, p: 0.5 * p["m"] * v @ v, parameters={"m": 1.0}, coordinates=("x", "y"))
+    given = {"q0": [0.0, 1.0], "v0": [1.0, 0.0], "h": 0.1, "steps": 5}
+    runs = da.ensemble(free, given["q0"], given["v0"], parameters={"m": [1.0, 2.0, 3.0]}, h=0.1, steps=5)
+    assert "constraint_forces" not in da.store.to_xarray(runs)
+    da.save(runs, tmp_path / "runs.nc")
+    np.testing.assert_array_equal(da.load(tmp_path / "runs.nc").constraint_forces, np.zeros((3, 5, 2)))
+    earlier = da.store.to_xarray(runs).assign(constraint_forces=(("lane", "mid", "coordinate"), np.zeros((3, 5, 2))))
+    np.testing.assert_array_equal(da.store.from_xarray(earlier).q, runs.q)
+    whole = da.sweep(free, {"m": [1.0, 2.0, 3.0]}, given)
+    stored = da.sweep(free, {"m": [1.0, 2.0, 3.0]}, given, store=tmp_path / "runs.zarr", block=2)
+    for study in (whole, stored, da.load(tmp_path / "runs.zarr")):
+        assert not [name for name in study.data if "constraint_forces" in name]
+        np.testing.assert_array_equal(study.sel(m=2.0).constraint_forces, np.zeros((5, 2)))

@@ -237,7 +237,7 @@ def path_to_xarray(path: Path) -> xarray.Dataset:
     dimension = _dimensions(path)
     variables: dict[str, Any] = {}
     on_group = space_of_columns(path.coordinates) is not None
-    free = not lanes and not np.shape(path.multipliers)[-1] and not np.any(path.constraint_forces)
+    free = not np.shape(path.multipliers)[-1] and not np.any(path.constraint_forces)
     for name, (times, axis, long_name, units) in VARIABLES.items():
         if getattr(path, name) is not None and not (free and name == "constraint_forces"):
             labels = {"long_name": long_name, "units": units}
@@ -336,10 +336,9 @@ def _layout(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
     lanes = _lanes(len(variable(data, "code").dims))
     wanted = _levels((attribute(data, "level_of_velocities"), attribute(data, "level_of_multipliers")))
     found = {}
-    free = not lanes and "multiplier" in data.sizes and not data.sizes["multiplier"]
     for name, (times, axis, *_) in VARIABLES.items():
         axis = axis_of(name, axis, "velocity" in data.sizes)
-        if name in data or not (name == "feedback" or (free and name == "constraint_forces")):
+        if name in data or not may_lack(data, name):
             dimensions = variable(data, name).dims
             other = _apart(wanted[times], times)  # the name of a level whose times are not those of its namesake
             level = other if other in dimensions else wanted[times]
@@ -350,6 +349,11 @@ def _layout(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
         found |= {name: (axes, WHOLE if name == "plan_codes" else REAL) for name, axes in loop.items()}
     scalars = [name for name in (*SCALARS, *VARYING, *STATISTICS) if name in data or name not in (*LATER, *VARYING)]
     return found | {name: (lanes, WHOLE if name in COUNTED else REAL) for name in scalars}
+
+
+def may_lack(data: xarray.Dataset, name: str) -> bool:
+    """True for a variable that is stored only where there is something: held forces, and those of constraints."""
+    return name == "feedback" or (name == "constraint_forces" and data.sizes.get("multiplier") == 0)
 
 
 def _check_lengths(data: xarray.Dataset, layout: dict[str, tuple[tuple[str, ...], str]]) -> None:

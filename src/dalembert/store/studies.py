@@ -48,6 +48,7 @@ from dalembert.store.paths import (
     check_variables,
     coordinate_variable,
     flatten,
+    may_lack,
     numbers_of,
     path_from_xarray,
     path_to_xarray,
@@ -149,8 +150,9 @@ def study_to_xarray(runs: Path, times: np.ndarray, names: Mapping[str, SweptName
     def add_variable(name: str, dimensions: tuple, values: np.ndarray, labels: Mapping[str, Any]) -> None:
         variables[name] = ((RUN, *dimensions), values, dict(labels))
 
+    free = not runs.multipliers.shape[-1]  # in every block, so that all blocks have the same variables
     for name in VARIABLES:
-        if name not in base:
+        if name not in base or (free and name == "constraint_forces"):
             continue
         (_, level, axis), values, labels = base[name].dims, base[name].values, base[name].attrs
         lead = t.shape[1] - values.shape[1]
@@ -189,7 +191,7 @@ def check_runs(data: xarray.Dataset) -> None:
     layout["h"], layout["node"] = ((), REAL), (("node",), REAL)
     for name, (_, plain, *_) in VARIABLES.items():
         axis = axis_of(name, plain, "velocity" in data.sizes)
-        if name in data or name != "feedback":
+        if name in data or not may_lack(data, name):
             dimensions = variable(data, name).dims
             level = "node" if name == "q" or len(dimensions) < 2 else str(dimensions[-2])
             layout[name], layout[level] = ((*axes, level, axis), REAL), ((level,), REAL)
