@@ -7,7 +7,7 @@ import functools
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, cast
@@ -56,12 +56,21 @@ def _call_door(function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]
         raise
 
 
-def check_names(function: str, given: Iterable[str], names: Collection[str], meant: Mapping[str, str] | None = None) -> None:
-    """TypeError for a keyword argument that the function has not. meant: unknown name → what to write."""
+def check_names(
+    function: str,
+    given: Iterable[str],
+    names: Collection[str],
+    meant: Mapping[str, str] | None = None,
+    listed: Sequence[str] = (),
+) -> None:
+    """TypeError for a keyword argument that the function has not.
+
+    meant: unknown name → what to write; listed: the names in the message where none is near, by default all.
+    """
     for name in given:
         if name not in names:
             near = difflib.get_close_matches(name, names, 1)
-            known = f"did you mean {near[0]}=?" if near else f"there are {', '.join(sorted(names))}"
+            known = f"did you mean {near[0]}=?" if near else f"there are {', '.join(listed or sorted(names))}"
             raise TypeError(f"{name}: {function} has no such argument; {(meant or {}).get(name, known)}")
 
 

@@ -23,10 +23,13 @@ class Described:
     def describe(self) -> str:
         """In words: what `str` has for a class with one of its own, otherwise each field by name; of an array its numbers if
         they are few, or its shape and range."""
-        if type(self).__str__ is not object.__str__:
+        if type(self).__str__ is not Described.__str__:
             return str(self)
         names = getattr(self, "_fields", None) or [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
         return "\n".join(f"{name}: {_in_words(getattr(self, name))}" for name in names)
+
+    def __str__(self) -> str:
+        return self.describe()
 
     def _repr_html_(self) -> str:
         return card(type(self).__name__, self.describe())
@@ -34,7 +37,7 @@ class Described:
 
 def described_by_fields(cls: C) -> C:
     """The NamedTuple, whose class can have no base, as one that is `Described`."""
-    for name in ("describe", "_repr_html_"):
+    for name in {"describe", "__str__", "_repr_html_"} - vars(cls).keys():
         setattr(cls, name, vars(Described)[name])
     return cls
 

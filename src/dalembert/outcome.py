@@ -51,6 +51,13 @@ class Outcome(enum.IntEnum):
     SADDLE = 13
     HALF_TURN = 14
 
+    def __str__(self) -> str:
+        return self.name.lower()
+
+    def __format__(self, spec: str) -> str:
+        """The word, or with a specification, such as d, the number."""
+        return int.__format__(self, spec) if spec else str(self)
+
     @property
     def message(self) -> str:
         return _MESSAGES[self]

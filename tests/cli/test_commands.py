@@ -213,6 +213,7 @@ BAD = {
     "no file": (["run", "none.py:system"], "none.py: no such file"),
     "no name": (["run", "mine.py"], "give the file and the name in it"),
     "unknown name": (["run", "mine.py:rising"], "mine.py: defines no rising"),
+    "misspelt name": (["run", "mine.py:fallin"], "mine.py: defines no fallin; did you mean falling?"),
     "no system": (["run", "mine.py:number"], "found int; a System"),
     "broken file": (["run", "broken.py:system"], "broken.py: ModuleNotFoundError: No module named"),
     "no data": (["run", "mine.py:falling", "--h", "0.1", "--steps", "1"], "--q0, --v0 are needed"),

@@ -172,6 +172,12 @@ def test_mistakes_are_named(orders, paths, verdict, axes):
         da.plot(orders, ax=axes)
     with pytest.raises(TypeError, match="ax: found 3; give axes of matplotlib"):
         da.plot(verdict, ax=3)
+    with pytest.raises(
+        TypeError, match=r"zzz: plot has no such argument; there are ax, .*, the keywords of matplotlib's lines$"
+    ):
+        da.plot(paths, zzz=1)
+    with pytest.raises(TypeError, match="overwrite: page has no such argument; a file of that name is replaced"):
+        da.page(paths, "run.html", overwrite=True)
     with pytest.raises(TypeError, match="velocites: plot has no such argument; did you mean velocities="):
         da.plot(paths, velocites=True)
     with pytest.raises(

@@ -83,6 +83,17 @@ def test_a_notebook_shows_what_describe_says(path):
     assert [": ".join(row) for row in rows] == path.describe().splitlines()
 
 
+def test_print_says_in_words_how_a_run_ended_and_what_was_measured(system, path):
+    assert (
+        f"{path.outcome}, {path.outcome!s}, {path.outcome:d}, {path.outcome!r}"
+        == "success, success, 0, <Outcome.SUCCESS: 0>"
+    )
+    assert str(path) == path.describe()
+    energy = da.measure.energy(system, path)
+    assert str(energy) == energy.describe()
+    assert str(energy).startswith("first ")
+
+
 def test_the_table_of_orders_keeps_its_columns(system):
     order = da.measure.order(system, [1.0, 0.5], [0.0, 0.2], time=0.4, h=[0.1, 0.05, 0.025])
     cells = [cell for row in Table(order._repr_html_()).rows for cell in row]

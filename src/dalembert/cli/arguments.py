@@ -105,7 +105,9 @@ def _from_file(reference: str) -> Any:
         raise ValueError(f"{reference}: give the file and the name in it, file.py:name")
     module = _module(file)
     if not hasattr(module, name):
-        raise ValueError(f"{file}: defines no {name}; give a name that the file defines")
+        near = difflib.get_close_matches(name, vars(module), 1)
+        meant = f"did you mean {near[0]}?" if near else "give a name that the file defines"
+        raise ValueError(f"{file}: defines no {name}; {meant}")
     return getattr(module, name)
 
 

@@ -150,7 +150,7 @@ def _read_rows(given: Any, name: str, times: np.ndarray, width: int, of: str) ->
 
 def _name_of(controller: Controller) -> str:
     """A line for the record of a run; without the address of an object."""
-    text = str(controller).split("\n")[0]
+    text = repr(controller).split("\n")[0]
     return type(controller).__qualname__ if " at 0x" in text else text
 
 

@@ -16,7 +16,7 @@ from dalembert.measure.convergence import Convergence, Measured, converge
 from dalembert.measure.perturbed_flow import Perturbation, Piece, SchemeMap, perturbation
 from dalembert.notebook import Described
 from dalembert.numbers import EPSILON, decreasing_steps, whole_number
-from dalembert.systems import InconsistentDataError, System, check_flat, cutoff
+from dalembert.systems import InconsistentDataError, System, cutoff
 from dalembert.systems.distribution.adapted import with_exact_flow
 from dalembert.systems.distribution.charts import as_points
 from dalembert.systems.distribution.reduction import explicit_terms, violation
@@ -97,8 +97,6 @@ class Embedding(Described):
             lines.append(f"  ε = {h:<10.6g} sup|ε^p g| {error:<11.5e} floor {floor:<8.1e} sup|g| {g:<10.5g} {use}")
         return "\n".join(lines)
 
-    __str__ = describe
-
 
 def embedding(
     system: System,
@@ -151,7 +149,6 @@ def embedding(
         >>> found.verdict[:7], found.agrees
         ('order 2', True)
     """
-    check_flat(system, "embedding")
     steps = decreasing_steps(h)
     points, speeds = as_points(q0, v0, ("q0", "v0"))
     if order is not None:
@@ -307,7 +304,6 @@ def consistency(
         >>> found.stays, round(found.p)
         (True, 2)
     """
-    check_flat(system, "consistency")
     steps = decreasing_steps(h)
     points, speeds = as_points(q0, v0, ("q0", "v0"))
     made = perturbation(system, points, speeds, scheme=scheme, step=step, t0=t0, dependent=dependent, tolerance=tolerance)

@@ -135,7 +135,9 @@ def _checked_canvas(theme: Theme, title: str | None, ax: Any, style: Mapping[str
     if ax is not None and not isinstance(ax, Axes):
         raise TypeError(f"ax: found {described(ax)}; give axes of matplotlib, such as plt.gca() or one of plt.subplots()")
     known = {name[4:] for artist in (Line2D, QuadMesh) for name in dir(artist) if name.startswith("set_")}
-    check_names("plot", style, known | {"vmin", "vmax"} | inspect.signature(plot).parameters.keys() - {"style"})
+    own = inspect.signature(plot).parameters.keys() - {"style"}
+    listed = [*sorted(own), "the keywords of matplotlib's lines"]
+    check_names("plot", style, known | {"vmin", "vmax"} | own, listed=listed)
     if ax is not None and ax.lines and not {"color", "c"} & style.keys():
         style = {**style, "color": theme.lines[len(ax.lines) % len(theme.lines)]}
     return Canvas(theme, title, ax, style)

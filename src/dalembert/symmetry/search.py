@@ -157,8 +157,6 @@ class Symmetries(Described):
             )
         return "\n".join(lines)
 
-    __str__ = describe
-
 
 PIVOT = 1e-6  # of the largest entry in units of the coordinates: what is smaller does not lead a row
 SHOWN = 1e-9  # relative: a number is written as the fraction that it is up to this

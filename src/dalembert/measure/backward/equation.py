@@ -179,9 +179,6 @@ class Modified(Described, eqx.Module):
         lines = [f"modified equation: f + {sums}", f"steps of the runs: up to {float(self.step):.3g}"]
         return "\n".join(lines + [f"doubt about f_{j}: {x:.1e}" for j, x in zip(self.powers, self.doubt, strict=True)])
 
-    def __str__(self) -> str:
-        return self.describe()
-
     def _state(self, q, v, t) -> tuple[State, Float[Array, ""]]:
         position, velocity = as_state(q, v, self.system.coordinates)
         return jnp.concatenate([position, velocity]), jnp.asarray(as_number(t, "t", "a finite time"), dtype=float)

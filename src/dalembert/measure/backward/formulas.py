@@ -46,9 +46,6 @@ class ModifiedFormulas(Described):
             rows + [f"{name}, h^{j}: {x}" for j, term in self.terms.items() for name, x in zip(names, term, strict=True)]
         )
 
-    def __str__(self) -> str:
-        return self.describe()
-
 
 def modified_formulas(
     system: System, *, scheme: Scheme | None = None, order: int = 2, n: int | None = None

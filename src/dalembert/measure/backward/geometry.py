@@ -76,9 +76,6 @@ class Helmholtz(Described):
         rows = zip(self.powers, self.residual, strict=True)
         return "\n".join([first, *(f"  h^{j}: residual {x:.1e} of its terms" for j, x in rows)])
 
-    def __str__(self) -> str:
-        return self.describe()
-
 
 def helmholtz(made: Modified) -> Helmholtz:
     """L_{f_h} ω_h = 0, power by power, at the states of a modified equation: whether it is Lagrangian.
@@ -305,9 +302,6 @@ class EnergyDrift(Described):
         rows = zip(self.powers, self.mean, np.max(np.abs(self.rates), axis=0), strict=True)
         lines = [f"  h^{j}: mean {x:10.3e}, at most {y:9.3e}" for j, x, y in rows]
         return "\n".join(["dE/dt along the run, h^0 by the motion itself", *lines])
-
-    def __str__(self) -> str:
-        return self.describe()
 
 
 def energy_drift(made: Modified, path: Path) -> EnergyDrift:

@@ -71,9 +71,6 @@ class ErrorBound(Described):
         ends = "the end of the run" if self.holds else "where the remainder outgrows the motion; take smaller steps to go on"
         return f"{largest}\nholds until: t = {self.until:g}, {ends}"
 
-    def __str__(self) -> str:
-        return self.describe()
-
 
 def error_bound(made: Modified, path: Path) -> ErrorBound:
     """The error of a run by the modified equation of its scheme: |z_k - z(t_k)| ≤ |ε_k| + ρ_k, ε' = A ε + Σ h^j f_j.

@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from dalembert.drawing import Scene
+from dalembert.messages import suggesting
 from dalembert.notebook import words_of
 from dalembert.numbers import as_text
 from dalembert.path import Path, Study
@@ -56,6 +57,7 @@ FIGURE = """<figure class="card measured">
 """
 
 
+@suggesting(overwrite="a file of that name is replaced", force="a file of that name is replaced")
 def page(path: Any, file: str | os.PathLike, *, title: str | None = None, system: Any = None) -> None:
     """Write a path, a solution or several of them as one HTML page, which opens in any browser, without a network.
 
