@@ -39,8 +39,7 @@ SCHEMES: dict[str, da.Scheme] = {
 MORE: dict[str, truth_flows.Flow] = {**truth_flows.flows(), **truth_flows.discrete(), **truth_flows.integrable(SCHEMES)}
 ENDS = truth_boundary.problems()
 STARTS = [*truth_starts.STARTERS, *truth_starts.FREE]
-OWN = {name: entry for name, entry in ENTRIES.items() if entry.system.space.flat}  # a verdict is about Rⁿ
-ROWS = [*OWN, *MORE, *ENDS, *STARTS]
+ROWS = [*ENTRIES, *MORE, *ENDS, *STARTS]
 SIGNS = {"holds": "✓", "does not hold": "✗", "hypothesis fails": "–"}
 FAMILY = {
     "q of order": "order of q",

@@ -2,9 +2,11 @@
 
 import itertools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy.interpolate import CubicHermiteSpline
 
 import dalembert as da
@@ -114,6 +116,103 @@ def test_times_as_unknowns_of_three_nodes():
         off.append(np.abs(x[:, 1] - curve(x[:, 0])).max())
     assert off[1] < 2e-3
     assert off[0] / off[1] > 3.0
+
+
+REPELLED, REWARD = np.array([[1.0, -1.0], [-1.0, 1.0]]), -0.1
+
+
+def apart(q):
+    return 0.5 * q @ (jnp.asarray(REPELLED) @ q)
+
+
+APART = da.OptimalControl(
+    da.System(lambda q, v: 0.5 * v @ v + apart(q)), cost=lambda q, v, u: 0.5 * u @ u + REWARD * apart(q), actuated=0
+)
+LATER = da.OptimalControl(
+    da.System(lambda q, v, t: 0.5 * v @ v + apart(q), time_dependent=True),
+    cost=lambda q, v, u, t: 0.5 * jnp.exp(0.02 * t) * u @ u + REWARD * apart(q),
+    actuated=0,
+)
+
+
+def growing(t):
+    """The fastest growing extremal of APART: q̈ = Hq + (u, 0), ẅ = Hᵀw - Qq for w = (u, λ); q, q̇ and λ."""
+    block = np.block([[REPELLED, np.diag([1.0, 0.0])], [-REWARD * REPELLED, REPELLED.T]])
+    squares, modes = np.linalg.eig(block)
+    fastest = int(np.argmax(squares.real))
+    rate, mode = float(np.sqrt(squares[fastest].real)), modes[:, fastest].real
+    size = np.exp(rate * np.asarray(t))[:, None]
+    return size * mode[:2], rate * size * mode[:2], size * mode[3], rate
+
+
+@pytest.fixture(scope="module")
+def underactuated():
+    """with_time(eliminate(p)) of a plant with one force for two masses that repel each other, on Hermite windows, where the
+    density of the error keeps its sign along the extremal: h⁵ exp(2 rate t) is constant. Steps, times as unknowns, exact."""
+    timed, time, found = da.with_time(da.control.eliminate(APART), da.Hermite()), 0.8, []
+    rate = 0.4 * growing([0.0])[3]
+    for steps in (8, 16):
+        t = np.log(1.0 + np.linspace(0.0, 1.0, steps + 1) * (np.exp(rate * time) - 1.0)) / rate
+        q, v, _, _ = growing(t)
+        nodes = np.column_stack([t, q, v])
+        ends = {"initial": da.Nodes(nodes[:1]), "final": da.Nodes(nodes[-1:]), "T": 1.0, "steps": steps, "guess": nodes}
+        found.append(da.solve(timed, **ends, scheme=da.Points(), seek="extremal"))
+    return timed, found
+
+
+def laws(timed, x, multipliers):
+    """Energy and momentum of q + s(1, 1) at every window, from derivatives of L_d + λᵀΦ_d with respect to its later node."""
+    constraint = timed.differential[0][1]
+    action = lambda a, b, free: timed.lagrangian(a, b) + free @ constraint(a, b)  # noqa: E731
+    slope = jax.jit(jax.vmap(jax.grad(action, 1)))(*map(jnp.asarray, (x[:-1], x[1:], multipliers)))
+    return -slope[:, 0], slope[:, 1] + slope[:, 2]
+
+
+def test_times_as_unknowns_of_an_underactuated_plant(underactuated):
+    timed, found = underactuated
+    errors = []
+    for solution in found:
+        x = np.asarray(solution.q)
+        q, v, _, _ = growing(x[:, 0])
+        errors.append([np.abs(x[:, 1:3] - q).max(), np.abs(x[:, 3:] - v).max()])
+        energy, momentum = laws(timed, x, solution.multipliers)
+        assert_allclose(energy, energy[0], rtol=0, atol=2e-9)
+        assert_allclose(momentum, momentum[0], rtol=0, atol=2e-10)
+        assert_allclose(energy, da.energies(timed, solution), rtol=0, atol=1e-12)
+        steps = np.diff(x[:, 0])
+        assert steps[-1] < 0.75 * steps[0]
+    assert_allclose(np.log2(np.array(errors[0]) / errors[1]), 4.0, rtol=0, atol=0.3)
+    assert errors[1][0] < 1e-6
+
+
+def test_the_law_of_the_energy_of_a_control_that_depends_on_time(underactuated):
+    """E_i - E_{i-1} is minus the change of L_d + λᵀΦ_d where both nodes of the window are moved in time, by differences."""
+    timed, nodes = da.with_time(da.control.eliminate(LATER), da.Hermite()), np.asarray(underactuated[1][0].q)
+    ends = {"initial": da.Nodes(nodes[:1]), "final": da.Nodes(nodes[-1:]), "T": 1.0, "steps": 8, "guess": nodes}
+    found = da.solve(timed, **ends, scheme=da.Points(), seek="extremal")
+    x, free, e = np.asarray(found.q), np.asarray(found.multipliers), 1e-3 * np.eye(5)[0]
+    constraint = timed.differential[0][1]
+    action = jax.jit(jax.vmap(lambda a, b, free: timed.lagrangian(a, b) + free @ constraint(a, b)))
+    moved = (action(x[:-1] + e, x[1:] + e, free) - action(x[:-1] - e, x[1:] - e, free)) / 2e-3
+    energy, momentum = laws(timed, x, free)
+    assert np.ptp(energy) > 1e-5
+    assert_allclose(np.diff(energy), -moved[1:], rtol=0, atol=1e-9)
+    assert_allclose(momentum, momentum[0], rtol=0, atol=2e-10)
+
+
+def test_free_steps_of_an_underactuated_plant(underactuated):
+    """Stepped from its first window the solution is found again, with its energy and its momentum."""
+    timed, found = underactuated
+    x = np.asarray(found[1].q)
+    path = da.step.simulate_free_steps(
+        da.control.eliminate(APART), x[:2, 1:].reshape(2, 2, 2), x[:2, 0], steps=16, multipliers=found[1].multipliers[:1]
+    )
+    assert_allclose(path.t, x[:, 0], rtol=0, atol=1e-5)
+    assert_allclose(path.q, x[:, 1:3], rtol=0, atol=1e-5)
+    there = np.column_stack([path.t, path.q, path.v])
+    multipliers = np.concatenate([found[1].multipliers[:1], path.multipliers.reshape(-1, 2)])
+    for law in laws(timed, there, multipliers[:16]):
+        assert_allclose(law, law[0], rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(

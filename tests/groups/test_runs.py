@@ -263,7 +263,10 @@ def test_what_is_refused_says_what_is_right():
         (lambda: run(scheme=da.Scheme(action=da.Beta(0.3))), "on groups the maps are those of the default"),
         (lambda: da.System(lambda q, v: 0.0, coordinates={"R": "SO3"}), "coordinates['R']: found str 'SO3'"),
         (lambda: da.System(lambda q, v: 0.0, coordinates={}), "empty mapping"),
-        (lambda: da.verdict(BODY.system, None, BODY.q0, BODY.v0, h=0.1, steps=10), "verdict is there for systems on Rⁿ"),
+        (
+            lambda: da.measure.consistency(BODY.system, BODY.q0, BODY.v0, h=[0.1, 0.05]),
+            "consistency is there for systems on Rⁿ",
+        ),
         (lambda: da.symmetries(BODY.system, BODY.q0, BODY.v0), "symmetries is there for systems on Rⁿ"),
         (lambda: da.VariationalProblem(lambda q, v: 0.0, coordinates={"R": SO3()}), "belong to a System"),
     ]

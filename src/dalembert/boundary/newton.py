@@ -178,7 +178,14 @@ class BoundaryNewton:
         self.kkt, self.settings, self._linear = kkt, settings, linear
 
     def minimise(self, z: np.ndarray, sizes: np.ndarray | None = None) -> Iterate:
-        """From the path z (blocks, b); sizes: (n,), typical of its coordinates, the KKT system's if not given."""
+        """From the path z (blocks, b); sizes: (n,), typical of its coordinates, the KKT system's if not given.
+
+        Where any extremal is sought and no multipliers are given it begins with those of least squares: nothing else keeps
+        the Hessian's part λᵀΦ'' from being wrong at first.
+        """
+        kkt = self.kkt
+        if not self.settings.minimum and not np.any(np.where(kkt.primal, 0.0, z)):
+            z = with_least_multipliers(kkt, self._linear.fresh(), z)
         it = self._start(z, sizes, None)
         self._repeat(it, self._iterate)
         it.end = Termination.INTERRUPTED if wanted() and it.end is Termination.NOT_CONVERGED else it.end

@@ -109,6 +109,9 @@ def leaf(subject: Subject) -> Iterator[Claim]:
         return
     start, declared, n = subject.start, subject.scheme.claims(subject.system).order, len(subject.start.q0)
     promise = Promise(f"{LEAF} {declared}", "Frobenius; the scheme's order", "constraints on velocities, a part integrable")
+    if not subject.system.space.flat:
+        yield promise.not_met("integrable parts of constraints are looked for on Rⁿ alone")
+        return
     scale = np.append(subject.sizes[0], start.h * start.steps)
     x = np.append(start.q0, start.t0)
     lower = [dataclasses.replace(subject.system, constraints=tuple(c for c in subject.system.constraints if c.order < k))

@@ -14,10 +14,10 @@ from jaxtyping import Float
 
 from dalembert.algebra import least_norm, numerical_rank
 from dalembert.claims.subject import Claim, Finding, Promise, Subject, restrictions_of, reversed_motion
-from dalembert.discretize import Interval, Scheme
+from dalembert.discretize import Scheme
 from dalembert.discretize.nodes import legendre_plus
 from dalembert.measure import SymplecticDefect, constraint_residual, regularity, symplectic_defect
-from dalembert.measure.nodes import nodes_of
+from dalembert.measure.nodes import node_ahead, nodes_of
 from dalembert.numbers import EPSILON
 from dalembert.options import Solver
 from dalembert.outcome import Outcome
@@ -44,7 +44,7 @@ def motion(subject: Subject) -> Claim:
     """rank [[M, -Rᵀ], [J, 0]] = n + m at the samples."""
     q, v, t = subject.samples
     a, multipliers = subject.motion
-    n = q.shape[1]
+    n = v.shape[1]
     matrices = subject.evaluate_rows(_kkt, q, v, np.concatenate([a, multipliers], axis=1), t)
     least = np.inf
     for matrix in matrices:
@@ -63,7 +63,8 @@ def _kkt(system, q, v, z, t):
 def flow(subject: Subject) -> Claim:
     """The ranks of Theorem 5.1 at windows of nodes along the run. A step that is no map of pairs of nodes,
     as a composed one, is a map of states on the constraints: a local diffeomorphism where its derivative has full rank."""
-    if subject.scheme.order > 2 or (subject.form == "kick_drift_kick" and subject.orders - {0}):
+    flat = subject.system.space.flat
+    if subject.scheme.order > 2 or not flat or (subject.form == "kick_drift_kick" and subject.orders - {0}):
         least = least_stretch(subject)
         if np.isnan(least):
             return FLOW.at_least(least, STRETCHED, "a step from a neighbouring state could not be solved")
@@ -107,7 +108,7 @@ def _rounding(subject: Subject, number: int, rate: bool) -> float:
     """DIGITS_LEFT · ε · Σ_j|∂φ/∂x_j||x_j|; velocities and accelerations are differences of q over h and h²."""
     q, v, t = subject.samples
     h, a = subject.start.h, subject.motion[0]
-    large = [np.max(np.abs(x), axis=0) for x in (q, v, a)]
+    large = [subject.system.space.extent(q)[0], *(np.max(np.abs(x), axis=0) for x in (v, a))]
     large[1] = large[1] + large[0] / h
     large[2] = large[2] + large[1] / h
     slopes = subject.evaluate_rows(_terms_of(number, rate), q, v, a, t)
@@ -120,8 +121,12 @@ def _terms_of(number: int, rate: bool) -> Callable:
 
     def term_sizes(system, q, v, a, t):
         c = system.constraints[number]
-        of = lambda x, w, b: first_derivative(system, c, x, w, t) if rate else value(system, c, x, w, b, t)  # noqa: E731
-        return tuple(jnp.abs(x) for x in jax.jacfwd(of, (0, 1, 2))(q, v, a))
+
+        def of(y, w, b):
+            x = system.space.retract(q, y)
+            return first_derivative(system, c, x, w, t) if rate else value(system, c, x, w, b, t)
+
+        return tuple(jnp.abs(x) for x in jax.jacfwd(of, (0, 1, 2))(jnp.zeros_like(v), v, a))
 
     return term_sizes
 
@@ -135,7 +140,7 @@ def distribution(subject: Subject) -> Iterator[Claim]:
         return
     q, v, t = subject.samples
     found = subject.evaluate_rows(restrictions_of, q, v, t)
-    sizes = np.max(np.abs(v), axis=0) + np.max(np.abs(q), axis=0) / subject.start.h
+    sizes = np.max(np.abs(v), axis=0) + subject.system.space.extent(q)[0] / subject.start.h
     allowed = DIGITS_LEFT * EPSILON * float(np.max(found["slopes"] @ sizes, initial=np.finfo(float).tiny))
     worst = float(np.max(np.abs(found["value"])))
     yield DISTRIBUTION.at_most(worst, allowed, f"{DIGITS_LEFT:g} rounding errors of its terms")
@@ -180,7 +185,7 @@ def symplectic(subject: Subject) -> Claim:
 def evolution(subject: Subject) -> Claim:
     """Both sides of the theorem at two nodes of the run; for a step of states, with constraints on positions only, on their
     manifold, where dξ is zero."""
-    if subject.scheme.order > 2 or subject.form == "kick_drift_kick":
+    if subject.scheme.order > 2 or subject.form == "kick_drift_kick" or not subject.system.space.flat:
         held = symplectic(subject)
         if held.finding is Finding.HYPOTHESIS_FAILS:
             return EVOLUTION.not_met(f"a step of states, whose reactions are no function of two nodes, and {held.reason}")
@@ -214,15 +219,16 @@ def flow_evolution(subject: Subject, motion: Claim) -> Claim:
 
 def _evolution_defect(subject: Subject, width: float) -> tuple[float, float]:
     """The largest entry of (Fᵗ)*Ω - Ω - dν over that of Ω, and that of dν over it."""
-    points, t = _neighbours(subject, 0, width)
-    n, (nodes, weights) = points.shape[1] // 2, np.polynomial.legendre.leggauss(NODES)
+    points, speeds, t = _neighbours(subject, 0, width)
+    n, (nodes, weights) = speeds.shape[1], np.polynomial.legendre.leggauss(NODES)
     times = t + 0.5 * SPAN * subject.start.h * np.concatenate([[0.0], 1.0 + nodes, [2.0]])
-    found = references(subject.system, points[:, :n], points[:, n:], jnp.asarray(times), tolerance=TRUTH)
+    found = references(subject.system, points, speeds, jnp.asarray(times), tolerance=TRUTH)
     if not np.all(found.succeeded):
         raise RuntimeError("a motion from a neighbouring state does not go so far")
-    q, v, s = (np.asarray(x).reshape(-1, *x.shape[2:]) for x in (found.q, found.v, found.t))
+    origins = np.broadcast_to(found.q[:1], found.q.shape)
+    q, v, s, origins = (np.asarray(x).reshape(-1, *x.shape[2:]) for x in (found.q, found.v, found.t, origins))
     a, multipliers = motion_along(subject.system, q, v, s)
-    rows = subject.evaluate_rows(_phases, q, v, a, multipliers, s).reshape(len(points), len(times), 3 * n)
+    rows = subject.evaluate_rows(_phases, origins, q, v, a, multipliers, s).reshape(len(points), len(times), 3 * n)
     slopes = np.stack([_stencil_slopes(rows[:, k]) for k in range(len(times))])  # of (q, p, F)
     before, after = (_form(slopes[k, :, : 2 * n]) for k in (0, -1))
     rates = [w * _form(x[:, np.r_[:n, 2 * n : 3 * n]]) for w, x in zip(weights, slopes[1:-1], strict=True)]
@@ -231,9 +237,9 @@ def _evolution_defect(subject: Subject, width: float) -> tuple[float, float]:
     return float(np.max(np.abs(after - before - forces)) / size), float(np.max(np.abs(forces)) / size)
 
 
-def _phases(system: System, q, v, a, multipliers, t):
+def _phases(system: System, origin, q, v, a, multipliers, t):
     forces = force(system, q, v, t) + all_reactions(system, q, v, a, t).T @ multipliers
-    return jnp.concatenate([q, momentum(system, q, v, t), forces])
+    return jnp.concatenate(system.space.canonical(origin, q, momentum(system, q, v, t), forces))
 
 
 def change(subject: Subject, sample: int) -> float:
@@ -266,59 +272,68 @@ def _slopes_of_step(subject: Subject, sample: int, width: float) -> tuple[np.nda
     return _stencil_slopes(begin), _stencil_slopes(end)
 
 
-def _neighbours(subject: Subject, sample: int, width: float) -> tuple[np.ndarray, float]:
-    """States (B, 2n) of the stencil along each tangent vector, on the constraints, and their time."""
+def _neighbours(subject: Subject, sample: int, width: float) -> tuple[np.ndarray, np.ndarray, float]:
+    """q (B, size) and v (B, n) of the stencil along each tangent vector, on the constraints, and their time."""
     q, v, t = (x[sample] for x in subject.samples)
     sizes = np.concatenate([subject.sizes[0], subject.sizes[1]])
-    center = np.concatenate([q, v])
-    slopes = _restrictions_at(subject, center, t)[1] * sizes
+    origin, x = subject.system.space.origin(q)
+    center, n = np.concatenate([x, v]), len(v)
+    slopes = _restrictions_at(subject, origin, center, t)[1] * sizes
     basis = np.linalg.svd(slopes, full_matrices=True)[2][len(slopes) :] * sizes
-    return np.array([_on_constraints(subject, center + width * at * b, t) for b in basis for at, _ in STENCIL]), float(t)
+    near = [_on_constraints(subject, origin, center + width * at * b, t) for b in basis for at, _ in STENCIL]
+    x, w = np.array(near)[:, :n], np.array(near)[:, n:]
+    return subject.evaluate_rows(_from_origin, np.broadcast_to(origin, (len(x), len(origin))), x), w, float(t)
 
 
-def _on_constraints(subject: Subject, y: np.ndarray, t) -> np.ndarray:
+def _from_origin(system: System, origin, x):
+    return system.space.retract(origin, x)
+
+
+def _on_constraints(subject: Subject, origin: np.ndarray, y: np.ndarray, t) -> np.ndarray:
     """A point on the manifold of the constraints near y, which depends smoothly on y."""
     for _ in range(6):
-        value, slopes = _restrictions_at(subject, y, t)
+        value, slopes = _restrictions_at(subject, origin, y, t)
         if not len(value):
             break
         y = y - np.asarray(least_norm(jnp.asarray(slopes), jnp.asarray(value)))
     return y
 
 
-def _restrictions_at(subject: Subject, y: np.ndarray, t) -> tuple[np.ndarray, np.ndarray]:
-    rows = subject.evaluate_rows(_violations, y[None], np.asarray(t)[None])
+def _restrictions_at(subject: Subject, origin: np.ndarray, y: np.ndarray, t) -> tuple[np.ndarray, np.ndarray]:
+    rows = subject.evaluate_rows(_violations, origin[None], y[None], np.asarray(t)[None])
     return rows[0][0], rows[1][0]
 
 
-def _violations(system: System, y, t):
+def _violations(system: System, origin, y, t):
     n = y.shape[0] // 2
-    of = lambda x: stacked_residuals(system, x[:n], x[n:], t)  # noqa: E731
+    of = lambda x: stacked_residuals(system, system.space.retract(origin, x[:n]), x[n:], t)  # noqa: E731
     return of(y), jax.jacfwd(of)(y)
 
 
-def _take_step(subject: Subject, points: Float[np.ndarray, "B two_n"], t: float) -> tuple[np.ndarray, np.ndarray]:
+def _take_step(subject: Subject, points: np.ndarray, speeds: np.ndarray, t: float) -> tuple[np.ndarray, np.ndarray]:
     """(x, p) at the beginning and at the end of one step from each point, (B, 2n)."""
-    n, h = points.shape[1] // 2, subject.start.h
-    one = Solver(threads=1)
-    paths = ensemble(subject.system, points[:, :n], points[:, n:], h=h, steps=1, t0=t, scheme=subject.scheme, solver=one)
+    h, one = subject.start.h, Solver(threads=1)
+    paths = ensemble(subject.system, points, speeds, h=h, steps=1, t0=t, scheme=subject.scheme, solver=one)
     if np.any(np.asarray(paths.code)):
-        return points, np.full_like(points, np.nan)
+        return np.concatenate([speeds, speeds], axis=1), np.full((len(speeds), 2 * speeds.shape[1]), np.nan)
     canonical = _canonical(subject.scheme, subject.form)
     q, v = np.asarray(paths.q), np.asarray(paths.v)
-    rows = lambda k, s: subject.evaluate_rows(canonical, q[:, k], v[:, k], np.full(len(q), s), np.full(len(q), h))  # noqa: E731
+
+    def rows(k: int, s: float) -> np.ndarray:
+        times, steps = (np.full(len(q), x) for x in (s, h))
+        return subject.evaluate_rows(canonical, np.broadcast_to(q[:1, k], q[:, k].shape), q[:, k], v[:, k], times, steps)
+
     return rows(0, t), rows(1, t + h)
 
 
 def _canonical(scheme: Scheme, form: str) -> Callable:
     """(x, p): q and L_v of a state of kick_drift_kick; q₁ and D₂L_d(q₀, q₁) of the pair behind one of drift_kick_drift."""
 
-    def canonical(system: System, q, v, t, h):
+    def canonical(system: System, origin, q, v, t, h):
         if form == "kick_drift_kick":
-            return jnp.concatenate([q, momentum(system, q, v, t)])
-        back = scheme.state.weight
-        first = q - back * h * v
-        return jnp.concatenate([first + h * v, legendre_plus(scheme, system, Interval(first, h * v, t - back * h, h))])
+            return jnp.concatenate(system.space.canonical(origin, q, momentum(system, q, v, t)))
+        ahead, behind = node_ahead(scheme, system.space, q, v, t, h)
+        return jnp.concatenate(system.space.canonical(origin, ahead, legendre_plus(scheme, system, behind)))
 
     return canonical
 
@@ -378,6 +393,6 @@ def _there_and_back(subject: Subject, promise: Promise, direction: float) -> Cla
     )  # fmt: skip
     if (ended := Outcome(int(check_interrupted(back).code))).failed:
         return promise.at_most(float("inf"), ROUNDING, f"the run back failed: {ended.name}")
-    ends = np.asarray(back.q)[-1] - start.q0, np.asarray(back.v)[-1] + direction * start.v0
+    ends = subject.system.space.differences(start.q0, np.asarray(back.q)[-1]), np.asarray(back.v)[-1] + direction * start.v0
     distance = max(float(np.max(np.abs(x) / size)) for x, size in zip(ends, subject.sizes, strict=True))
     return promise.at_most(distance, ROUNDING, f"distance from the start after {steps} steps there and back, over the way")

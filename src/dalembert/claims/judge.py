@@ -14,10 +14,10 @@ from dalembert.claims.subject import SAMPLES, Claim, FlowData, RunData, Subject,
 from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
 from dalembert.measure import own_scheme
 from dalembert.measure.nodes import states_of
-from dalembert.numbers import as_function, as_number, as_positive, as_state, described, whole_number
+from dalembert.numbers import as_array, as_function, as_number, as_positive, described, whole_number
 from dalembert.options import Solver, Start, accept_single_options, check_groups
 from dalembert.step import simulate
-from dalembert.systems import System, VariationalProblem, check_flat, check_system, check_x64, is_traced
+from dalembert.systems import System, VariationalProblem, check_system, check_x64, is_traced
 
 
 @accept_single_options
@@ -89,12 +89,11 @@ def verdict(
 @functools.singledispatch
 def _verdict(system: System, scheme: Any, given: tuple, grid: dict, symmetries: Any, groups: dict) -> Verdict:
     check_system(system, "a verdict is about a System, DiscreteSystem or VariationalProblem")
-    check_flat(system, "verdict")
     for name, value in groups["start"].changed.items():
         if name != "starter":
             raise ValueError(f"{name}: found {described(value)}; a System starts from q0 and v0")
     chosen = Scheme() if scheme is None else own_scheme(scheme)
-    q, v = as_state(given[0], given[1], system.coordinates)
+    q, v = system.space.read_state(given[0], given[1], system.coordinates, as_array)
     if is_traced(system, q, v):
         raise TypeError("verdict: works on numbers and not under jit, vmap or grad")
     start = RunData(np.asarray(q), np.asarray(v), grid["t0"], grid["h"], grid["steps"], groups)

@@ -189,7 +189,9 @@ class Subject:
         """The way of each position in the run, at least a thousandth of the longest, and the size of each velocity."""
         q, v, _ = self.states
         time = max(self.start.h * self.start.steps, self.start.h)
-        way = np.maximum(np.ptp(q, axis=0), np.max(np.abs(v), axis=0, initial=0.0) * min(time, 100 * self.start.h))
+        way = np.maximum(
+            self.system.space.extent(q)[1], np.max(np.abs(v), axis=0, initial=0.0) * min(time, 100 * self.start.h)
+        )
         way = np.maximum(way, 1e-3 * np.max(way, initial=0.0))
         way = np.where(way > 0.0, way, 1.0)
         return way, np.maximum(np.max(np.abs(v), axis=0), way / time)
@@ -218,7 +220,7 @@ def _over(system: System, function: Callable, rows: tuple) -> Any:
 
 def _facts(system: System, q, v, a, multipliers, t) -> dict[str, Any]:
     """L_q, L_v, L_t, f, Rᵀλ, R, and E = v·L_v - L."""
-    by_q, by_v, by_t = jax.grad(lambda x, w, s: system.call(system.lagrangian, x, w, t=s), (0, 1, 2))(q, v, t)
+    by_q, by_v, by_t = system.space.gradients(lambda x, w, s: system.call(system.lagrangian, x, w, t=s), q, v, t)
     rows = all_reactions(system, q, v, a, t)
     return {
         "by_q": by_q, "by_v": by_v, "by_t": by_t, "force": force(system, q, v, t), "reaction": rows.T @ multipliers,

@@ -18,7 +18,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import value_and_jacobian
-from dalembert.groups.group import SE2, SE3, SO2, SO3, Euclidean, Group, join_parts, read_numbers
+from dalembert.groups.given import join_parts, read_numbers
+from dalembert.groups.group import SE2, SE3, SO2, SO3, Euclidean, Group
 from dalembert.numbers import as_state, as_vector, described, place_of, whole_number
 
 Vector = Float[Array, "n"]
@@ -44,8 +45,8 @@ class Space(abc.ABC):
         """(q0, v0) as they are stored; errors that name what is wrong."""
 
     @abc.abstractmethod
-    def read_named(self, q0: Any, v0: Any) -> tuple[Any, Any]:
-        """(q0, v0) as arrays where they are given by name; None stays."""
+    def read_named(self, q0: Any, v0: Any, names: tuple[str, str] = ("q0", "v0")) -> tuple[Any, Any]:
+        """(q0, v0) as arrays where they are given by name; None stays. names: of both, for messages."""
 
     @abc.abstractmethod
     def read_point(self, q: Any, v: Any) -> tuple[Any, Any]:
@@ -93,6 +94,30 @@ class Space(abc.ABC):
         """The increment along a whole interval."""
 
     @abc.abstractmethod
+    def differences(self, a: Any, b: Any) -> Any:
+        """The ways from positions a to positions b, (…, n): numbers, not traced."""
+
+    @abc.abstractmethod
+    def extent(self, q: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Of positions along a path: their largest size and their way, along each velocity, (n,)."""
+
+    @abc.abstractmethod
+    def variation(self, v: Vector, d: Vector, rate: Vector) -> Vector:
+        """The change of v where a motion is moved along d, and d changes at this rate: ḋ + ad_v d."""
+
+    @abc.abstractmethod
+    def to_body(self, q: Vector, d: Vector) -> Vector:
+        """Ad_{q⁻¹} d: the velocity of q along exp(sd)·q, a motion of space."""
+
+    @abc.abstractmethod
+    def origin(self, q: Any) -> tuple[Any, Any]:
+        """(o, x) with q = o·τ(x): neighbours of q in coordinates."""
+
+    @abc.abstractmethod
+    def canonical(self, origin: Vector, q: Vector, *covectors: Vector) -> tuple[Vector, ...]:
+        """q in coordinates around the origin, and covectors at q as those of the coordinates."""
+
+    @abc.abstractmethod
     def midway(self, q0: Vector, v0: Vector, q1: Vector, v1: Vector, h: Any) -> tuple[Vector, Vector]:
         """(q, v) in the middle of a step from one state to another, about on the cubic through both."""
 
@@ -118,7 +143,7 @@ class Flat(Space):
     def read_state(self, q0, v0, names, kind):
         return as_state(q0, v0, names, kind)
 
-    def read_named(self, q0, v0):
+    def read_named(self, q0, v0, names=("q0", "v0")):
         return q0, v0
 
     def read_point(self, q, v):
@@ -154,6 +179,24 @@ class Flat(Space):
 
     def cross_interval(self, q, d):
         return d
+
+    def differences(self, a, b):
+        return b - a
+
+    def extent(self, q):
+        return np.max(np.abs(q), axis=0), np.ptp(q, axis=0)
+
+    def variation(self, v, d, rate):
+        return rate
+
+    def to_body(self, q, d):
+        return d
+
+    def origin(self, q):
+        return np.zeros_like(q), q
+
+    def canonical(self, origin, q, *covectors):
+        return q, *covectors
 
     def midway(self, q0, v0, q1, v1, h):
         return 0.5 * (q0 + q1) + 0.125 * h * (v0 - v1), 1.5 / h * (q1 - q0) - 0.25 * (v0 + v1)
@@ -237,9 +280,9 @@ class Product(Space):
     def read_state(self, q0, v0, names, kind):
         return self.read_position(q0, "q0"), self.read_velocity(v0, "v0")
 
-    def read_named(self, q0, v0):
-        q = None if q0 is None else self.read_position(q0, "q0")
-        return q, None if v0 is None else self.read_velocity(v0, "v0")
+    def read_named(self, q0, v0, names=("q0", "v0")):
+        q = None if q0 is None else self.read_position(q0, names[0])
+        return q, None if v0 is None else self.read_velocity(v0, names[1])
 
     def read_point(self, q, v):
         return jnp.asarray(self.read_position(q, "q")), jnp.asarray(self.read_velocity(v, "v"))
@@ -380,6 +423,27 @@ class Product(Space):
         """T(y)x = τ(y)⁻¹dτ(y)[x]."""
         return self._each("trivialise", y, x)
 
+    def differences(self, a, b):
+        return np.asarray(_ways(self, jnp.asarray(a), jnp.asarray(b)))
+
+    def extent(self, q):
+        largest = [np.full(g.n, np.max(np.abs(x))) for g, x in zip(self.parts, self.positions(q), strict=True)]
+        return np.concatenate(largest), np.ptp(self.differences(q[:1], q), axis=0)
+
+    def variation(self, v, d, rate):
+        return rate + self._each("bracket", v, d)
+
+    def to_body(self, q, d):
+        parts = zip(self.parts, self.positions(q), self.velocities(d), strict=True)
+        return jnp.concatenate([g.to_body(x, y) for g, x, y in parts])
+
+    def origin(self, q):
+        return q, np.zeros(self.n)
+
+    def canonical(self, origin, q, *covectors):
+        x, slope = value_and_jacobian(lambda y: self.between(origin, self.retract(q, y)), jnp.zeros(self.n))
+        return x, *(jnp.linalg.solve(slope.T, p) for p in covectors)
+
     def midway(self, q0, v0, q1, v1, h):
         d = self.between(q0, q1)
         return self.retract(q0, 0.5 * d + 0.125 * h * (v0 - v1)), 1.5 / h * d - 0.25 * (v0 + v1)
@@ -396,6 +460,11 @@ class Product(Space):
         """x with τ(x/2)² = a⁻¹b in each part."""
         parts = zip(self.parts, self.positions(a), self.positions(b), strict=True)
         return jnp.concatenate([g.between(x, y) for g, x, y in parts])
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _ways(space: Product, a: Any, b: Any) -> Any:
+    return jnp.vectorize(space.between, signature="(s),(s)->(n)")(a, b)
 
 
 def _labels(names: Sequence[str], suffixes: Sequence[Sequence[str]]) -> tuple[str, ...]:

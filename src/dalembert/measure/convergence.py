@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.discretize import Scheme
+from dalembert.groups import FLAT, Space
 from dalembert.notebook import Described
 from dalembert.numbers import (
     EPSILON,
@@ -19,7 +20,6 @@ from dalembert.numbers import (
     as_number,
     as_numbers,
     as_positive,
-    as_state,
     as_tolerance,
     called,
     coordinate_index,
@@ -31,7 +31,7 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step import simulate
 from dalembert.step.simulation import check_interrupted
-from dalembert.systems import System, check_flat, check_system, integrate_motion, motion_along, reference
+from dalembert.systems import System, check_system, integrate_motion, motion_along, reference
 
 SAFETY = 1e3  # rounding errors of all steps added up, times this, are the floor: a fit above it sees truncation only
 SATURATED = 0.5  # an error of that part of the solution's own size says nothing about an order
@@ -175,9 +175,9 @@ def order(
         (2.0, 2.0)
     """
     check_system(system)
-    check_flat(system, "order")
     steps = _steps(h, time)
-    chosen = _compared_components(system, coordinates, len(as_state(q0, v0, system.coordinates)[0]))
+    begin = system.space.read_state(q0, v0, system.coordinates, as_numbers)
+    chosen = _compared_components(system, coordinates, len(begin[1]))
     as_number(t0, "t0", "a finite time")
     as_tolerance(reference_tolerance, "reference_tolerance")
     if exact is not None:
@@ -187,7 +187,7 @@ def order(
         check_interrupted(simulate(system, q0, v0, h=float(time) / n, steps=n, t0=t0, scheme=scheme, **groups, throw=False))
         for n in steps
     )
-    truth = _true_motion(system, q0, v0, times_of(paths, float(t0)), exact, jnp.asarray(reference_tolerance))
+    truth = _true_motion(system, begin, times_of(paths, float(t0)), exact, jnp.asarray(reference_tolerance))
     constrained = paths[0].multipliers.shape[1] > 0
 
     def fit(name: str, components: list[int] | None) -> Convergence:
@@ -203,17 +203,19 @@ class TrueMotion(NamedTuple):
     times: np.ndarray
     values: dict[str, np.ndarray]
     doubt: dict[str, float]
+    space: Space = FLAT  # of q
 
     def compare(self, name: str, path: Path, components: list[int] | None = None) -> tuple[float, float, float]:
         """How far a path is from it at most, nan if the run failed; its size, the larger of its largest value and its
         extent; and the doubt."""
         times = {"q": path.t, "v": path.t_velocity, "multipliers": path.t_multipliers}[name]
         exact = self.values[name][np.searchsorted(self.times, np.asarray(times))]
-        found = np.asarray(getattr(path, name))[:, : exact.shape[1]]
+        space = self.space if name == "q" else FLAT
+        away = space.differences(exact, np.asarray(getattr(path, name))[:, : exact.shape[1]])
+        sizes = np.maximum(*space.extent(exact))
         if components is not None:
-            exact, found = exact[:, components], found[:, components]
-        size = max(_largest(exact), float(np.max(np.ptp(exact, axis=0))))
-        return _largest(found - exact) if path.outcome == Outcome.SUCCESS else np.nan, size, self.doubt[name]
+            away, sizes = away[:, components], sizes[components]
+        return _largest(away) if path.outcome == Outcome.SUCCESS else np.nan, float(np.max(sizes)), self.doubt[name]
 
 
 def times_of(paths: Sequence[Path], t0: float) -> np.ndarray:
@@ -221,20 +223,24 @@ def times_of(paths: Sequence[Path], t0: float) -> np.ndarray:
     return np.unique(np.concatenate([[t0], *(np.asarray(x) for p in paths for x in (p.t, p.t_velocity, p.t_multipliers))]))
 
 
-def _true_motion(system: System, q0, v0, times: np.ndarray, exact: Exact | None, tolerance: Any) -> TrueMotion:
+def _true_motion(
+    system: System, begin: tuple[Any, Any], times: np.ndarray, exact: Exact | None, tolerance: Any
+) -> TrueMotion:
     """The user's solution, or the reference, and what it differs by from looser ones. tolerance: an array."""
     doubt: dict[str, float] = dict.fromkeys(("q", "v", "multipliers"), 0.0)
     if exact is not None:
-        q, v = _evaluate_exact(exact, times, np.asarray(q0, dtype=float), np.asarray(v0, dtype=float))
-        return TrueMotion(times, {"q": q, "v": v, "multipliers": motion_along(system, q, v, times)[1]}, doubt)
+        q, v = _evaluate_exact(exact, times, system.space, begin)
+        values = {"q": q, "v": v, "multipliers": motion_along(system, q, v, times)[1]}
+        return TrueMotion(times, values, doubt, system.space)
     known = jnp.asarray(times)
-    fine = reference(system, q0, v0, known, tolerance=tolerance)
+    fine = reference(system, *begin, known, tolerance=tolerance)
     values = {name: np.asarray(getattr(fine, name)) for name in doubt}
     for half in (slice(len(times) // 2 + 1), slice(len(times) // 2, None)):
         again = integrate_motion(system, (fine.q[half][0], fine.v[half][0]), known[half], LOOSER * tolerance)
         for name, x in values.items():
-            doubt[name] = max(doubt[name], _largest(x[half] - np.asarray(getattr(again, name))))
-    return TrueMotion(times, values, doubt)
+            space = system.space if name == "q" else FLAT
+            doubt[name] = max(doubt[name], _largest(space.differences(np.asarray(getattr(again, name)), x[half])))
+    return TrueMotion(times, values, doubt, system.space)
 
 
 def _largest(x: np.ndarray) -> float:
@@ -276,19 +282,21 @@ def _compared_components(system: System, coordinates: Sequence[str | int] | None
         return list(range(n))
     if isinstance(coordinates, str) or not isinstance(coordinates, Sequence) or not len(coordinates):
         raise ValueError(f"coordinates: found {coordinates!r}; give a sequence of names or indices")
-    return [coordinate_index(one, f"coordinates: found {one!r}", n, system.coordinates) for one in coordinates]
+    return [coordinate_index(one, f"coordinates: found {one!r}", n, system.velocities) for one in coordinates]
 
 
-def _evaluate_exact(exact: Exact, times: np.ndarray, q0: np.ndarray, v0: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _evaluate_exact(exact: Exact, times: np.ndarray, space: Space, begin: tuple[Any, Any]) -> tuple[np.ndarray, np.ndarray]:
     """exact at the times, with its shapes and its initial values checked."""
     found = called(exact, "exact", "t (K,), and returns (q, v), each (K, n)", times)
     if not isinstance(found, tuple | list) or len(found) != 2:
         raise TypeError(f"exact: returns {described(found)}; a pair (q, v) of arrays (K, n) is needed")
-    q, v = (as_numbers(x, "exact: a result") for x in found)
-    shape = (times.size, q0.size)
-    if q.shape != shape or v.shape != shape:
-        raise ValueError(f"exact: returns shapes {q.shape} and {v.shape}; (q, v) of shape {shape} each are needed")
-    gap = max(_largest(q[0] - q0), _largest(v[0] - v0))
+    q, v = (as_numbers(x, "exact: a result") for x in space.read_named(found[0], found[1], ("exact: q", "exact: v")))
+    q0, v0 = map(np.asarray, begin)
+    wanted = [(times.size, x.size) for x in (q0, v0)]
+    if [q.shape, v.shape] != wanted:
+        needed = f"{wanted[0]} each" if q0.size == v0.size else " and ".join(map(str, wanted))
+        raise ValueError(f"exact: returns shapes {q.shape} and {v.shape}; (q, v) of shape {needed} are needed")
+    gap = max(_largest(space.differences(q0, q[0])), _largest(v[0] - v0))
     if not gap <= 1e-8 * (1 + _largest(q0) + _largest(v0)):
         raise ValueError(
             f"exact: at t0 = {times[0]:g} it differs from (q0, v0) by {gap:.3g}; give the solution that starts there"

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.discretize import DiscreteSystem, Interval, Scheme, WindowMap
+from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
 from dalembert.discretize.higher import forward_differences, momenta_of_nodes
 from dalembert.discretize.nodes import legendre_plus
 from dalembert.groups import Product
 from dalembert.lazy import on_host
 from dalembert.measure.higher import FlowPath, node_action, path_windows, read_flow_path
-from dalembert.measure.nodes import NodeView, check_direction, check_neighbours, form_of, node_view, states_of
+from dalembert.measure.nodes import NodeView, check_direction, check_neighbours, form_of, node_ahead, node_view, states_of
 from dalembert.notebook import Described, described_by_fields
 from dalembert.numbers import as_function
 from dalembert.path import Path
@@ -156,7 +156,7 @@ def _momentum(system: System | DiscreteSystem, path: Path, generator: Callable, 
     q, t = q[-v.shape[0] :], t[-v.shape[0] :]
     if (space := group_space(system)) is not None:
         between = form == "drift_kick_drift" and chosen.order == 2
-        return Invariant(*_group_momenta(system, space, between, generator, (q, v, t), h))
+        return Invariant(*_group_momenta(system, space, chosen if between else None, generator, (q, v, t), h))
     view = None
     if form != "kick_drift_kick" and chosen.order == 2:
         view = node_view(system, chosen, h, q.shape[1])
@@ -188,15 +188,14 @@ def _momenta(system: Any, view: NodeView | None, generator: Callable, states, h)
 
 
 @seldom
-def _group_momenta(system: Any, space: Product, between: bool, generator: Callable, states, h):
+def _group_momenta(system: Any, space: Product, between: Scheme | None, generator: Callable, states, h):
     """The times and ⟨μ, η⟩: at the states, or with p⁺ at the node that follows where the state lies between."""
 
     def momentum_along(q, v, t):
-        if not between:
+        if between is None:
             return t, momentum_at(system, q, v, t) @ system.call(generator, q, t=t)
-        p = legendre_plus(Scheme(), system, Interval(q, h * v, t - 0.5 * h, h, 0.5))
-        q, t = space.retract(q, 0.5 * h * v), t + 0.5 * h
-        return t, p @ system.call(generator, q, t=t)
+        ahead, behind = node_ahead(between, space, q, v, t, h)
+        return behind.t + h, legendre_plus(between, system, behind) @ system.call(generator, ahead, t=behind.t + h)
 
     return jax.vmap(momentum_along)(*states)
 

@@ -18,6 +18,7 @@ from dalembert.algebra import Newton, Solve, implicit, newton
 from dalembert.discretize import DiscreteSystem, Interval, Reading, Scheme, WindowMap, check_maps, incoming, outgoing
 from dalembert.discretize.discrete import discrete_impulses
 from dalembert.discretize.nodes import discrete_force, legendre_plus
+from dalembert.groups import Space
 from dalembert.numbers import described
 from dalembert.path import Path, check_path
 from dalembert.step import StepProgram
@@ -253,6 +254,15 @@ def check_direction(system: Any, generator: Callable, n: int, name: str = "gener
     shape = run_on_shapes(call, system, np.zeros(system.space.stored_size(n)))
     if shape != (n,):
         raise ValueError(f"{name} returns shape {shape}; a direction of shape ({n},) is needed")
+
+
+def node_ahead(scheme: Scheme, space: Space, q: Vector, v: Vector, t, h) -> tuple[Vector, Interval]:
+    """The node after a state of drift_kick_drift, and the interval that ends there."""
+    back = scheme.state.weight
+    if space.flat:
+        first = q - back * h * v
+        return first + h * v, Interval(first, h * v, t - back * h, h)
+    return space.retract(q, (1.0 - back) * h * v), Interval(q, h * v, t - back * h, h, back)
 
 
 def kernel(rows: Float[Array, "m k"]) -> Float[Array, "k d"]:

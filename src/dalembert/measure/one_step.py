@@ -16,7 +16,7 @@ from dalembert.measure.convergence import Convergence, Measured, converge
 from dalembert.measure.perturbed_flow import Perturbation, Piece, SchemeMap, perturbation
 from dalembert.notebook import Described
 from dalembert.numbers import EPSILON, decreasing_steps, whole_number
-from dalembert.systems import InconsistentDataError, System, cutoff
+from dalembert.systems import InconsistentDataError, System, check_flat, cutoff
 from dalembert.systems.distribution.adapted import with_exact_flow
 from dalembert.systems.distribution.charts import as_points
 from dalembert.systems.distribution.reduction import explicit_terms, violation
@@ -149,6 +149,7 @@ def embedding(
         >>> found.verdict[:7], found.agrees
         ('order 2', True)
     """
+    check_flat(system, "embedding")
     steps = decreasing_steps(h)
     points, speeds = as_points(q0, v0, ("q0", "v0"))
     if order is not None:
@@ -304,6 +305,7 @@ def consistency(
         >>> found.stays, round(found.p)
         (True, 2)
     """
+    check_flat(system, "consistency")
     steps = decreasing_steps(h)
     points, speeds = as_points(q0, v0, ("q0", "v0"))
     made = perturbation(system, points, speeds, scheme=scheme, step=step, t0=t0, dependent=dependent, tolerance=tolerance)

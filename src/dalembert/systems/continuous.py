@@ -23,7 +23,7 @@ from dalembert.systems.equations import acceleration
 from dalembert.systems.frame import along_constraints
 from dalembert.systems.proof import Runs, RunStart, check_batch, number_of_runs, proven_start
 from dalembert.systems.sizes import check_times
-from dalembert.systems.system import System, at_origin, check_flat, check_shapes, check_system
+from dalembert.systems.system import System, at_origin, check_shapes, check_system
 from dalembert.tracing import Jitted, traced_once
 
 MOST = 10_000_000  # steps of one integration
@@ -285,7 +285,7 @@ def references(
 
     Args:
         system: a System.
-        q0: (B, n) positions at t[0], or (n,) for all runs.
+        q0: (B, n) positions at t[0], or (n,) for all runs; by name as in `simulate`.
         v0: (B, n) velocities at t[0], or (n,) for all runs.
         t: (N+1,) increasing or decreasing times, the same for all runs; the first is the initial time.
         parameters: name → (B, …), in place of the system's values.
@@ -309,13 +309,13 @@ def references(
         ((4, 3, 1), [True, True, True, True])
     """
     check_system(system)
-    check_flat(system, "references")
     check_x64()
     if parameters is not None and not isinstance(parameters, Mapping):
         raise TypeError(f"parameters: found {described(parameters)}; give a mapping from names to values (B, …)")
     times, chosen, workers = check_times(t, tolerance), chosen_backend(backend), as_threads(threads)
     steps = MOST if max_steps is None else whole_number(max_steps, "max_steps")
-    data = {name: as_numbers(x, name) for name, x in (("q0", q0), ("v0", v0))}
+    named = zip(("q0", "v0"), system.space.read_named(q0, v0), strict=True)
+    data = {name: as_numbers(x, name) for name, x in named}
     given, axes = check_batch(system, data, dict(parameters or {}))
     if is_traced(system, given, times):
         raise TypeError("references: works on numbers and not under jit, vmap or grad; there take jax.vmap of reference")
@@ -325,9 +325,9 @@ def references(
 
     def side_by_side() -> Reference:
         own = given["parameters"], axes["parameters"]
-        return _side_by_side(system, jnp.asarray(runs.states), *own, times, float(tolerance), max_steps=steps)
+        return _side_by_side(system, tuple(map(jnp.asarray, runs.begin)), *own, times, float(tolerance), max_steps=steps)
 
-    if chosen == "native" and in_machine_code(system, *runs.states[0], times):
+    if chosen == "native" and in_machine_code(system, *(x[0] for x in runs.begin), times):
         by_threads = lambda: _many_natively(runs, times, float(tolerance), steps, workers)  # noqa: E731
         return native_first(by_threads, side_by_side)
     return side_by_side()
@@ -345,9 +345,9 @@ def _check_runs(runs: Runs, times: np.ndarray) -> None:
 
 def _many_natively(runs: Runs, times: np.ndarray, tolerance: float, steps: int, threads: int) -> Reference:
     """Unsupported where a function cannot be translated."""
-    (q, v), system = runs.states[0], runs.system(0)
-    flow = reduced_flow(system, len(q), sum(check_shapes(system, q, v, times[0])), True)
-    flows = flow.runs(runs.states.reshape(len(runs.states), -1), times, tolerance, runs.arrays)
+    (q, v), system = (x[0] for x in runs.begin), runs.on_space(0)
+    flow = reduced_flow(system, len(v), sum(check_shapes(system, q, v, times[0])), True)
+    flows = flow.runs(np.concatenate(runs.begin, axis=1), times, tolerance, runs.given)
     found = travel(flow.code, flows, steps, threads)
     return Reference.solved(times, found, lambda: outputs_along(flow.code, flows, found, threads), len(q))
 
@@ -369,7 +369,7 @@ def motion_along(system: System, q: np.ndarray, v: np.ndarray, t: np.ndarray) ->
 
 
 def _native_motion(system: System, q, v, t) -> tuple[np.ndarray, np.ndarray]:
-    flow = reduced_flow(system, q.shape[1], sum(check_shapes(system, q[0], v[0], t[0])))
+    flow = reduced_flow(system, v.shape[1], sum(check_shapes(system, q[0], v[0], t[0])))
     rates, outputs = flow.along(np.concatenate([q, v], axis=1), t)
     return rates[:, q.shape[1] :], outputs[:, :-1]
 

@@ -324,7 +324,8 @@ def _axis(x, ndim: int, name: str) -> int | None:
 class Runs:
     """Initial data and systems of many runs, from `check_batch`.
 
-    states: (B, 2, n) of (q, v). arrays: (B, G) those of each run's system, flat, None where they are the same.
+    begin: q (B, size) and v (B, n) as they are stored. given: (B, G) the arrays of each run's system, flat, None where they
+    are the same. states, arrays: (B, 2, n) of (q, v) and the arrays in coordinates around each q, on Rⁿ the same.
     """
 
     def __init__(self, system: System, given: dict, axes: dict, number: int):
@@ -333,12 +334,13 @@ class Runs:
         q, v = (_run_of(given[name], axes[name], 0) for name in ("q0", "v0"))
         sizes = map(len, system.space.read_state(q, v, system.coordinates, as_numbers))
         q, v = (np.broadcast_to(given[name], (number, n)) for name, n in zip(("q0", "v0"), sizes, strict=True))
+        self.begin = q, v
         self._origins: np.ndarray | None = None if system.space.flat else q
         self.states = np.stack([q if system.space.flat else np.zeros_like(v), v], axis=1)
-        self.arrays = self._stack_arrays(number) if self._parameters or not system.space.flat else None
+        self.given = self._stack_arrays(self.on_space(0), number) if self._parameters else None
+        self.arrays = self.given if system.space.flat else self._stack_arrays(self.system(0), number)
 
-    def _stack_arrays(self, number: int) -> Float[np.ndarray, "B G"]:
-        first = self.system(0)
+    def _stack_arrays(self, first: System, number: int) -> Float[np.ndarray, "B G"]:
         names, columns = {id(first.parameters[name]): self._parameters[name] for name in self._parameters}, []
         if isinstance(first, LocalSystem) and self._origins is not None:
             names[id(first.origin)] = self._origins
@@ -347,10 +349,14 @@ class Runs:
             columns.append(np.broadcast_to(np.reshape(np.asarray(own, float), (-1, leaf.size)), (number, leaf.size)))
         return np.concatenate(columns, axis=1)
 
-    def system(self, i: int) -> System:
-        """The system of run i; on a group in coordinates around its own q0."""
+    def on_space(self, i: int) -> System:
+        """The system of run i."""
         own = {name: _run_of(x, self._axes[name], i) for name, x in self._parameters.items()}
-        system = self._system.replace(**own) if own else self._system
+        return self._system.replace(**own) if own else self._system
+
+    def system(self, i: int) -> System:
+        """The same; on a group in coordinates around its own q0."""
+        system = self.on_space(i)
         return system if self._origins is None else LocalSystem(system, jnp.asarray(self._origins[i]))
 
     def unproven_runs(self, t0: float) -> list[int]:

@@ -154,7 +154,7 @@ def check_first_order(system, name: str, holonomic: bool = True, instead: str = 
     """TypeError or ValueError where a constraint restricts something else than q and v. instead: what is to be done with
     one on accelerations."""
     check_system(system)
-    check_flat(system, "reduction")
+    check_flat(system, name)
     for i, c in enumerate(system.constraints):
         if c.order == 2:
             raise ValueError(
