@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from dalembert.native.graph.graph import FOLD, Graph, operands, size_of_system, wrap_integer
+from dalembert.native.graph.graph import FOLD, Graph, operands, size_of_system
 
 
 def needed_nodes(g: Graph, outputs: Iterable[int]) -> list[int]:
@@ -87,7 +87,7 @@ def evaluate(g: Graph, outputs: Sequence[int], inputs: Mapping[str, np.ndarray])
         elif op == "entry":
             values[i] = solved[args[0]][args[1]].item()
         else:
-            values[i] = _item(FOLD[op](*(values[j] for j in args)))
+            values[i] = FOLD[op](*(values[j] for j in args))
     return np.array([values[o] for o in outputs])
 
 
@@ -112,8 +112,3 @@ def _solve_system(numbers: list) -> np.ndarray:
         return np.linalg.solve(matrix, np.array(numbers[n * n :], float))
     except np.linalg.LinAlgError:
         return np.full(n, np.nan)
-
-
-def _item(x):
-    x = x.item() if isinstance(x, np.generic) else x
-    return wrap_integer(x) if isinstance(x, int) and not isinstance(x, bool) else x

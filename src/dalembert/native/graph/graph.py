@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from dalembert.tracing.evaluation.rules import ELEMENTARY, by_squaring, convert, round_away
+
 Node = tuple
 
 
@@ -47,34 +49,10 @@ def operands(node: Node) -> tuple[int, ...]:
     return (node[1],) if node[0] in ("pick", "entry") else node[1:]
 
 
-LIBRARY = frozenset(
-    [
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "exp",
-        "exp2",
-        "expm1",
-        "log",
-        "log1p",
-        "cbrt",
-        "erf",
-        "erfc",
-        "lgamma",
-        "atan2",
-        "pow",
-        "fmod",
-    ]
-)
+# Functions of one number, by the names that JAX and the C library give them; and all functions of that library.
+FUNCTIONS = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "exp", "exp2",
+             "expm1", "log", "log1p", "cbrt", "erf", "erfc", "lgamma")  # fmt: skip
+LIBRARY = frozenset([*FUNCTIONS, "atan2", "pow", "fmod"])
 COMPARISONS = frozenset(["lt", "le", "gt", "ge", "eq", "ne"])
 LOGICAL = frozenset(["and", "or", "xor", "not", "finite", "agree"])
 NARROW = {
@@ -97,35 +75,14 @@ def wrap_integer(value: int, bits: int = 64, signed: bool = True) -> int:
     return low - 2**bits if signed and low >= 2 ** (bits - 1) else low
 
 
-def _quiet(function: Callable) -> Callable:
+def _of_numbers(function: Callable) -> Callable:
+    """A function of NumPy's arrays as one of numbers."""
+
     def fold(*values):
         with np.errstate(all="ignore"):
-            return function(*(np.float64(v) if isinstance(v, float) else v for v in values))
+            return function(*map(np.asarray, values)).item()
 
     return fold
-
-
-def _divide(a, b):
-    """Towards zero; -1 is the quotient of integers by zero, as in XLA."""
-    if isinstance(a, float):
-        return np.float64(a) / np.float64(b)
-    return (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1) if b else -1
-
-
-def _remainder(a, b):
-    """a - b·(a/b); a itself where the integer b is zero."""
-    return np.fmod(a, b) if isinstance(a, float) else a - b * _divide(a, b) if b else a
-
-
-def _whole(a) -> int:
-    """A number without its fraction, within 64 bits; 0 for NaN."""
-    if isinstance(a, float) and not abs(a) < 2.0**63:
-        return 0 if math.isnan(a) else 2**63 - 1 if a > 0 else -(2**63)
-    return int(a)
-
-
-def _round(a):
-    return np.copysign(np.floor(np.abs(a) + 0.5), a)
 
 
 def _lgamma(a):
@@ -135,25 +92,15 @@ def _lgamma(a):
         return math.inf
 
 
-_NUMPY = ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "exp2", "expm1", "log", "log1p", "cbrt")
-_ARC = ("asin", "acos", "atan", "asinh", "acosh", "atanh")
+_OTHER_NAMES: dict[str, Callable] = {
+    "fmod": ELEMENTARY["rem"], "finite": ELEMENTARY["is_finite"], "agree": ELEMENTARY["copy"], "round": round_away,
+    "nearest": np.rint, "float": lambda x: x.astype(float), "int": lambda x: convert(x, np.dtype(np.int64)),
+}  # fmt: skip
+# What an operation gives for constants.
 FOLD: dict[str, Callable] = {
-    "add": _quiet(lambda a, b: a + b), "sub": _quiet(lambda a, b: a - b), "mul": _quiet(lambda a, b: a * b),
-    "div": _quiet(_divide), "fmod": _quiet(_remainder), "neg": lambda a: -a, "abs": abs,
-    "max": _quiet(lambda a, b: np.maximum(a, b).item()), "min": _quiet(lambda a, b: np.minimum(a, b).item()),
-    "sqrt": _quiet(np.sqrt), "floor": _quiet(np.floor), "ceil": _quiet(np.ceil), "round": _quiet(_round),
-    "nearest": _quiet(np.rint),
-    "sign": lambda a: np.sign(a).item(),
-    "lt": lambda a, b: bool(a < b), "le": lambda a, b: bool(a <= b), "gt": lambda a, b: bool(a > b),
-    "ge": lambda a, b: bool(a >= b), "eq": lambda a, b: bool(a == b), "ne": lambda a, b: bool(a != b),
-    "and": lambda a, b: bool(a and b), "or": lambda a, b: bool(a or b), "xor": lambda a, b: bool(a) != bool(b),
-    "not": lambda a: not a, "agree": lambda a: a, "finite": lambda a: bool(np.isfinite(a)),
-    "select": lambda c, a, b: a if c else b, "float": float, "int": _whole,
+    **{name: _of_numbers(function) for name, function in (ELEMENTARY | _OTHER_NAMES).items()},
     **{name: functools.partial(wrap_integer, bits=bits, signed=signed) for name, (bits, signed) in NARROW.items()},
-    "erf": math.erf, "erfc": math.erfc, "lgamma": _lgamma,
-    "atan2": np.arctan2, "pow": _quiet(np.power),
-    **{name: _quiet(getattr(np, name)) for name in _NUMPY},
-    **{name: _quiet(getattr(np, "arc" + name[1:])) for name in _ARC},
+    "select": lambda c, a, b: a if c else b, "erf": math.erf, "erfc": math.erfc, "lgamma": _lgamma,
 }  # fmt: skip
 
 
@@ -286,13 +233,7 @@ class Graph:
 
     def power(self, x: int, exponent: float) -> int:
         """x to a power of halves: by repeated squaring, and x^(k+½) = xᵏ √x."""
-        result, base, left = None, x, int(abs(exponent))
-        while left:
-            if left & 1:
-                result = base if result is None else self.apply("mul", result, base)
-            left >>= 1
-            if left:
-                base = self.apply("mul", base, base)
+        result = by_squaring(x, int(abs(exponent)), lambda a, b: self.apply("mul", a, b))
         if exponent % 1:
             root = self.apply("sqrt", x)
             result = root if result is None else self.apply("mul", result, root)
@@ -441,18 +382,16 @@ def _select(g: Graph, c: int, a: int, b: int) -> int | None:
     return c if (a, b) == (g.true, g.false) else None
 
 
-def _and(g: Graph, a: int, b: int) -> int | None:
-    for x, y in ((a, b), (b, a)):
-        if g.value(x) is not None:
-            return y if g.value(x) else g.false
-    return a if a == b else None
+def _logical(decisive: bool) -> Callable[[Graph, int, int], int | None]:
+    """Of two truth values one of which, if it is this, decides."""
 
+    def rule(g: Graph, a: int, b: int) -> int | None:
+        for x, y in ((a, b), (b, a)):
+            if (known := g.value(x)) is not None:
+                return x if known is decisive else y
+        return a if a == b else None
 
-def _or(g: Graph, a: int, b: int) -> int | None:
-    for x, y in ((a, b), (b, a)):
-        if g.value(x) is not None:
-            return g.true if g.value(x) else y
-    return a if a == b else None
+    return rule
 
 
 def _narrow(op: str) -> Callable[[Graph, int], int | None]:
@@ -473,6 +412,7 @@ def _abs(g: Graph, a: int) -> int | None:
 
 _RULES = {
     "add": _sum_rule, "sub": _sub, "mul": _mul, "div": _div, "neg": _neg, "pow": _pow, "select": _select,
-    "and": _and, "or": _or, **dict.fromkeys(("max", "min"), lambda g, a, b: a if a == b else None), "abs": _abs,
+    "and": _logical(False), "or": _logical(True), "abs": _abs,
+    **dict.fromkeys(("max", "min"), lambda g, a, b: a if a == b else None),
     **{name: _narrow(name) for name in NARROW},
 }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.native.graph.graph import NARROW, Graph, Unsupported
+from dalembert.native.graph.graph import COMPARISONS, FUNCTIONS, NARROW, Graph, Unsupported
 
 Nodes = np.ndarray  # of int64: indices into a Graph, in the shape of the traced array
 TYPES = {np.dtype(name) for name in ("float64", "bool", "int64", *NARROW)}
@@ -149,14 +149,11 @@ def _same(g: Graph, params, x: Nodes) -> Nodes:
     return x
 
 
-_SAME_NAME = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "exp",
-              "exp2", "expm1", "log", "log1p", "cbrt", "erf", "erfc", "lgamma", "lt", "le", "gt", "ge", "eq",
-              "ne")  # fmt: skip
 _PLAIN = {
     "add": "add", "add_any": "add", "sub": "sub", "mul": "mul", "div": "div", "rem": "fmod", "neg": "neg", "abs": "abs",
     "max": "max", "min": "min", "sqrt": "sqrt", "sign": "sign", "floor": "floor", "ceil": "ceil", "atan2": "atan2",
     "is_finite": "finite",
-    **{name: name for name in _SAME_NAME},
+    **{name: name for name in (*FUNCTIONS, *COMPARISONS)},
 }  # fmt: skip
 _UNCHANGED = ("copy", "copy_p", "stop_gradient", "device_put", "sharding_constraint", "pvary")
 

@@ -37,21 +37,26 @@ def gather(g: Graph, eqn, x: Nodes, indices: Nodes) -> Nodes:
     if "ONE_HOT" in str(eqn.params["mode"]):
         raise Unsupported("gather", "in the mode one_hot")
     known, column = _moving(g, "gather", indices)
-    result = _gather_at(g, eqn, x, known)
     if column is None:
-        return result
+        return _gather_at(g, eqn, x, known)
     d, grid = eqn.params["dimension_numbers"], np.indices(eqn.outvars[0].aval.shape)
     axis = d.start_index_map[column]
     last = x.shape[axis] - eqn.params["slice_sizes"][axis]
     chosen = indices[(*(a for k, a in enumerate(grid) if k not in d.offset_dims), column)]
-    for k in range(1, last + 1):
-        reached = elementwise(g, "ge", chosen, np.asarray(g.constant(k)))
-        result = elementwise(g, "select", reached, _gather_at(g, eqn, x, _with_column(known, column, k)), result)
+    result = _at_chosen(g, chosen, last, lambda k: _gather_at(g, eqn, x, _with_column(known, column, k)))
     if "FILL" not in str(eqn.params["mode"]):
         return result
     ends = (("ge", 0), ("le", last))
     inside = elementwise(g, "and", *(elementwise(g, op, chosen, np.asarray(g.constant(k))) for op, k in ends))
     return elementwise(g, "select", inside, result, np.asarray(_fill(g, eqn)))
+
+
+def _at_chosen(g: Graph, chosen: Nodes, last: int, at: Callable[[int], Nodes]) -> Nodes:
+    """at(k) for the number k that is computed, or for the nearest of 0 … last."""
+    result = at(0)
+    for k in range(1, last + 1):
+        result = elementwise(g, "select", elementwise(g, "ge", chosen, np.asarray(g.constant(k))), at(k), result)
+    return result
 
 
 def _fill(g: Graph, eqn) -> int:
@@ -120,12 +125,8 @@ def _dynamic_slice(g: Graph, eqn, x: Nodes, *starts: Nodes) -> Nodes:
     if len(moving) == 1:  # one index is computed from the state: choose among all its values
         (axis,) = moving
         last = x.shape[axis] - eqn.params["slice_sizes"][axis]
-        at = [[*starts[:axis], np.asarray(g.constant(k)), *starts[axis + 1 :]] for k in range(last + 1)]
-        result = _dynamic_slice(g, eqn, x, *at[0])
-        for k in range(1, last + 1):
-            reached = np.asarray(g.apply("ge", int(starts[axis]), g.constant(k)))
-            result = elementwise(g, "select", reached, _dynamic_slice(g, eqn, x, *at[k]), result)
-        return result
+        at = lambda k: [*starts[:axis], np.asarray(g.constant(k)), *starts[axis + 1 :]]  # noqa: E731
+        return _at_chosen(g, starts[axis], last, lambda k: _dynamic_slice(g, eqn, x, *at(k)))
     return x[_window(g, "dynamic_slice", x, starts, eqn.params["slice_sizes"])]
 
 

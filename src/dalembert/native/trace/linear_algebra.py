@@ -17,6 +17,7 @@ import numpy as np
 from dalembert.native.graph.elimination import GROWTH, choose_order, eliminate
 from dalembert.native.graph.graph import Graph, Unsupported
 from dalembert.native.trace.elementwise import Nodes, constants, elementwise
+from dalembert.native.trace.partition import cycles
 
 LARGEST = 12  # rows of a matrix inside the user's functions that is factored by written-out operations
 LARGEST_DENSE = 100  # rows of one that LAPACK factors
@@ -83,20 +84,6 @@ def _back_substitute(g: Graph, upper: Nodes, b: Nodes) -> Nodes:
     return x
 
 
-def independent_blocks(pattern: np.ndarray) -> list[np.ndarray]:
-    """Index sets of a square matrix that no non-zero entry connects."""
-    n, left, blocks = pattern.shape[0], set(range(pattern.shape[0])), []
-    linked = pattern | pattern.T | np.eye(n, dtype=bool)
-    while left:
-        reached, front = set(), {min(left)}
-        while front:
-            reached |= front
-            front = set(np.flatnonzero(linked[list(front)].any(axis=0)).tolist()) - reached
-        blocks.append(np.array(sorted(reached)))
-        left -= reached
-    return blocks
-
-
 def solve_large(g: Graph, matrix: Nodes, right: Nodes, samples: Samples) -> list[int]:
     """x with A x = b: where A is sparse, by pivots that are chosen from a sample and checked at run time; by LAPACK where
     the check fails, and where A is dense."""
@@ -129,7 +116,9 @@ def linear_solve(
         columns.append(np.concatenate([y.ravel() for y in image]))
     matrix, b = np.stack(columns, axis=1), np.concatenate([r.ravel() for r in right])
     x = np.empty_like(b)
-    for block in independent_blocks(matrix != g.zero):
+    linked = matrix != g.zero
+    number, part = cycles(linked | linked.T)
+    for block in (np.flatnonzero(part == i) for i in range(number)):
         way = solve if len(block) <= LARGEST else functools.partial(solve_large, samples=samples)
         x[block] = way(g, matrix[np.ix_(block, block)], b[block])
     parts = np.split(x, np.cumsum(sizes)[:-1])

@@ -9,9 +9,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+
+T = TypeVar("T")
 
 
 def _quotient(x, y):
@@ -27,28 +29,36 @@ def _remainder(x, y):
     return np.fmod(x, y) if x.dtype.kind == "f" else np.where(y == 0, x, np.fmod(x, np.where(y == 0, 1, y)))
 
 
+def by_squaring(x: T, count: int, multiply: Callable[[T, T], T]) -> T | None:
+    """The product of so many x, as XLA forms it; None of none."""
+    result = None
+    while count:
+        if count & 1:
+            result = x if result is None else multiply(result, x)
+        count >>= 1
+        x = multiply(x, x) if count else x
+    return result
+
+
 def _power(eqn: Any) -> Callable:
-    """xʸ by squaring, as XLA does: NumPy's own power differs in the last bits, and takes longer."""
+    """xʸ: NumPy's own power differs in the last bits, and takes longer."""
     y = eqn.params["y"]
 
     def power(x):
-        result, square, rest = None, x, abs(y)
-        while rest:
-            if rest & 1:
-                result = square if result is None else result * square
-            rest >>= 1
-            square = square * square if rest else square
-        result = np.ones_like(x) if result is None else result
+        found = by_squaring(x, abs(y), np.multiply)
+        result = np.ones_like(x) if found is None else found
         return 1.0 / result if y < 0 else result
 
     return power
 
 
+def round_away(x):
+    """The nearest whole number, of two that are as near the one farther from zero."""
+    return np.trunc(x + np.copysign(np.nextafter(0.5, 0.0), x))
+
+
 def _round(eqn: Any) -> Callable:
-    if int(eqn.params["rounding_method"]) == 1:
-        return np.rint
-    half = np.nextafter(0.5, 0.0)
-    return lambda x: np.trunc(x + np.copysign(half, x))
+    return np.rint if int(eqn.params["rounding_method"]) == 1 else round_away
 
 
 def _select(eqn: Any) -> Callable:
@@ -366,7 +376,7 @@ def fill_value(eqn) -> np.ndarray:
 _SAME_NAME = ("abs", "sqrt", "cbrt", "sign", "floor", "ceil", "sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "exp2",
               "expm1", "log", "log1p", "nextafter", "square")  # fmt: skip
 _ARC = ("asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")
-_PLAIN: dict[str, Callable] = {
+ELEMENTARY: dict[str, Callable] = {
     **{name: getattr(np, name) for name in _SAME_NAME}, **{name: getattr(np, "arc" + name[1:]) for name in _ARC},
     "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "div": _quotient, "rem": _remainder,
     "neg": np.negative, "max": np.maximum, "min": np.minimum, "is_finite": np.isfinite, "lt": np.less, "le": np.less_equal,
@@ -380,7 +390,7 @@ _PLAIN: dict[str, Callable] = {
 }  # fmt: skip
 
 RULES: dict[str, Callable[[Any], Callable | None]] = {
-    **{name: functools.partial(lambda function, eqn: function, function) for name, function in _PLAIN.items()},
+    **{name: functools.partial(lambda function, eqn: function, function) for name, function in ELEMENTARY.items()},
     "integer_pow": _power,
     "round": _round,
     "select_n": _select,
