@@ -215,6 +215,40 @@ def test_free_steps_of_an_underactuated_plant(underactuated):
         assert_allclose(law, law[0], rtol=0, atol=1e-9)
 
 
+def carried(timed, x, multipliers):
+    """Σ_{l>i} ∂(Σ L̃_d)/∂q_l along the translation of both masses, over the windows that contain i and i+1."""
+    ((_, constraint),) = timed.differential
+
+    def action(nodes, i):
+        windows = [(nodes[j : j + 3], multipliers[j]) for j in (i - 1, i)]
+        return sum(timed.lagrangian(*w) + by @ jnp.ravel(constraint(*w)) for w, by in windows)
+
+    slopes = [jax.grad(action)(jnp.asarray(x), i) for i in range(1, len(multipliers))]
+    return np.array([np.sum(slope[i + 2 :, 1:]) for i, slope in enumerate(slopes)])
+
+
+def test_times_as_unknowns_of_an_underactuated_plant_on_three_nodes():
+    """On (R × Q)⁴: solved from the solution with equal steps and its multipliers, which its path alone does not do. Energy
+    and the momentum of the translation are constant."""
+    ends, problem = {"initial": (STILL, [0.5, 0.2]), "final": ([1.0, 1.3], [0.8, 1.0]), "T": 1.0}, da.control.eliminate(PULL)
+    smooth = da.solve(problem, **ends, steps=40, scheme=da.Hermite())
+    curve, timed, off = CubicHermiteSpline(smooth.t, smooth.q, smooth.v), da.with_time(problem), []
+    for steps in (6, 10):
+        t = np.linspace(0.0, 1.0, steps + 1)
+        q = curve(t)
+        given = {"T": 1.0, "steps": steps}
+        equal = da.solve(problem, initial=da.Nodes(q[:2]), final=da.Nodes(q[-2:]), guess=q, **given)
+        even = np.column_stack([t, q])
+        given |= {"initial": da.Nodes(even[:2]), "final": da.Nodes(even[-2:]), "scheme": da.Points()}
+        found = da.solve(timed, **given, guess=equal, seek="extremal")
+        x, multipliers = np.asarray(found.q), np.asarray(found.multipliers)
+        off.append(np.max(np.abs(x[:, 1:] - curve(x[:, 0]))))
+        assert np.ptp(np.diff(x[:, 0])) > 0.03
+        np.testing.assert_allclose(da.energies(timed, found), da.energies(timed, found)[0], rtol=1e-12)
+        np.testing.assert_allclose(kept := carried(timed, x, multipliers), kept[0], rtol=1e-12)
+    assert off[1] < 0.02 < 0.08 < off[0]
+
+
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [

@@ -52,6 +52,7 @@ from dalembert.boundary.kkt.window_unknowns import Transcription, WindowUnknowns
 from dalembert.boundary.newton import Settings, Termination
 from dalembert.boundary.result import Judged, judge_end, solutions_of
 from dalembert.discretize import Interpolated, Points, WindowMap, as_windows, windows
+from dalembert.discretize.time import has_time
 from dalembert.discretize.window_maps import check_stretchable
 from dalembert.interrupts import keep
 from dalembert.native import on_threads
@@ -89,13 +90,16 @@ def guess_path(guess) -> np.ndarray:
     return path
 
 
-def guess_nodes(guess, t: np.ndarray, n: int) -> np.ndarray:
-    """The guess at the times t, (N+1, n)."""
+def guess_nodes(guess, t: np.ndarray, n: int, timed: bool = False) -> np.ndarray:
+    """The guess at the times t, (N+1, n). timed: whether n counts the time, which a solution without it has beside q."""
     path = guess_path(guess)
     if isinstance(guess, Solution):
+        inside = np.clip(t, float(guess.t[0]), float(guess.t[-1]))
+        if timed and path.shape[1] == n - 1:
+            return np.column_stack([inside, guess.interpolate(inside)])
         if path.shape[1] != n:
             raise ValueError(f"guess: found a Solution of {path.shape[1]} coordinates; the problem has n = {n}")
-        return guess.interpolate(np.clip(t, float(guess.t[0]), float(guess.t[-1])))
+        return guess.interpolate(inside)
     if path.shape != (len(t), n):
         raise ValueError(f"guess: found shape {path.shape}; give a path {(len(t), n)}, one row per node")
     return path
@@ -164,7 +168,7 @@ def prepare_problem(
         raise ValueError("initial, final: a discrete Lagrangian given directly (scheme=Points()) needs Nodes at both ends")
     start, end = ends[0]
     w = windows(scheme, k, t, (start is None or not start.nodes, end is None or not end.nodes))
-    guesses = [None if r.guess is None else guess_nodes(r.guess, t, n) for r in requests]
+    guesses = [None if r.guess is None else guess_nodes(r.guess, t, n, has_time(problem)) for r in requests]
     filled = [
         fill_slots(w, *both, points._replace(times=between[0].times), n, guess)
         for both, points, guess in zip(ends, between, guesses, strict=True)

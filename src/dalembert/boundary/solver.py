@@ -74,8 +74,9 @@ def solve(
         scheme: Interpolated() (second order, the default), Averaged() (the paper's) or Hermite() (order 2k). For an
             OptimalControl: the Scheme of its plant (order 2), or Lobatto() (order 4).
         guess: a path (N+1, n), or a solution on any nodes, whose multipliers are used too: to start from a neighbouring
-            problem, or to refine a mesh. For an OptimalControl also path and controls (q, u), or "homotopy": solve
-            without bounds and inequalities first, then bring them in by steps.
+            problem, or to refine a mesh; for `with_time(problem)` also one of problem itself, with its times. For an
+            OptimalControl also path and controls (q, u), or "homotopy": solve without bounds and inequalities first,
+            then bring them in by steps.
         bounds: {"q": (lower, upper), "v": (lower, upper)}, and for an OptimalControl {"u": (lower, upper)}: numbers,
             arrays         (n,) or (r,), or one row for each node; None or infinite means no bound. {"q": {"x": (lower,
             upper)}} bounds single         coordinates, by name or index.

@@ -207,6 +207,12 @@ def _derivatives(k: int, places: tuple[float, ...]) -> Float[np.ndarray, "P k+1 
     return found
 
 
+def has_time(problem: VariationalProblem) -> bool:
+    """Whether `with_time` made the problem, whose nodes begin with their times."""
+    made = problem.lagrangian
+    return getattr(made, "__qualname__", "").partition(".")[0] == with_time.__name__ and made.__module__ == __name__
+
+
 def energies(
     problem: VariationalProblem, x, multipliers: Float[Array | np.ndarray, "W m"] | None = None
 ) -> Float[Array, "E"]:
@@ -239,8 +245,7 @@ def energies(
         [2.0, 2.0]
     """
     check_problem(problem)
-    made = problem.lagrangian
-    if getattr(made, "__qualname__", "").partition(".")[0] != with_time.__name__ or made.__module__ != __name__:
+    if not has_time(problem):
         raise ValueError(
             "problem: its Lagrangian is not one of nodes (t, q); give with_time(problem), with the scheme of the path"
         )
