@@ -28,7 +28,7 @@ SHOWN = {  # how much of a motion is shown, in units of its time: enough to see 
 }  # fmt: skip
 CLOSE = (  # in space, where axes leave much room
     "rigid_body", "free_rigid_body", "heavy_top", "suslov", "veselova", "rolling_disk", "vertical_rolling_disk",
-    "satellite", "slung_load",
+    "satellite", "slung_load", "cubic_on_rotations",
 )  # fmt: skip
 FAINT = 0.35  # the way of a point, as animate draws it
 MOMENT = {"chain": -1, "rigid_body": 0.55, "two_rods": 0.6, "cart_pole": 0.72, "parked_car": 0.45, "vertical_take_off": 0.3,

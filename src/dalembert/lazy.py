@@ -91,3 +91,8 @@ def front_door(name: str) -> Any:
     An import at the top of a module would be a loop, and the method is no part of what stands below.
     """
     return functools.reduce(getattr, name.split("."), sys.modules[__name__.partition(".")[0]])
+
+
+def groups_of(columns: Any) -> Any:
+    """The groups whose stored numbers have these names; None for coordinates of Rⁿ."""
+    return front_door("groups.space_of_columns")(columns) if any("." in column for column in columns) else None

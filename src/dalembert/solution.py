@@ -9,7 +9,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
 
-from dalembert.lazy import Later, front_door
+from dalembert.lazy import Later, front_door, groups_of
 from dalembert.notebook import Described
 from dalembert.numbers import as_numbers, place_of
 from dalembert.outcome import CONTROLLED, SOLVED, Outcome
@@ -272,9 +272,12 @@ class CriticalPoint(Described, Later):
             return f"saddle, {negative} negative direction{'s' if negative > 1 else ''}"
         return "degenerate" if flat else "minimum"
 
-    def __getitem__(self, name: str) -> Float[np.ndarray, "nodes"]:
-        """q of the coordinate with this name, at t."""
-        return self.q[:, place_of(name, self.coordinates, "solution")]
+    def __getitem__(self, name: str) -> Any:
+        """q of the coordinate with this name, at t; of a group its matrices R (N+1, 3, 3) or pairs (R, x)."""
+        space = groups_of(self.coordinates)
+        if space is None or name in self.coordinates:
+            return self.q[:, place_of(name, self.coordinates, "solution")]
+        return space.elements(name, self.q)
 
     def to_xarray(self) -> xarray.Dataset:
         """The solution as a labelled data set, as of `dalembert.to_xarray`: solution.to_xarray().q.sel(coordinate="x")."""
@@ -317,6 +320,8 @@ class CriticalPoint(Described, Later):
         """q at times between nodes, by the cubic Hermite polynomials of q and v; ValueError for times outside."""
         times = as_numbers(t, "t")
         nodes, q, v = (np.asarray(x) for x in (self.t, self.q, self.v))
+        space = groups_of(self.coordinates)
+        v = v if space is None else space.rates(q, v)
         slack = 1e-12 * (nodes[-1] - nodes[0])
         if times.size and not (times.min() >= nodes[0] - slack and times.max() <= nodes[-1] + slack):
             raise ValueError(
@@ -326,7 +331,8 @@ class CriticalPoint(Described, Later):
         width = (nodes[k + 1] - nodes[k])[..., None]
         s = (times[..., None] - nodes[k][..., None]) / width
         jump, d0, d1 = q[k + 1] - q[k], v[k] * width, v[k + 1] * width
-        return q[k] + s * (d0 + s * (3 * jump - 2 * d0 - d1 + s * (d0 + d1 - 2 * jump)))
+        found = q[k] + s * (d0 + s * (3 * jump - 2 * d0 - d1 + s * (d0 + d1 - 2 * jump)))
+        return found if space is None else space.nearest(found)
 
 
 class Solution(CriticalPoint):

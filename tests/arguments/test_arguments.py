@@ -616,6 +616,7 @@ CALLS = {
     "manifolds.rotation": (F.rotation, {"q": [1.0, 0.0, 0.0, 0.0]}, {}),
     "manifolds.Chart": (F.Chart, {"metric": free}, {}),
     "manifolds.Embedded": (F.Embedded, {"phi": free}, {"metric": "positive"}),
+    "manifolds.LeftInvariant": (F.LeftInvariant, {"group": da.groups.SO3()}, {"group": "manifold", "metric": "rows"}),
     "manifolds.riemannian_spline": (F.riemannian_spline, {"manifold": SPHERE}, {}),
     "manifolds.ambient_spline": (F.ambient_spline, {"manifold": SPHERE}, {}),
     "manifolds.euler_lagrange": (F.euler_lagrange, {"manifold": SPHERE, "jet": np.eye(3)}, {}),
@@ -664,6 +665,7 @@ RIGHT = {
     ("spline", "bounds"): {"dict", "wrong length"},  # n = 3
     ("spline", "scales"): {"longer"},  # three, as many as the sphere's space has
     ("manifolds.Embedded", "metric"): {"function"},
+    ("manifolds.LeftInvariant", "metric"): {"number"},
     ("Embedded.project", "q"): {"vector", "five axes"},
     ("Embedded.distance", "q"): {"vector", "five axes"},
 }

@@ -75,6 +75,10 @@ class Iterate:
     _reach: np.ndarray | None = None  # computed where it is asked for
 
     def move(self, z: np.ndarray, at: Evaluation) -> None:
+        """To this point; on groups its unknowns are counted from there."""
+        if self.kkt.recentre is not None:
+            z = self.kkt.recentre(z)
+            at = self.kkt.evaluate(z)
         self.z, self.at, self._reach = z, at, None
 
     @property

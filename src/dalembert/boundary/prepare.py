@@ -9,6 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dalembert.boundary.data.around import (
+    Centred,
+    around_origin,
+    check_on_group,
+    coordinates_of,
+    group_velocities,
+    on_path,
+    slots_around,
+)
 from dalembert.boundary.data.checks import (
     SAMPLES,
     check_end_constraints,
@@ -54,6 +63,7 @@ from dalembert.boundary.result import Judged, judge_end, solutions_of
 from dalembert.discretize import Interpolated, Points, WindowMap, as_windows, windows
 from dalembert.discretize.time import has_time
 from dalembert.discretize.window_maps import check_stretchable
+from dalembert.groups import Product
 from dalembert.interrupts import keep
 from dalembert.native import on_threads
 from dalembert.numbers import as_numbers
@@ -108,7 +118,7 @@ def guess_nodes(guess, t: np.ndarray, n: int, timed: bool = False) -> np.ndarray
 class PreparedProblem(NamedTuple):
     """Boundary problems that differ in what is given, checked. values: (batch, slots, n), the first paths, with positions
     counted from the origin; extents: (batch, n), of what is given; scales: (n,), the user's sizes, or None; densities: what
-    else the sizes are made of."""
+    else the sizes are made of; bases: (1, N+1, size), on groups the path around which positions are counted."""
 
     unknowns: WindowUnknowns
     values: np.ndarray
@@ -117,6 +127,7 @@ class PreparedProblem(NamedTuple):
     extents: np.ndarray
     scales: np.ndarray | None
     densities: Densities
+    bases: np.ndarray | None = None
 
     def sizes(self, extents: np.ndarray) -> Sizes:
         """All typical sizes, from the extents (n,) of positions; the user's in their place."""
@@ -133,9 +144,15 @@ def prepare_problem(
 ) -> PreparedProblem:
     """Arguments as `solve` takes them; requests give the same derivatives at the same times."""
     check_x64()
-    check_variational(problem)
+    check_variational(problem, None)
+    given, space, bases, k = problem, problem.space, None, problem.derivatives
+    if isinstance(space, Product):
+        check_on_group(requests[0], scheme, {"bounds": bounds, "inequalities": inequalities})
+        scheme = Centred()
+        base, own = on_path(space, requests[0], read_times(grid, 2 * k - 1, f"N > 2k - 2 = {2 * k - 2} is needed"), k)
+        bases, requests, problem = base[None], [own], around_origin(problem, space, base[0])
     scheme = Interpolated() if scheme is None else as_windows(scheme)
-    k, first = problem.derivatives, requests[0]
+    first = requests[0]
     check_ends_agree(first.initial, first.final)
     ends = [(read_end(plain(r.initial), "initial", k), read_end(plain(r.final), "final", k)) for r in requests]
     n = _dimension(problem, *ends[0], first.through, first.guess)
@@ -168,7 +185,10 @@ def prepare_problem(
         raise ValueError("initial, final: a discrete Lagrangian given directly (scheme=Points()) needs Nodes at both ends")
     start, end = ends[0]
     w = windows(scheme, k, t, (start is None or not start.nodes, end is None or not end.nodes))
-    guesses = [None if r.guess is None else guess_nodes(r.guess, t, n, has_time(problem)) for r in requests]
+    if bases is None:
+        guesses = [None if r.guess is None else guess_nodes(r.guess, t, n, has_time(problem)) for r in requests]
+    else:
+        guesses = [np.zeros((len(t), n))]
     filled = [
         fill_slots(w, *both, points._replace(times=between[0].times), n, guess)
         for both, points, guess in zip(ends, between, guesses, strict=True)
@@ -176,10 +196,14 @@ def prepare_problem(
     fixed, values = filled[0].fixed, np.array([each.values for each in filled])
     if guesses[0] is None and start is None:
         values[:, w.nodes] += sets.shift[0] * ((t - t[0]) / np.ptp(t))[:, None]
+    if isinstance(space, Product) and bases is not None:
+        kept = (fixed | (w.orders == 0))[:, None]
+        values[0] = np.where(kept, values[0], group_velocities(space, t, bases[0])[w.owners])
     if any(sets.on):
         values = np.stack([ends_on_sets(problem, w, sets, fixed, path) for path in values])
-    held, paths = values[:, fixed & (w.orders == 0)], values[:, w.nodes]
-    origin = origin_of(held.reshape(-1, n), paths.reshape(-1, n))
+    paths = values[:, w.nodes] if bases is None else coordinates_of(space, bases)
+    held = paths[:, fixed[w.nodes]]
+    origin = origin_of(held.reshape(-1, n), paths.reshape(-1, n)) if bases is None else np.zeros(n)
     limits = read_bounds(bounds, dict.fromkeys(("q", "v"), Bounded(n, problem.coordinates)), len(t))
     jets: Any = tuple(bool((w.orders[w.owners == node] == 1).any()) for node in (0, len(t) - 1))
     watched = read_inequalities(Asking(problem, n, None, t, jets, w.stride > 1), inequalities, limits.pop("v", None))
@@ -190,17 +214,22 @@ def prepare_problem(
     extents = np.array([extents_of(*each) for each in zip(held, paths, strict=True)])
     values[:, w.orders == 0] -= origin
     near = shift_origin(problem, origin, not w.differenced)
-    found = densities(near, *sampled_jets(w, values[0], SAMPLES), horizon is not None)
-    unknowns = unknowns_of(near, problem, w, fixed, origin=origin, bounds=limits, paths=watched, horizon=horizon, sets=sets)
-    made = PreparedProblem(unknowns, values, scheme, [r.guess for r in requests], extents, scales, found)
+    seen = values[0] if bases is None else slots_around(w, values[0], paths[0])
+    found = densities(near, *sampled_jets(w, seen, SAMPLES), horizon is not None)
+    unknowns = unknowns_of(
+        near, given, w, fixed, space, origin=origin, bounds=limits, paths=watched, horizon=horizon, sets=sets
+    )
+    made = PreparedProblem(unknowns, values, scheme, [r.guess for r in requests], extents, scales, found, bases)
     sizes = made.sizes(extents.max(axis=0))
-    check_points(near, w, filled[0]._replace(values=values), grid_nodes(t, between[0].times), sizes, origin)
-    values = onto_constraints(near, w, fixed, values)
+    at = lambda node: near if bases is None else around_origin(given, space, bases[0, node])  # noqa: E731
+    check_points(at, w, filled[0]._replace(values=values), grid_nodes(t, between[0].times), sizes, origin)
+    values = onto_constraints(near, w, fixed, values) if bases is None else values
     if w.differenced:
         bounded = np.isfinite(limits["q"]).all(axis=(0, 1)) if limits else np.zeros(n, dtype=bool)
-        check_problem(near, *sampled_jets(w, values[0], SAMPLES), sizes, np.asarray(bounded))
+        check_problem(near, *sampled_jets(w, seen, SAMPLES), sizes, np.asarray(bounded))
     for i, (name, time) in enumerate(zip(NAMES, t[[0, -1]], strict=True)):
-        check_end_constraints(problem, [both[i] for both in ends], name, time, sizes)
+        own = problem if bases is None else at(-i)
+        check_end_constraints(own, [both[i] for both in ends], name, time, sizes)
     return made._replace(values=values)
 
 
@@ -243,10 +272,10 @@ def _transcribe(prepared: PreparedProblem, extents: np.ndarray) -> tuple[Transcr
     """The KKT system of a problem, and its first paths (batch, blocks, b)."""
     own, values, sizes = prepared.unknowns, prepared.values, prepared.sizes(extents.max(axis=0))
     made = transcribe(own, values[0], sizes)
-    if own.problem.differential and own.windows.differenced and not own.sets.size:
+    if own.problem.differential and own.windows.differenced and not own.sets.size and own.space.flat:
         left_out = redundant(made, values[0][own.windows.nodes])
         made = made if left_out is None else transcribe(dataclasses.replace(own, left_out=left_out), values[0], sizes)
-    z = first_values(made, values)
+    z = first_values(made, values, prepared.bases)
     for path, guess in zip(z, prepared.guesses, strict=True):
         if made.paths:
             made.check_values(path, made.kkt.units[0, made.layout.part("values")])

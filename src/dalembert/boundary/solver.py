@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import one_blas_thread
+from dalembert.boundary.data.around import around
 from dalembert.boundary.data.drawn import onto_constraints_by_polynomials, sine_waves, slopes_of_intervals
 from dalembert.boundary.data.ends import Nodes, Request, TimeGrid, polynomial_pieces
 from dalembert.boundary.data.free_time import Free
@@ -19,6 +21,7 @@ from dalembert.boundary.kinds import Asked, S, SmoothStart, Solvable, extremal, 
 from dalembert.boundary.newton import Settings
 from dalembert.boundary.prepare import PreparedProblem, ReadyProblem, extremals, prepare_problem, ready_problem
 from dalembert.drawing import Depicted
+from dalembert.groups import Product
 from dalembert.interrupts import Interrupted, held_back
 from dalembert.lazy import with_fields
 from dalembert.messages import suggesting
@@ -152,6 +155,9 @@ def _(
 ) -> list[Solution]:
     if continued:
         raise ValueError("continued: is for an OptimalControl; a VariationalProblem takes guess=, a list of solutions")
+    if not problem.space.flat:  # each is counted from a path of its own
+        each = (_ready(problem, asked._replace(request=request)) for request in requests)
+        return [extremals(ready, asked.certify)[0] for ready in each]
     return extremals(ready_problem(_prepare(problem, asked, requests), asked.settings), asked.certify, threads)
 
 
@@ -177,7 +183,9 @@ def _smooth(base: PreparedProblem) -> SmoothStart:
     given = own.given_motion[0]
     order = max((order for order, _ in problem.differential), default=0) if w.differenced else -1
     rows = onto = None
-    if order == 1 or (order == 0 and problem.holonomic):
+    if isinstance(own.space, Product) and base.bases is not None:
+        onto = functools.partial(around, own.space, base.bases[0])
+    elif order == 1 or (order == 0 and problem.holonomic):
         rows = lambda paths: _intervals(problem, paths - origin, t)  # noqa: E731
     elif order > 1:
         pieces, kept = polynomial_pieces(t, path / sizes), (w.owners[own.fixed], w.orders[own.fixed])

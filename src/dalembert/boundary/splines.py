@@ -12,10 +12,11 @@ from jaxtyping import Array, Float
 
 from dalembert.boundary.solver import solve
 from dalembert.discretize import WindowMap
+from dalembert.groups import Group
 from dalembert.numbers import MOST_NODES, as_flag, as_number, as_numbers, called, check_x64, described, whole_number
 from dalembert.options import Solver, accept_single_options
 from dalembert.solution import Solution
-from dalembert.systems.manifolds import Embedded, Manifold, ambient_spline, riemannian_spline
+from dalembert.systems.manifolds import Embedded, LeftInvariant, Manifold, ambient_spline, riemannian_spline
 from dalembert.systems.manifolds.manifold import check_functions
 from dalembert.systems.manifolds.splines import check_manifold, warn_of_scalar_last
 
@@ -26,7 +27,7 @@ JUMP = 0.5  # part of a projected line that lies between two neighbouring sample
 
 @accept_single_options
 def spline(
-    manifold: Manifold,
+    manifold: Manifold | LeftInvariant | Group,
     points: Mapping[float, Any],
     *,
     derivatives: int = 2,
@@ -50,18 +51,19 @@ def spline(
     says whether it is a local minimum. For points between nodes use manifold.project(solution.interpolate(t)).
 
     Args:
-        manifold: one of `dalembert.manifolds`, or a Chart or an Embedded of your own.
-        points: {t: q}, times and points (n,) on the manifold.
+        manifold: one of `dalembert.manifolds`, or a Chart or an Embedded of your own; or one of `dalembert.groups`, SO3(),
+            or a LeftInvariant metric on it.
+        points: {t: q}, times and points (n,) on the manifold, or elements of the group: rotation matrices, pairs (R, x).
         derivatives: k, 1 to 4.
         initial: (q̇,), (q̇, q̈), … up to k-1 derivatives at the first time; those left out are free (natural boundary
-            condition: Dq̇/dt = 0 for k = 2).
+            condition: Dq̇/dt = 0 for k = 2). On a group (ξ,), in the body's axes.
         final: the same at the last time.
         steps: N, from the first time to the last. If the times of the points are not nodes of N equal steps, each
             interval between two points has equal steps of its own.
         ambient: min ½∫ |q⁽ᵏ⁾|² dt instead, with the derivatives in Rⁿ: a different curve.
         scheme: Interpolated() (order 2, the default), Averaged() or Hermite() (order 2k).
         guess: a function of the times (N+1,), a path (N+1, n) on the nodes, or a Solution; by default the straight lines
-            between the points, projected: great circles on a sphere.
+            between the points, projected: great circles on a sphere, and the shortest turns between rotations.
         bounds: on q and v as in `solve`.
         inequalities: `g(q, v)` to () or (m,), g ≤ 0, as in `solve`: zones to keep out of, speeds to keep below.
         solver: a Solver, as in `solve`: tolerance, max_iterations and scales.
@@ -85,6 +87,17 @@ def spline(
         True
     """
     check_x64()
+    if isinstance(manifold, Group | LeftInvariant):
+        if ambient or callable(guess):
+            raise ValueError(f"{'ambient' if ambient else 'guess'}: is for manifolds; on a group give guess= as a path")
+        problem, times = riemannian_spline(manifold, derivatives), _times(points)
+        places = [{"g": points[t]} for t in times]
+        ends = [(place, *({"g": x} for x in given or ())) for place, given in ((places[0], initial), (places[-1], final))]
+        between = dict(zip(times[1:-1], places[1:-1], strict=True))
+        return solve(
+            problem, initial=ends[0], final=ends[1], through=between, times=grid(np.array(times), steps), scheme=scheme,
+            guess=guess, bounds=bounds, inequalities=inequalities, solver=solver, throw=throw,
+        )  # fmt: skip
     check_manifold(manifold)
     as_flag(ambient, "ambient")
     problem = ambient_spline(manifold, derivatives) if ambient else riemannian_spline(manifold, derivatives)
@@ -122,12 +135,18 @@ def grid(times: Float[np.ndarray, "p"], steps: int) -> Float[np.ndarray, "N+1"]:
     return np.concatenate([*parts, times[-1:]])
 
 
-def _read_points(manifold: Manifold, points) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "p n"]]:
-    """Times, increasing, and points of the manifold."""
+def _times(points: Any) -> list[Any]:
+    """The times of some points, increasing."""
     if not isinstance(points, Mapping):
         raise TypeError(f"points: found {type(points).__name__}; give a mapping {{t: q}} from times to points")
     if len(points) < 2:
         raise ValueError(f"points: found {len(points)}; a curve needs at least two, at its ends")
+    return sorted(points, key=lambda t: as_number(t, "points: a time", "times as keys, {t: q}"))
+
+
+def _read_points(manifold: Manifold, points) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "p n"]]:
+    """Times, increasing, and points of the manifold."""
+    _times(points)
     by_time = {
         as_number(t, "points: a time", "times as keys, {t: q}"): as_numbers(q, f"points[{t!r}]") for t, q in points.items()
     }

@@ -22,6 +22,7 @@ from dalembert.numbers import as_numbers, as_positive, whole_number
 from dalembert.options import Solver, accept_single_options
 from dalembert.outcome import Outcome
 from dalembert.solution import CriticalPoint
+from dalembert.systems import check_flat
 
 WAVES = 6  # sines in a drawn guess
 MOST_STARTS = 100_000
@@ -120,6 +121,7 @@ def multistart(
         again = asked._replace(request=given._replace(guess=s), grid=TimeGrid(near, steps, times), certify=True)
         return extremal(problem, again)
 
+    check_flat(getattr(problem, "system", problem), "multistart")
     base = smooth_start(problem, asked)
     paths = _draw(base, guesses, spread, seed) if isinstance(guesses, int) else guesses
     requests = [given._replace(guess=g) for g in paths]

@@ -244,7 +244,12 @@ class Windows(NamedTuple):
     @property
     def slot_orders(self) -> Int[np.ndarray, "W width"]:
         """Which derivatives the slots hold that a window reads."""
-        return self.orders[np.arange(len(self.times))[:, None] * self.stride + np.arange(self.width)]
+        return self.orders[self.slot_places]
+
+    @property
+    def slot_places(self) -> Int[np.ndarray, "W width"]:
+        """The slots that a window reads."""
+        return np.arange(len(self.times))[:, None] * self.stride + np.arange(self.width)
 
     def stretched(self, factor: float, orders: Int[np.ndarray, "W width"]) -> Windows:
         """On steps `factor` times as long, from the same first time. orders: of the slots that the windows read."""

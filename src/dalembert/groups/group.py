@@ -58,6 +58,11 @@ class Group(abc.ABC):
         """How many numbers are stored."""
         return len(self.columns)
 
+    @property
+    def identity(self) -> Float[np.ndarray, "size"]:
+        """The unit element as it is stored."""
+        return np.eye(self.size)[0]
+
     @abc.abstractmethod
     def increment(self, q: Stored, y: Velocity) -> Stored:
         """q·τ(y) - q, without cancellation where y is small."""
@@ -208,6 +213,10 @@ class Euclidean(Abelian):
 
     def __repr__(self) -> str:
         return f"Euclidean({self.n})"
+
+    @property
+    def identity(self):
+        return np.zeros(self.n)
 
     def increment(self, q, y):
         return y

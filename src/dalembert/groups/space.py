@@ -24,6 +24,8 @@ from dalembert.numbers import as_state, as_vector, described, place_of, whole_nu
 
 Vector = Float[Array, "n"]
 
+PROJECTIONS = 4  # of a defect d, each to its square
+
 
 class Space(abc.ABC):
     """A configuration space as the equations use it; every method has its plain meaning in Rⁿ.
@@ -332,11 +334,22 @@ class Product(Space):
         shown = jax.vmap(group.show)(jnp.asarray(part).reshape(-1, group.size))
         return jax.tree.map(lambda x: np.asarray(x).reshape(*part.shape[:-1], *x.shape[1:]), shown)
 
+    def rates(self, q: Any, v: Any) -> Float[np.ndarray, "K size"]:
+        """q̇ of many states."""
+        return np.asarray(jax.vmap(self.rate)(q, v))
+
+    def nearest(self, q: Any) -> Float[np.ndarray, "... size"]:
+        """Elements beside points near the group, to the last digit where an interpolation has made them."""
+        flat = np.reshape(q, (-1, self.size))
+        for _ in range(PROJECTIONS):
+            flat = flat + jax.vmap(self._excess)(flat)
+        return np.asarray(flat).reshape(np.shape(q))
+
     def onto(self, q: Any, rate: Any) -> tuple[Any, Any]:
         """(q, v) of points (…, size) near the group with their rates, as an interpolation gives them."""
 
         def at_point(x, rate):
-            x = x + jnp.concatenate([g.excess(y) for g, y in zip(self.parts, self.positions(x), strict=True)])
+            x = x + self._excess(x)
             of_axes = jax.vmap(lambda w: self.rate(x, w))(jnp.eye(self.n)).T
             return x, jnp.linalg.lstsq(of_axes, rate)[0]
 
@@ -403,9 +416,21 @@ class Product(Space):
     def walk(self, q, *halves):
         parts = zip(self.parts, self.positions(q), *map(self.velocities, halves), strict=True)
         way = jnp.concatenate([g.walk(*x) if len(halves) == 2 else g.increment(*x) for g, *x in parts])
-        end = self.positions(q + way)
-        way = way + jnp.concatenate([g.excess(x) for g, x in zip(self.parts, end, strict=True)])
+        way = way + self._excess(q + way)
         return jnp.where(functools.reduce(jnp.logical_and, map(self.tells_way, halves)), way, jnp.nan)
+
+    def _excess(self, q):
+        return jnp.concatenate([g.excess(x) for g, x in zip(self.parts, self.positions(q), strict=True)])
+
+    def move(self, q, d):
+        """q·τ(d), in the group to the last digit."""
+        end = self.retract(q, d)
+        return end + self._excess(end)
+
+    @property
+    def identity(self) -> Float[np.ndarray, "size"]:
+        """The unit element as it is stored."""
+        return np.concatenate([g.identity for g in self.parts])
 
     def tells_way(self, half):
         """True if no part turns by half a turn in an interval with this half."""

@@ -16,7 +16,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
-from dalembert.lazy import Later, front_door, on_host
+from dalembert.lazy import Later, front_door, groups_of, on_host
 from dalembert.notebook import Described
 from dalembert.numbers import as_array, described, place_of, whole_number
 from dalembert.outcome import Outcome
@@ -220,11 +220,6 @@ def _slopes(t: Float[Array, "nodes"], q: Float[Array, "nodes n"]) -> Float[Array
     bend = jnp.diff(chord, axis=0) / (width[:-1] + width[1:])
     inner = chord[:-1] + width[:-1] * bend
     return jnp.concatenate([(chord[0] - width[0] * bend[0])[None], inner, (chord[-1] + width[-1] * bend[-1])[None]])
-
-
-def groups_of(columns: Any) -> Any:
-    """The groups whose stored numbers have these names; None for coordinates of Rⁿ."""
-    return front_door("groups.space_of_columns")(columns) if any("." in column for column in columns) else None
 
 
 class Path(Described, Later):

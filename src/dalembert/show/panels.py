@@ -71,7 +71,7 @@ def _bounds_on(bounds: ActiveBounds | None, places: list[int]) -> ActiveBounds |
     return found if np.isfinite(found.lower).any() or np.isfinite(found.upper).any() else None
 
 
-def velocity_names(path: Path, places: Sequence[int]) -> tuple[list[str], Sequence[int]]:
+def velocity_names(path: Path | CriticalPoint, places: Sequence[int]) -> tuple[list[str], Sequence[int]]:
     """The names of velocities and forces, and which of them are shown: those of the coordinates, on a group of all axes."""
     space = space_of_columns(names := names_of(path))
     return (names, places) if space is None else (list(space.axes), range(space.n))
@@ -138,15 +138,18 @@ def panels_of_solution(solution: CriticalPoint, places: Sequence[int]) -> list[P
     def panel_of(label: str, t: Any, lines: list[Line], kind: str = "", named: bool = False) -> Panel:
         return Panel(label, np.asarray(t), lines, solution.bounds.get(kind), named=named)
 
-    def along(values: Any) -> list[Line]:
-        return [(names[i], np.asarray(values)[:, i]) for i in places]
+    def along(values: Any, which: tuple[list[str], Sequence[int]] = (names, places)) -> list[Line]:
+        return [(which[0][i], np.asarray(values)[:, i]) for i in which[1]]
+
+    moving = velocity_names(solution, places)
+    derivatives = DERIVATIVES if space_of_columns(names) is None else ("q", "ξ", "dξ/dt")
 
     found = [panel_of("q", s.t, along(s.q), "q", named=True)]
     if controlled:
-        found.append(panel_of("dq/dt", s.t, along(s.v), "v"))
+        found.append(panel_of(derivatives[1], s.t, along(s.v, moving), "v"))
         found.append(panel_of("control u", s.t, component_lines("u", np.asarray(s.u)), "u", named=True))
     for j in range(1, 0 if controlled else s.jets.shape[1]):
-        found.append(panel_of(DERIVATIVES[j], s.t_multipliers, along(s.jets[:, j]), "v" if j == 1 else ""))
+        found.append(panel_of(derivatives[j], s.t_multipliers, along(s.jets[:, j], moving), "v" if j == 1 else ""))
     if (limits := s.bounds.get("inequalities")) is not None:
         found.append(panel_of("g", limits.t, component_lines("g", np.asarray(limits.values)), "inequalities"))
     if not controlled:
@@ -155,7 +158,7 @@ def panels_of_solution(solution: CriticalPoint, places: Sequence[int]) -> list[P
         held = np.where(held == 0.0, np.nan, held)  # none where a position is given
         found.append(panel_of("λ, holonomic", s.t, component_lines("μ", held)))
     elif s.multipliers.shape[1]:
-        found.append(panel_of("force Rᵀν", s.t, along(s.constraint_forces)))
+        found.append(panel_of("force Rᵀν", s.t, along(s.constraint_forces, moving)))
     return [panel for panel in found if panel.lines]
 
 

@@ -406,10 +406,7 @@ def _coordinate_arrays(path: Path, lanes: tuple[str, ...], dimension: dict[str, 
         if getattr(path, field) is not None:
             labels = {"long_name": f"time of level {level}", "units": TIME, "axis": "T"}
             found[_time_name(level, len(lanes))] = ((*lanes, level), numbers_of(path, field), labels)
-    found["coordinate"] = coordinate_variable(path)
-    if (space := space_of_columns(path.coordinates)) is not None:
-        labels = {"long_name": "name of the velocity, in the body's axes"}
-        found["velocity"] = "velocity", list(space.axes), labels
+    found |= coordinate_variables(path)
     if isinstance(path, ClosedLoop):
         labels = {"long_name": "time from which a control acts", "units": TIME, "axis": "T"}
         found["sample"] = ("sample", path.t_u, labels)
@@ -418,9 +415,14 @@ def _coordinate_arrays(path: Path, lanes: tuple[str, ...], dimension: dict[str, 
     return found
 
 
-def coordinate_variable(result: Path | CriticalPoint) -> tuple[str, list[str], dict[str, str]]:
-    """The names as a coordinate of a data set."""
-    return "coordinate", coordinate_names(result), {"long_name": "name of the generalised coordinate"}
+def coordinate_variables(result: Path | CriticalPoint) -> dict[str, tuple[str, list[str], dict[str, str]]]:
+    """The names as coordinates of a data set; on groups those of the velocities too."""
+    labels = {"long_name": "name of the generalised coordinate"}
+    found: dict[str, Any] = {"coordinate": ("coordinate", coordinate_names(result), labels)}
+    if (space := space_of_columns(result.coordinates)) is not None:
+        labels = {"long_name": "name of the velocity, in the body's axes"}
+        found["velocity"] = "velocity", list(space.axes), labels
+    return found
 
 
 def coordinate_names(path: Path | CriticalPoint) -> list[str]:

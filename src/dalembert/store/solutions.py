@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dalembert.groups import space_of_columns
 from dalembert.outcome import Outcome
 from dalembert.solution import (
     ActiveBounds,
@@ -33,9 +34,10 @@ from dalembert.store.paths import (
     TIME,
     WHOLE,
     attribute,
+    axis_of,
     check_outcomes,
     check_variables,
-    coordinate_variable,
+    coordinate_variables,
     drawing_to_variables,
     stored_names,
     stored_text,
@@ -182,7 +184,7 @@ def solution_to_xarray(solution: CriticalPoint) -> xarray.Dataset:
     }  # fmt: skip
     drawing, described = drawing_to_variables(getattr(solution, "subject", None), solution.t, solution.q)
     attributes = solution_attributes(solution) | about | described
-    return xr.Dataset(found | drawing, {**times, "coordinate": coordinate_variable(solution)}, attributes)
+    return xr.Dataset(found | drawing, times | coordinate_variables(solution), attributes)
 
 
 def content_of(solution: CriticalPoint) -> str:
@@ -201,6 +203,7 @@ def solution_attributes(solution: CriticalPoint) -> dict[str, Any]:
 def solution_variables(solution: CriticalPoint) -> tuple[dict[str, tuple], dict[str, tuple]]:
     """The arrays of a solution and its times, each with dimensions and labels, as a Dataset takes them."""
     stored, found = CONTENTS[content_of(solution)], {}
+    on_group = space_of_columns(solution.coordinates) is not None
     owners = {name: getattr(solution, name, None) for name in PARTS}
     owners = {"": solution, "statistics": solution.statistics, **solution.bounds, **owners}
     owners = {name: owner for name, owner in owners.items() if owner is not None}
@@ -209,7 +212,7 @@ def solution_variables(solution: CriticalPoint) -> tuple[dict[str, tuple], dict[
             value = getattr(owners[part], name)
             if value is not None:
                 labels = {"long_name": long_name, "units": units} if units else {"long_name": long_name}
-                found[f"{prefix}{name}"] = (axes, np.asarray(value), labels)
+                found[f"{prefix}{name}"] = (axes_of(name, axes, on_group), np.asarray(value), labels)
     times = {name: (getattr(solution, t), f"time of level {name}") for name, t in stored.times.items()}
     times |= {BOUNDED[x][0]: (b.t, f"time of {x}") for x, b in solution.bounds.items() if BOUNDED[x][0] not in times}
     labelled: dict[str, Any] = {
@@ -242,9 +245,18 @@ def solution_from_xarray(data: xarray.Dataset) -> CriticalPoint:
         final_time=FinalTime(**parts["final_time"]) if "final_time" in parts else None,
         # older files do not say the method, nor the names of q
         method=attribute(data, "method") if "method" in data.attrs else "dalembert",
-        coordinates=stored_names(attribute(data, "coordinate_names")) if "coordinate_names" in data.attrs else (),
+        coordinates=_names_in(data),
         subject=subject_from_xarray(data),
     )  # fmt: skip
+
+
+def _names_in(data: xarray.Dataset) -> tuple[str, ...]:
+    return stored_names(attribute(data, "coordinate_names")) if "coordinate_names" in data.attrs else ()
+
+
+def axes_of(name: str, axes: tuple[str, ...], on_group: bool) -> tuple[str, ...]:
+    """The axes of a variable: see `axis_of`."""
+    return tuple(axis_of(name, axis, on_group) for axis in axes)
 
 
 def _parts_in(data: xarray.Dataset) -> list[str]:
@@ -265,7 +277,12 @@ def solution_layout(data: xarray.Dataset, content: str) -> dict[str, tuple[tuple
     """Dimensions and kind that the variables of a solution have, of those that are there or have to be."""
     stored, there = CONTENTS[content], _parts_in(data)
     levels = {*stored.times, *(BOUNDED[x][0] for x in there if x in BOUNDED)}
-    found = {f"{prefix}{x}": axes for prefix, table in stored.parts(there).values() for x, (axes, *_) in table.items()}
+    on_group = space_of_columns(_names_in(data)) is not None
+    found = {
+        f"{prefix}{x}": axes_of(x, axes, on_group)
+        for prefix, table in stored.parts(there).values()
+        for x, (axes, *_) in table.items()
+    }
     found = {name: axes for name, axes in found.items() if name in data or name not in OPTIONAL}
     found |= {level: (level,) for level in levels}
     return {name: (axes, WHOLE if name in SOLVER_COUNTED else REAL) for name, axes in found.items()}

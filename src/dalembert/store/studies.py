@@ -46,7 +46,7 @@ from dalembert.store.paths import (
     axis_of,
     check_outcomes,
     check_variables,
-    coordinate_variable,
+    coordinate_variables,
     flatten,
     may_lack,
     numbers_of,
@@ -283,7 +283,7 @@ def template_of(solution: CriticalPoint, reduced: Any, moving: bool) -> xarray.D
     variables = {name: ((RUN, *axes), x[None], labels) for name, (axes, x, labels) in row.variables.items()}
     own = solution_attributes(solution)
     attributes = own | {"content": SOLUTIONS, "of": own["content"], "reduced": row.reduced}
-    return xr.Dataset(variables, {**row.times, "coordinate": coordinate_variable(solution)}, attributes)
+    return xr.Dataset(variables, row.times | coordinate_variables(solution), attributes)
 
 
 def first_value(name: str, kind: np.dtype) -> Any:

@@ -47,7 +47,7 @@ class Problem(eqx.Module):
     @property
     def space(self) -> Space:
         """The configuration space."""
-        return FLAT
+        return self.coordinates.space if isinstance(self.coordinates, Columns) else FLAT
 
     __reduce__ = reduced
 
@@ -92,13 +92,13 @@ class Problem(eqx.Module):
         """The subject of results: this problem."""
         return Depicted(self)
 
-    def call(self, function: Callable, *arguments, t=None):
-        """`function(*arguments[, t][, p])`, as an array."""
-        return self.space.array(self.called(function, *arguments, t=t))  # so that tuples and lists of numbers will do
+    def call(self, function: Callable, *arguments, t=None, u=None):
+        """`function(*arguments[, u][, t][, p])`, as an array."""
+        return self.space.array(self.called(function, *arguments, t=t, u=u))  # so that tuples and lists of numbers will do
 
-    def called(self, function: Callable, *arguments, t=None):
+    def called(self, function: Callable, *arguments, t=None, u=None):
         """The same as it is: the one place that knows which trailing arguments a user's function takes."""
-        arguments = self.space.show(arguments)
+        arguments = self.space.show(arguments) if u is None else (*self.space.show(arguments), u)
         if self.time_dependent:
             arguments = (*arguments, t)
         if self.parameters is not None:
@@ -195,10 +195,20 @@ def _kinds(tree: Any) -> str:
     return ", ".join(f"shape {jnp.shape(x)}{flag}" for x, flag in zip(leaves, flags, strict=True)) or "nothing"
 
 
+def read_coordinates(coordinates: Sequence[str] | Mapping[str, Any] | None) -> tuple[str, ...] | None:
+    """Names, or the columns of groups by name; None stays."""
+    if isinstance(coordinates, Columns | None):
+        return coordinates
+    return columns_of(coordinates) if isinstance(coordinates, Mapping) else names_of(coordinates)
+
+
 def names_of(coordinates: Sequence[str]) -> tuple[str, ...]:
     """The names of the coordinates: texts, each different."""
     if isinstance(coordinates, Mapping | Columns):
-        raise TypeError(f"coordinates: found {described(coordinates)}; groups by name belong to a System, here give names")
+        raise TypeError(
+            f"coordinates: found {described(coordinates)}; groups by name belong to a System or a VariationalProblem, here "
+            "give names"
+        )
     if isinstance(coordinates, str) or not isinstance(coordinates, Sequence):
         raise TypeError(f"coordinates: found {coordinates!r}; give a sequence of names, such as ('x', 'y')")
     names = tuple(coordinates)
@@ -283,17 +293,10 @@ class System(Problem):
                     "or Lyapunov"
                 )
         self.lagrangian, self.constraints, self.forces = lagrangian, given, forces
-        if isinstance(coordinates, Mapping):
-            self.coordinates = columns_of(coordinates)
-        else:
-            self.coordinates = coordinates if isinstance(coordinates, Columns | None) else names_of(coordinates)
+        self.coordinates = read_coordinates(coordinates)
         self.parameters = None if parameters is None else as_arrays(parameters, "parameters")
         self.time_dependent = as_flag(time_dependent, "time_dependent")
         self.draw = None if draw is None else as_function(draw, "draw", "of q that returns shapes")
-
-    @property
-    def space(self) -> Space:
-        return self.coordinates.space if isinstance(self.coordinates, Columns) else FLAT
 
     def with_constraints(self, kept: Sequence[Constraint]) -> Self:
         """The same with other constraints."""
@@ -388,12 +391,12 @@ class LocalSystem(System):
         self.constraints = tuple(LocalConstraint(c) for c in system.constraints)
         self.coordinates, self.time_dependent, self.draw = space.axes, system.time_dependent, None
 
-    def called(self, function: Callable, *arguments, t=None):
+    def called(self, function: Callable, *arguments, t=None, u=None):
         own = self.around.show(self.on_group(*arguments))
-        return super().called(function, *own, t=t)
+        return super().called(function, *own, t=t, u=u)
 
-    def call(self, function: Callable, *arguments, t=None):
-        found = self.around.array(self.called(function, *arguments, t=t))
+    def call(self, function: Callable, *arguments, t=None, u=None):
+        found = self.around.array(self.called(function, *arguments, t=t, u=u))
         return self.pull_back(arguments[0], found) if function is self.forces else found
 
     def on_group(self, y: Vector, *motion: Vector) -> tuple[Any, ...]:

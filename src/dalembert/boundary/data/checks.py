@@ -3,6 +3,8 @@ moved onto those that are holonomic."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -262,20 +264,26 @@ PROJECTIONS = 20
 
 
 def check_points(
-    problem: VariationalProblem, w: Windows, slots: FilledSlots, points: np.ndarray, sizes: Sizes, origin: np.ndarray
+    at: Callable[[int], VariationalProblem],
+    w: Windows,
+    slots: FilledSlots,
+    points: np.ndarray,
+    sizes: Sizes,
+    origin: np.ndarray,
 ) -> None:
     """φ(q) = 0 at given positions, ∂φ/∂q v + ∂φ/∂t = 0 at given velocities; InconsistentDataError naming what is off.
 
-    slots: values (batch, slots, n), of which those that are fixed are given, positions counted from the origin.
+    at: the problem as the slots of a node have it. slots: values (batch, slots, n), of which those that are fixed are given,
+    positions counted from the origin.
     """
-    if not problem.holonomic:
+    if not at(0).holonomic:
         return
     fixed, values = slots
     names = {0: "initial", len(w.t) - 1: "final"} | {int(i): f"through: the point at t = {w.t[i]:g}" for i in points}
     for slot in np.flatnonzero(fixed & (w.orders <= 1)):
         node, positions = int(w.owners[slot]), values[:, w.nodes[w.owners[slot]]]
         velocities = np.zeros_like(positions) if w.orders[slot] == 0 else values[:, slot]
-        (position, rate), slopes = jax.tree.map(np.asarray, _constraint_values(problem, positions, velocities, w.t[node]))
+        (position, rate), slopes = jax.tree.map(np.asarray, _constraint_values(at(node), positions, velocities, w.t[node]))
         if w.orders[slot] == 0:
             offs, what, limits = position, "φ(q)", residual_limit(slopes, sizes.positions, origin + positions)
         else:

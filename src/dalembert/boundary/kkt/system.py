@@ -110,8 +110,9 @@ class KKTSystem:
 
     def __init__(
         self, elements: Elements, components: Components, monitored: Monitored, scales: Scales, sample: np.ndarray,
-        *, role: Callable[..., str] = lambda codes: "",
+        *, role: Callable[..., str] = lambda codes: "", recentre: Callable[[np.ndarray], np.ndarray] | None = None,
     ):  # fmt: skip
+        self.recentre = recentre
         fixed, primal, relaxed = self.fixed, self.primal, self.relaxed = components
         self.blocks, self.size = fixed.shape
         self.free = np.ascontiguousarray(~fixed, dtype=float)

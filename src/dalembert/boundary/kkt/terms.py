@@ -9,20 +9,56 @@ node, φ at j points between, see `constraint_windows`.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.boundary.data.around import group_jets
 from dalembert.boundary.data.sizes import Sizes
 from dalembert.boundary.kkt.assembly import ROWS, TIME, Place, Term, term_of
 from dalembert.boundary.kkt.window_unknowns import BlockLayout, SlotGroup, WindowUnknowns
 from dalembert.discretize import Windows, window_jets
 from dalembert.discretize.higher import constraint_derivatives, holonomic_derivatives
 from dalembert.discretize.window_maps import ends_with_derivatives, inner_points, window_action
+from dalembert.groups import Product, Space
 from dalembert.systems import InconsistentDataError, VariationalProblem, constraints_of_order, with_parameters
 
 GIVEN = 1e-8  # largest |φ| on nodes that are given, relative to the path
+
+
+@dataclasses.dataclass(frozen=True)
+class SlotReading:
+    """The slots of a window in the components that it reads: `width` slots (n,), and on groups after what is read besides,
+    from `bases` on, the elements around which they are counted."""
+
+    n: int
+    width: int
+    stride: int
+    space: Space
+    bases: int
+
+    def jets(self, problem, parameters, rows, chained, z):
+        """The problem with its parameters, and the jets (S, k+1, n)."""
+        x = z[: self.width * self.n].reshape(self.width, self.n)
+        if not isinstance(self.space, Product):
+            return with_parameters(problem, parameters), window_jets(rows, chained, x, self.stride)
+        middle, jets = group_jets(self.space, rows, chained, x, self._elements(z))
+        return with_parameters(problem, parameters | {"origin": middle}), jets
+
+    def node(self, problem, parameters, z):
+        """The problem, and q, q̇, … of a node whose slots these are."""
+        x = z[: self.width * self.n].reshape(self.width, self.n)
+        if not isinstance(self.space, Product):
+            return with_parameters(problem, parameters), x
+        origin = self.space.retract(self._elements(z)[0], x[0])
+        return with_parameters(problem, parameters | {"origin": origin}), x.at[0].set(0.0)
+
+    def _elements(self, z):
+        size = self.space.stored_size(self.n)
+        return jax.lax.stop_gradient(z[self.bases : self.bases + self.width * size]).reshape(self.width, size)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,15 +67,12 @@ class LowerTerm:
 
     problem: VariationalProblem  # without its parameters
     order: int
-    n: int
-    width: int
-    stride: int
+    reading: SlotReading
     scaling: ClassVar = (ROWS, 0, TIME, 1)
 
     def __call__(self, z, data, parameters):
         rows, chained, times, weights = data
-        problem = with_parameters(self.problem, parameters)
-        jets = window_jets(rows, chained, z[: self.width * self.n].reshape(self.width, self.n), self.stride)
+        problem, jets = self.reading.jets(self.problem, parameters, rows, chained, z)
         values = [
             w * constraints_of_order(problem, self.order, jet, t) for jet, t, w in zip(jets, times, weights, strict=True)
         ]
@@ -77,13 +110,13 @@ class WindowTerm:
 
     problem: VariationalProblem  # without its parameters
     layout: BlockLayout
+    reading: SlotReading
     scaling: ClassVar = (ROWS, 0, TIME, 1)
 
     def __call__(self, z, data, parameters):
         rows, chained, times, weights = data
         a = self.layout
-        problem = with_parameters(self.problem, parameters)
-        jets = window_jets(rows, chained, z[: a.width * a.n].reshape(a.width, a.n), a.stride)
+        problem, jets = self.reading.jets(self.problem, parameters, rows, chained, z)
         defects = jnp.zeros(0)
         if a.highest:
             highest = z[a.width * a.n : a.width * a.n + a.highest].reshape(a.points, a.n)
@@ -99,16 +132,14 @@ class NodeTerm:
     rates that belong to q⁽ᵒʳᵈᵉʳ⁺ⁱ⁾. order 0: the holonomic constraints."""
 
     problem: VariationalProblem
-    n: int
-    slots: int
+    reading: SlotReading
     begin: int = 0
     order: int = 0
     scaling: ClassVar = (1, TIME)
 
     def __call__(self, z, data, parameters):
         weight, time = data
-        problem = with_parameters(self.problem, parameters)
-        x = z[: self.slots * self.n].reshape(self.slots, self.n)
+        problem, x = self.reading.node(self.problem, parameters, z)
         if self.order:
             rates = constraint_derivatives(problem, self.order, x, time)
         else:
@@ -127,6 +158,7 @@ class TermList:
     def __init__(self, unknowns: WindowUnknowns):
         w, layout, self.fixed_slots = unknowns.windows, unknowns.layout, unknowns.fixed
         self.bare, self.windows, self.layout = with_parameters(unknowns.problem, None), w, layout
+        self.space = unknowns.space
         self.terms: list[Term] = []
         self.data: list = []
         self.orders: list[np.ndarray | None] = []  # of the slots that windows read
@@ -152,12 +184,21 @@ class TermList:
     def _add(self, function, read: list[Place], own: list[Place], start: int, data: tuple, orders=None) -> None:
         self._append(term_of(function, read, own, start, len(data[0])), data, orders)
 
+    def _elements(self, blocks: Sequence[int]) -> list[Place]:
+        """On groups the elements around which the slots of these blocks are counted."""
+        return [place for o in blocks for place in self.layout.places(o, "base")]
+
+    def _reading(self, width: int, bases: int) -> SlotReading:
+        return SlotReading(self.layout.n, width, self.layout.stride, self.space, bases)
+
     def _add_windows(self, fixed_components: np.ndarray) -> None:
         """The action, and the constraints of its order."""
         w, layout, fixed = self.windows, self.layout, self.fixed
         read = [*_slots(w.width, w.stride, layout.n), *layout.places(layout.attached, "highest")]
         own = layout.places(layout.attached, "momentum", "multipliers")
-        self._add(WindowTerm(self.bare, layout), read, own, 0, (w.rows, w.chained, w.times, w.weights), w.slot_orders)
+        function = WindowTerm(self.bare, layout, self._reading(w.width, len(read)))
+        data = (w.rows, w.chained, w.times, w.weights)
+        self._add(function, read + self._elements(range(w.width)), own, 0, data, w.slot_orders)
         fixed[:, layout.part("slots")] = fixed_components.reshape(len(fixed), -1)
         for name in ("highest", "momentum", "multipliers"):
             fixed[layout.attached : layout.attached + len(w.times), layout.part(name)] = False
@@ -166,10 +207,11 @@ class TermList:
         """φ at the windows of a group; where all that it reads is given it has no multiplier."""
         w, layout = group.windows, self.layout
         own = [(group.attached, group.begin + c) for c in range(group.size)]
-        function = LowerTerm(self.bare, group.order, layout.n, w.width, layout.stride)
+        read = _slots(w.width, layout.stride, layout.n)
+        function = LowerTerm(self.bare, group.order, self._reading(w.width, len(read)))
         data = (w.rows, w.chained, w.times, w.weights)
         orders = self.windows.orders[group.slots]
-        self._add(function, _slots(w.width, layout.stride, layout.n), own, group.first, data, orders)
+        self._add(function, read + self._elements(range(w.width)), own, group.first, data, orders)
         blocks = group.first + group.attached + np.flatnonzero(group.free)
         self.fixed[blocks, group.begin : group.begin + group.size] = False
 
@@ -184,7 +226,8 @@ class TermList:
         w, n, k, j, m = self.windows, self.layout.n, self.layout.k, group.order, len(group.equations)
         begin = group.begin + group.size
         own = [(0, begin + c) for c in range((k - j) * m)]
-        self._add(NodeTerm(self.bare, n, k, 0, j), _slots(k, k, n), own, 0, (node_weights(w, k, j), w.t))
+        term = NodeTerm(self.bare, self._reading(k, k * n), 0, j)
+        self._add(term, _slots(k, k, n), own, 0, (node_weights(w, k, j), w.t))
         self.fixed[:, begin : begin + (k - j) * m] = np.repeat(self.fixed_slots.reshape(-1, k)[:, j:], m, axis=1)
 
     def _add_rates_at_ends(self, group: SlotGroup) -> None:
@@ -198,7 +241,8 @@ class TermList:
             slots = [(blocks[l], i) for l in range(k) for i in range(n)]
             own = [(blocks[l], group.begin + c) for l in rates for c in range(m)]
             data = (np.array([np.diff(w.t)[node]]), w.t[[node]])
-            self._add(NodeTerm(self.bare, n, k, rates[0] - j, j), slots, own, start, data)
+            term = NodeTerm(self.bare, self._reading(k, len(slots)), rates[0] - j, j)
+            self._add(term, slots + self._elements(blocks), own, start, data)
             for l in rates:
                 self.fixed[start + blocks[l], group.begin : group.begin + m] = False
 
@@ -232,4 +276,5 @@ class TermList:
             (o, part.start + (0 if spread else l) * layout.holonomic + i)
             for l, o in enumerate(blocks) if l >= begin for i in range(layout.holonomic)
         ]  # fmt: skip
-        self._add(NodeTerm(self.bare, n, len(blocks), begin), slots, own, start, data)
+        term = NodeTerm(self.bare, self._reading(len(blocks), len(slots)), begin)
+        self._add(term, slots + self._elements(blocks), own, start, data)

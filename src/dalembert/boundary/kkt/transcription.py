@@ -10,7 +10,7 @@ from dalembert.boundary.kkt.assembly import Elements
 from dalembert.boundary.kkt.shared_unknowns import TimedParts, carry, with_ends, with_free_time
 from dalembert.boundary.kkt.system import Components, KKTSystem, Monitored, Scales
 from dalembert.boundary.kkt.terms import TermList
-from dalembert.boundary.kkt.window_unknowns import BlockLayout, SlotGroup, Transcription, WindowUnknowns, jets_of_slots
+from dalembert.boundary.kkt.window_unknowns import BlockLayout, SlotGroup, Transcription, WindowUnknowns
 from dalembert.discretize import Windows
 from dalembert.systems import VariationalProblem, density, power_of_two, role_of
 from dalembert.tracing import seldom
@@ -25,9 +25,11 @@ def transcribe(own: WindowUnknowns, sample: np.ndarray, sizes: Sizes) -> Transcr
     if own.tie is not None:  # a tied end meets the constraints because the other one does
         made.fixed[sorted({block for block, _ in own.tie.first}), layout.part("holonomic")] = True
     primal, relaxed = np.zeros(layout.size, dtype=bool), np.zeros(layout.size, dtype=bool)
-    primal[layout.part("slots")] = primal[layout.part("highest")] = primal[layout.part("values")] = True
+    for name in ("slots", "highest", "values", "base"):
+        primal[layout.part(name)] = True
     for name in ("multipliers", "lower", "holonomic", "inequalities"):
         relaxed[layout.part(name)] = True
+    relaxed[layout.part("momentum")] = not own.space.flat  # elsewhere the highest derivatives are linear in the nodes
     scales = _scales(windows, layout, sizes, own.equations, own.groups)
     of_nodes = sizes.positions, sizes.positions / sizes.time, np.zeros(0)
     values = own.value_sizes([own.points(path, z) for path in own.paths], of_nodes)
@@ -43,7 +45,10 @@ def transcribe(own: WindowUnknowns, sample: np.ndarray, sizes: Sizes) -> Transcr
         orders += [None] * (len(parts.elements.terms) - len(orders))
         parts = with_free_time(parts, orders, own.horizon.begin, own.time_place)
     samples = _samples(parts.scales, sample.reshape(len(z), -1))
-    kkt = KKTSystem(*parts, samples, role=lambda codes: role_of(codes, own.problem, {}))
+    kkt = KKTSystem(
+        *parts, samples, role=lambda codes: role_of(codes, own.given, {}),
+        recentre=None if own.space.flat else own.recentred,
+    )  # fmt: skip
     return Transcription(**vars(own), kkt=kkt)
 
 
@@ -54,14 +59,16 @@ def _monitor(windows: Windows, layout: BlockLayout, fixed_slots: np.ndarray, siz
     return Monitored(places, sizes.time ** windows.orders[judged].astype(float))
 
 
-def first_values(made: Transcription, slots: np.ndarray) -> np.ndarray:
+def first_values(made: Transcription, slots: np.ndarray, bases: np.ndarray | None = None) -> np.ndarray:
     """(batch, blocks, b) from slots (batch, slots, n): y as the slots have it, μ = ∂L/∂q⁽ᵏ⁾ there, the other multipliers
-    zero."""
+    zero. bases: (batch, N+1, size), on groups."""
     a, w, batch = made.layout, made.windows, len(slots)
     z = np.zeros((batch, *made.kkt.fixed.shape))
     z[:, :, a.part("slots")] = slots.reshape(batch, -1, a.stride * a.n)
+    if bases is not None:
+        z[:, :, a.part("base")] = bases[:, w.owners]
     if a.highest:
-        jets = np.asarray(jets_of_slots(w, slots))
+        jets = made.jets_of_nodes(z)
         z[:, made.carriers, a.part("highest")] = jets[:, :, :, -1].reshape(batch, -1, a.highest)
         momenta = np.asarray(_highest_momentum(made.problem, jets, w.times))
         z[:, made.carriers, a.part("momentum")] = momenta.reshape(batch, -1, a.highest)
@@ -104,6 +111,7 @@ def _scales(
         ("momentum", power_of_two(np.tile(sizes.action / highest, layout.points)[: layout.highest])),
     ):
         units[:, layout.part(name)] = value
+    residuals[:, layout.part("momentum")] = 1.0 / (np.tile(highest, layout.points)[: layout.highest] * total)
     lower = [_lower_sizes(g, layout, orders, per_time * sizes.differential[list(g.equations)]) for g in groups]
     for name, equation in (
         ("multipliers", np.tile(sizes.differential[list(equations)], layout.points)),

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool
 
+from dalembert.boundary.data.around import group_velocities, many_jets, moved
 from dalembert.boundary.data.end_sets import end_slots
 from dalembert.boundary.data.limits import PathInequalities
 from dalembert.boundary.kkt.assembly import Place
@@ -26,6 +27,7 @@ from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.kkt.unknowns import BlockParts, PathUnknowns
 from dalembert.discretize import Windows, window_jets
 from dalembert.discretize.window_maps import constraint_windows, ends_with_derivatives
+from dalembert.groups import FLAT, Product, Space
 from dalembert.systems import VariationalProblem, constraint_numbers, orders_of
 from dalembert.tracing import seldom
 
@@ -47,6 +49,7 @@ class BlockLayout(BlockParts):
     carries: bool  # whether the highest derivatives are unknowns of their own; for k = 1 nothing would be gained
     timed: bool = False  # whether the final time is free
     ends: int = 0  # components for what holds at the ends
+    base: int = 0  # on groups: numbers of the element around which the slot of a block is counted
 
     @property
     def highest(self) -> int:
@@ -58,7 +61,8 @@ class BlockLayout(BlockParts):
         return {
             "slots": self.stride * self.n, "highest": self.highest, "momentum": self.highest,
             "multipliers": self.points * self.m, "lower": self.lower, "holonomic": self.stride * self.holonomic,
-            "values": self.watched, "inequalities": self.watched, "ends": self.ends, "time": TIMED * self.timed,
+            "values": self.watched, "inequalities": self.watched, "base": self.base, "ends": self.ends,
+            "time": TIMED * self.timed,
         }  # fmt: skip
 
 
@@ -133,6 +137,7 @@ class WindowUnknowns(PathUnknowns):
     left_out: Bool[np.ndarray, "slots n"] | None = None
     equations: tuple[int, ...]
     groups: list[SlotGroup]
+    space: Space = FLAT
 
     @property
     def owner(self) -> VariationalProblem:
@@ -181,8 +186,30 @@ class WindowUnknowns(PathUnknowns):
         return fixed[w.nodes], rates
 
     def motion(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        slots = self.slots(z)
-        return slots[self.windows.nodes] + self.origin, velocities(self.windows, slots), np.zeros((len(self.t), 0))
+        slots, nothing = self.slots(z), np.zeros((len(self.t), 0))
+        if isinstance(self.space, Product):
+            q, held = self.elements(z), self.windows.orders == 1
+            v = group_velocities(self.space, self.t, q)
+            v[self.windows.owners[held]] = slots[held]
+            return q, v, nothing
+        return slots[self.windows.nodes] + self.origin, velocities(self.windows, slots), nothing
+
+    def elements(self, z: np.ndarray) -> np.ndarray:
+        """(N+1, size): the nodes of a path on groups."""
+        assert isinstance(self.space, Product)
+        nodes = self.windows.nodes
+        return np.array(moved(self.space, z[nodes, self.layout.part("base")], self.slots(z)[nodes]))
+
+    def counted_from(self, z: np.ndarray, q: np.ndarray) -> np.ndarray:
+        """The path with its nodes at the elements q (N+1, size), from which they are counted."""
+        z, nodes = z.copy(), self.windows.nodes
+        z[:, self.layout.part("base")] = q[self.windows.owners]
+        z[nodes, self.layout.part("slots")] = 0.0
+        return z
+
+    def recentred(self, z: np.ndarray) -> np.ndarray:
+        """The same path on groups, counted from where it is."""
+        return self.counted_from(z, self.elements(z))
 
     def path_windows(self, path: PathInequalities) -> Iterator[tuple[PathWindows, bool]]:
         if path.level.steps:
@@ -208,11 +235,17 @@ class WindowUnknowns(PathUnknowns):
         """The blocks that carry the unknowns of a window."""
         return slice(self.layout.attached, self.layout.attached + len(self.windows.times))
 
+    def jets_of_nodes(self, z: np.ndarray) -> np.ndarray:
+        """(batch, W, S, k+1, n): what the nodes of paths (batch, blocks, b) are for the windows."""
+        w, a = self.windows, self.layout
+        slots = z[:, :, a.part("slots")].reshape(len(z), -1, a.n)
+        if not isinstance(self.space, Product):
+            return np.array(jets_of_slots(w, slots))
+        return np.array(many_jets(self.space, w, slots, z[:, :, a.part("base")]))
+
     def jets(self, z: np.ndarray) -> np.ndarray:
         """(batch, W·S, k+1, n): what the windows of paths (batch, blocks, b) see."""
-        a = self.layout
-        slots = z[:, :, a.part("slots")].reshape(len(z), -1, a.n)
-        jets = np.array(jets_of_slots(self.windows, slots))
+        a, jets = self.layout, self.jets_of_nodes(z)
         if a.highest:
             jets[:, :, :, -1] = z[:, self.carriers, a.part("highest")].reshape(len(z), -1, a.points, a.n)
         return jets.reshape(len(z), -1, a.k + 1, a.n)
@@ -231,7 +264,12 @@ class Transcription(WindowUnknowns):
 
 
 def unknowns_of(
-    problem: VariationalProblem, given: VariationalProblem, windows: Windows, fixed: Bool[np.ndarray, "slots"], **held: Any
+    problem: VariationalProblem,
+    given: VariationalProblem,
+    windows: Windows,
+    fixed: Bool[np.ndarray, "slots"],
+    space: Space = FLAT,
+    **held: Any,
 ) -> WindowUnknowns:
     """held: `PathUnknowns` besides layout and times."""
     n, k, stride = len(held["origin"]), problem.derivatives, windows.stride
@@ -241,12 +279,12 @@ def unknowns_of(
     layout = BlockLayout(
         n, k, windows.times.shape[1], stride, windows.width, len(equations), lower, holonomic, 0 if stride > 1 else k // 2,
         sum(path.size for path in held["paths"]), k > 1 and windows.differenced, held["horizon"] is not None,
-        held["sets"].size,
+        held["sets"].size, 0 if space.flat else space.stored_size(n),
     )  # fmt: skip
     groups = groups_of(orders, windows, k, layout.part("lower").start, fixed)
     return WindowUnknowns(
         layout=layout, t=windows.t, problem=problem, given=given, windows=windows, fixed=fixed, equations=equations,
-        groups=groups, **held,
+        groups=groups, space=space, **held,
     )  # fmt: skip
 
 
@@ -258,6 +296,5 @@ def slot_jets(w: Windows, slots: np.ndarray) -> np.ndarray:
 @seldom
 def jets_of_slots(w: Windows, slots) -> jax.Array:
     """(batch, W, S, k+1, n) from slots (batch, slots, n)."""
-    index = np.arange(len(w.times))[:, None] * w.stride + np.arange(w.width)
     one = jax.vmap(lambda rows, chained, x: window_jets(rows, chained, x, w.stride))
-    return jax.vmap(lambda x: one(w.rows, w.chained, x[index]))(jnp.asarray(slots))
+    return jax.vmap(lambda x: one(w.rows, w.chained, x[w.slot_places]))(jnp.asarray(slots))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import factorial
 from typing import Any, ClassVar, TypeVar
 
@@ -20,11 +20,12 @@ from dalembert.numbers import as_flag, as_function, described, whole_number
 from dalembert.solution import Solution
 from dalembert.systems.constraints import Constraint, Kinematic
 from dalembert.systems.shapes import output_shape, run_on_shapes
-from dalembert.systems.system import Problem, as_arrays, names_of
+from dalembert.systems.system import Problem, as_arrays, check_flat, read_coordinates
 from dalembert.tracing import UNREAD, seldom
 
 P = TypeVar("P", bound=Problem)
 HIGHEST = 4  # derivatives; the windows of the discrete problem have one node more
+MOST_ON_GROUPS = 2  # of them on groups, where windows have a middle
 
 
 class VariationalProblem(Problem):
@@ -46,7 +47,8 @@ class VariationalProblem(Problem):
         constraints: one or several of Holonomic(φ(q)), Nonholonomic(φ(q, v)), SecondOrder(φ(q, v, a)) without reactions of
             their own, or plain functions φ(q, v, …) of all k derivatives; each () or (m,).
         derivatives: k, 1 to 4.
-        coordinates: the names of q.
+        coordinates: the names of q, or groups by name as for a System: then v and a are ω and dω/dt in the body's axes, and
+            derivatives is 1 or 2.
         parameters: as for a System.
         time_dependent: whether the functions take t.
         draw: as for a System.
@@ -84,7 +86,7 @@ class VariationalProblem(Problem):
         constraints: Kinematic | Callable | Sequence[Kinematic | Callable] = (),
         *,
         derivatives: int = 1,
-        coordinates: Sequence[str] | None = None,
+        coordinates: Sequence[str] | Mapping[str, Any] | None = None,
         parameters: Any = None,
         time_dependent: bool = False,
         draw: Callable | None = None,
@@ -100,7 +102,9 @@ class VariationalProblem(Problem):
         equations = [_equation(c, i, derivatives) for i, c in enumerate(given)]
         self.holonomic = tuple(f for order, f in equations if order == 0)
         self.differential = tuple((order, f) for order, f in equations if order > 0)
-        self.coordinates = None if coordinates is None else names_of(coordinates)
+        self.coordinates = read_coordinates(coordinates)
+        if derivatives > MOST_ON_GROUPS and not self.space.flat:
+            raise ValueError(f"derivatives: found {derivatives}; on groups there are 1 or {MOST_ON_GROUPS}")
         self.parameters = None if parameters is None else as_arrays(parameters, "parameters")
         self.time_dependent = as_flag(time_dependent, "time_dependent")
         self.draw = None if draw is None else as_function(draw, "draw", "of q that returns shapes")
@@ -115,10 +119,12 @@ class VariationalProblem(Problem):
         return Solution
 
 
-def check_problem(problem: Any) -> None:
-    """TypeError for anything but a VariationalProblem."""
+def check_problem(problem: Any, what: str | None = "this") -> None:
+    """TypeError for anything but a VariationalProblem; ValueError for one on groups, where `what` is not available."""
     if not isinstance(problem, VariationalProblem):
         raise TypeError(f"problem: found {described(problem)}; give a VariationalProblem")
+    if what is not None:
+        check_flat(problem, what)
 
 
 def with_fields(problem: VariationalProblem, **fields: Any) -> VariationalProblem:

@@ -11,11 +11,12 @@ from dalembert.systems.manifolds.manifold import (
     sphere,
     torus,
 )
-from dalembert.systems.manifolds.splines import ambient_spline, euler_lagrange, riemannian_spline
+from dalembert.systems.manifolds.splines import LeftInvariant, ambient_spline, euler_lagrange, riemannian_spline
 
 __all__ = [
     "Chart",
     "Embedded",
+    "LeftInvariant",
     "Manifold",
     "ambient_spline",
     "ellipsoid",

@@ -4,20 +4,64 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.drawing import Ball, Body, Dots
+from dalembert.groups import Group, Pose
 from dalembert.messages import warn
-from dalembert.numbers import as_array, described
+from dalembert.numbers import as_array, as_numbers, described
 from dalembert.systems.constraints import Holonomic
 from dalembert.systems.higher.variational import VariationalProblem
 from dalembert.systems.manifolds.manifold import Embedded, Manifold, Sphere, are_rotations, check_functions, rotation
 
 
-def riemannian_spline(manifold: Manifold, derivatives: int = 2) -> VariationalProblem:
+@dataclasses.dataclass(frozen=True)
+class LeftInvariant:
+    """A group with a left-invariant metric.
+
+    ⟨ξ, η⟩ = ξᵀGη of velocities ξ = g⁻¹ġ, whose covariant acceleration is Dξ/dt = dξ/dt - G⁻¹ad*_ξ(Gξ): on SO(3) with the
+    moments of inertia I it is dω/dt - I⁻¹(Iω × ω), and without torque it is zero.
+
+    Args:
+        group: SO2(), SO3(), SE2(), SE3() or Euclidean(n).
+        metric: G, a matrix (n, n), or its diagonal (n,); 1 if not given. On SO(3) that is the bi-invariant one, with
+            Dω/dt = dω/dt; on SE(3) it is that of a body with unit moments of inertia and unit mass.
+
+    Raises:
+        TypeError: group is none of `dalembert.groups`.
+        ValueError: the metric is not symmetric and positive.
+
+    Example:
+        >>> body = da.manifolds.LeftInvariant(da.groups.SO3(), [1.0, 2.0, 3.0])
+        >>> da.manifolds.riemannian_spline(body).derivatives
+        2
+    """
+
+    group: Group
+    metric: Any = 1.0
+
+    def __post_init__(self):
+        if not isinstance(self.group, Group):
+            raise TypeError(f"group: found {described(self.group)}; give SO2(), SO3(), SE2(), SE3() or Euclidean(n)")
+        n, given = self.group.n, as_numbers(self.metric, "metric")
+        if given.shape not in ((), (n,), (n, n)):
+            raise ValueError(f"metric: found shape {given.shape}; give a matrix ({n}, {n}), or its diagonal ({n},)")
+        whole = given if given.ndim == 2 else np.diag(np.broadcast_to(given, n))
+        if not (np.array_equal(whole, whole.T) and np.linalg.eigvalsh(whole).min() > 0.0):
+            raise ValueError("metric: is not symmetric and positive")
+        object.__setattr__(self, "metric", tuple(map(tuple, whole.tolist())))
+
+    def acceleration(self, v, a):
+        """Dξ/dt."""
+        metric = jnp.array(self.metric)
+        return a - jnp.linalg.solve(metric, self.group.coadjoint(v, metric @ v))
+
+
+def riemannian_spline(manifold: Manifold | LeftInvariant | Group, derivatives: int = 2) -> VariationalProblem:
     """The spline problem with the acceleration on the manifold.
 
     δ∫ ½|Dᵏ⁻¹q̇/dtᵏ⁻¹|² dt = 0 on the manifold; k = derivatives, 1 to 4: geodesics, Riemannian cubics, quintics, …
@@ -25,14 +69,15 @@ def riemannian_spline(manifold: Manifold, derivatives: int = 2) -> VariationalPr
     For an embedded manifold, φ(q) = 0 is a holonomic constraint of the problem.
 
     Args:
-        manifold: a Chart or an Embedded.
+        manifold: a Chart or an Embedded; or a group, SO3(), with its metric or a LeftInvariant one, whose elements are
+            q.g, and where k is 1 or 2.
         derivatives: k.
 
     Returns:
-        A VariationalProblem, for `solve` and `simulate`. `spline` makes it itself.
+        A VariationalProblem, for `solve` and, of a manifold, for `simulate`. `spline` makes it itself.
 
     Raises:
-        TypeError: manifold is neither a Chart nor an Embedded.
+        TypeError: manifold is none of these.
 
     Source: Colombo, Martín de Diego, Zuccalli, section 2.2.
 
@@ -41,6 +86,12 @@ def riemannian_spline(manifold: Manifold, derivatives: int = 2) -> VariationalPr
         >>> cubic.derivatives, len(cubic.holonomic)
         (2, 1)
     """
+    if isinstance(manifold, Group):
+        manifold = LeftInvariant(manifold)
+    if isinstance(manifold, LeftInvariant):
+        return VariationalProblem(
+            GroupAcceleration(manifold), derivatives=derivatives, coordinates={"g": manifold.group}, draw=_draw_element
+        )
     check_manifold(manifold)
     return VariationalProblem(
         RiemannianAcceleration(manifold), _constraints(manifold), derivatives=derivatives, draw=Looks(manifold)
@@ -122,6 +173,25 @@ class RiemannianAcceleration:
     def __call__(self, *jet):
         w = self.manifold.covariant_derivatives(jet)[-1]
         return 0.5 * self.manifold.inner(jet[0], w, w)
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupAcceleration:
+    """½⟨ξ, ξ⟩ or ½⟨Dξ/dt, Dξ/dt⟩."""
+
+    manifold: LeftInvariant
+
+    def __call__(self, q, v, a=None):
+        w = v.g if a is None else self.manifold.acceleration(v.g, a.g)
+        return 0.5 * w @ jnp.array(self.manifold.metric) @ w
+
+
+def _draw_element(q):
+    """A box that is turned and moved, a point on a circle, or a point."""
+    R, x = (q.g.R, q.g.x) if isinstance(q.g, Pose) else (q.g, jnp.zeros(len(q.g))) if q.g.ndim == 2 else (None, q.g)
+    if R is None or len(R) == 2:
+        return Dots(x[:3] if R is None else x + R[:, 0], trail=True)
+    return [Body(R, x), Dots(x + 0.6 * R[:, 0], trail=True)]
 
 
 @dataclasses.dataclass(frozen=True)

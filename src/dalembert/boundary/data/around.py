@@ -1,0 +1,241 @@
+"""Paths on groups, in coordinates around a path: g_i = ḡ_i·τ(η_i), where η = 0 is the first path and all that is given.
+
+The unknowns are η; ḡ stands beside them in the blocks and is what an iteration has come to, so that η begins at 0 again.
+Of a window the equations see its middle m and the coordinates y of its nodes around m, g = m τ(y/2)², in which the
+derivatives at y = 0 are ξ and dξ/dt: divided differences of y are those of Rⁿ.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.boundary.data.ends import Nodes, Request, grid_nodes
+from dalembert.discretize import Interpolated, Windows, window_jets
+from dalembert.groups import Product
+from dalembert.numbers import as_number, described
+from dalembert.solution import CriticalPoint
+from dalembert.systems import VariationalProblem
+from dalembert.systems.higher.variational import with_fields
+from dalembert.tracing import seldom
+
+Stored = Float[Array, "size"]
+
+
+class Centred(Interpolated):
+    """Interpolated() with the jet at the middle of the window, a node of it where it has three."""
+
+    def points(self, positions):
+        k = len(positions) - 1
+        return [((positions[k // 2] + positions[(k + 1) // 2]) / 2, (positions[-1] - positions[0]) / k)]
+
+
+@dataclasses.dataclass(frozen=True)
+class OnGroup:
+    """function(q, v, …[, t][, p]) of a group as one of (y, v, …[, t], {"origin": g, "parameters": p}), q = g τ(y/2)²."""
+
+    function: Callable
+    space: Product
+    motion: int  # how many arguments are positions, velocities, accelerations
+
+    def __call__(self, *arguments):
+        (y, *rest), parameters = arguments[:-1], arguments[-1]
+        q = self.space.retract(self.space.retract(parameters["origin"], 0.5 * y), 0.5 * y)
+        last = (parameters["parameters"],) if "parameters" in parameters else ()
+        shown = self.space.show((q, *rest[: self.motion - 1]))
+        return self.space.array(self.function(*shown, *rest[self.motion - 1 :], *last))
+
+
+def around_origin(problem: VariationalProblem, space: Product, origin: Stored) -> VariationalProblem:
+    """The problem in the coordinates y around an origin, which is one of its parameters."""
+    own = {} if problem.parameters is None else {"parameters": problem.parameters}
+    return with_fields(
+        problem,
+        lagrangian=OnGroup(problem.lagrangian, space, problem.derivatives + 1),
+        holonomic=tuple(OnGroup(f, space, 1) for f in problem.holonomic),
+        differential=tuple((order, OnGroup(f, space, order + 1)) for order, f in problem.differential),
+        parameters={"origin": jnp.asarray(origin), **own}, coordinates=space.axes,
+    )  # fmt: skip
+
+
+def chart(space: Product, nodes: list[Stored]) -> tuple[Stored, Float[Array, "nodes n"]]:
+    """The middle of two or three neighbouring nodes, and the coordinates of the nodes around it; NaN where half a turn lies
+    between neighbours."""
+    if len(nodes) == 3:
+        middle = nodes[1]
+        y = [space.between(middle, g) for g in nodes]
+    else:
+        half = 0.5 * space.between(*nodes)
+        middle, y = space.retract(nodes[0], half), [-half, half]
+    known = [space.tells_way(x if len(nodes) == 2 else 0.5 * x) for x in y]
+    return middle, jnp.stack([jnp.where(told, x, jnp.nan) for told, x in zip(known, y, strict=True)])
+
+
+def group_jets(space: Product, rows, chained, x: Float[Array, "width n"], bases: Float[Array, "width size"]):
+    """(m, jets): the middle of a window, and (0, ξ, …) there; rows, chained: see `Windows`."""
+    one = jnp.ones(1)
+    positions = jnp.concatenate([chained[1:2], one, chained[2:]]) if len(x) == 3 else jnp.concatenate([one, one])
+    middle, y = chart(space, [space.retract(bases[i], positions[i] * x[i]) for i in range(len(x))])
+    jets = window_jets(rows, chained, jnp.where(positions[:, None] > 0.0, y, x), 1)
+    return middle, jnp.concatenate([jnp.zeros_like(jets[:, :1]), jets[:, 1:]], axis=1)
+
+
+def many_jets(space: Product, w: Windows, slots: Float[np.ndarray, "batch slots n"], bases: np.ndarray) -> Array:
+    """(batch, W, S, k+1, n) of paths; bases: (batch, slots, size)."""
+    return _many_jets(space, w.rows, w.chained, slots[:, w.slot_places], bases[:, w.slot_places])
+
+
+@seldom
+def _many_jets(space: Product, rows, chained, x, bases):
+    one = lambda r, c, x, g: group_jets(space, r, c, x, g)[1]  # noqa: E731
+    return jax.vmap(lambda x, g: jax.vmap(one)(rows, chained, x, g))(x, bases)
+
+
+@seldom
+def moved(space: Product, bases, x):
+    """ḡ τ(η) of elements (K, size) and coordinates (K, n), in the group to the last digit."""
+    return jax.vmap(space.move)(bases, x)
+
+
+def around(space: Product, bases: Float[np.ndarray, "N+1 size"], paths: Float[np.ndarray, "starts N+1 n"]) -> np.ndarray:
+    """The paths with these coordinates around one, (starts, N+1, size)."""
+    return np.stack([np.asarray(moved(space, bases, x)) for x in paths])
+
+
+@seldom
+def _betweens(space: Product, a, b):
+    """Coordinates of b around a, (K, size) each, and whether they tell the way."""
+    y = jax.vmap(space.between)(a, b)
+    return y, jax.vmap(space.tells_way)(0.5 * y)
+
+
+def increments(space: Product, q: Float[np.ndarray, "K size"]) -> Float[np.ndarray, "K-1 n"]:
+    """Coordinates of every element around the one before it."""
+    return apart(space, q[:-1], q[1:])
+
+
+def apart(space: Product, a, b) -> np.ndarray:
+    """Coordinates of elements b around a, (K, size) each."""
+    return np.asarray(_betweens(space, a, b)[0])
+
+
+def coordinates_of(space: Product, bases: Float[np.ndarray, "batch N+1 size"]) -> Float[np.ndarray, "batch N+1 n"]:
+    """Those of paths around their first nodes, which tell how far they go."""
+    return np.stack([apart(space, np.repeat(g[:1], len(g), axis=0), g) for g in bases])
+
+
+def slots_around(w: Windows, values: Float[np.ndarray, "slots n"], path: Float[np.ndarray, "N+1 n"]) -> np.ndarray:
+    """The slots of a path whose nodes have these coordinates."""
+    slots = values.copy()
+    slots[w.nodes] = path
+    return slots
+
+
+def group_velocities(space: Product, t: np.ndarray, q: Float[np.ndarray, "N+1 size"]) -> Float[np.ndarray, "N+1 n"]:
+    """Velocities at the nodes, by differences of second order."""
+    h = np.diff(t)[:, None]
+    slopes = increments(space, q) / h
+    if len(h) == 1:
+        return np.repeat(slopes, 2, axis=0)
+    inner = (h[1:] * slopes[:-1] + h[:-1] * slopes[1:]) / (h[1:] + h[:-1])
+    ends = [s + own * (s - other) / (own + far) for s, other, own, far in (
+        (slopes[0], slopes[1], h[0], h[1]), (slopes[-1], slopes[-2], h[-1], h[-2]))]  # fmt: skip
+    return np.concatenate([ends[:1], inner, ends[1:]])
+
+
+def on_path(space: Product, request: Request, t: np.ndarray, derivatives: int) -> tuple[np.ndarray, Request]:
+    """The first path (N+1, size), and what is given in coordinates around it."""
+    known: dict[int, np.ndarray] = {}
+    ends = []
+    for given, name, node in ((request.initial, "initial", 0), (request.final, "final", len(t) - 1)):
+        q, v = _read_end(space, given, name, derivatives)
+        if q is not None:
+            known[node] = q
+        jet = None if q is None else np.zeros(space.n), v
+        ends.append(None if all(x is None for x in jet) else jet[:derivatives])
+    through = None
+    if request.through is not None:
+        if not isinstance(request.through, Mapping):
+            raise TypeError(f"through: found {described(request.through)}; give a mapping {{t: q}} from times to points")
+        times = np.array(sorted(as_number(s, "through: a time", "times as keys, {t: q}") for s in request.through))
+        places = grid_nodes(t, times)
+        known |= {
+            int(i): space.read_position(request.through[s], f"through[{s:g}]") for i, s in zip(places, times, strict=True)
+        }
+        through = {float(s): np.zeros(space.n) for s in times}
+    bases = _geodesics(space, t, known) if request.guess is None else _guessed(space, request.guess, t)
+    for node, q in known.items():
+        bases[node] = q
+    steps, told = (np.asarray(x) for x in _betweens(space, bases[:-1], bases[1:]))
+    if not (told & np.isfinite(steps).all(axis=1)).all():
+        worst = int(np.argmin(told))
+        raise ValueError(
+            f"{'steps' if request.guess is None else 'guess'}: the first path turns by half a turn or more between t = "
+            f"{t[worst]:g} and {t[worst + 1]:g}, so that its nodes do not tell which way; give more steps"
+        )
+    known_solution = request.guess if isinstance(request.guess, CriticalPoint) else None
+    return bases, Request(ends[0], ends[1], through, known_solution)
+
+
+def _read_end(space: Product, given: Any, name: str, derivatives: int) -> tuple[Any, Any]:
+    """(q, v) as they are stored, None for what is free."""
+    if given is None:
+        return None, None
+    if isinstance(given, Mapping) or not isinstance(given, tuple | list):
+        raise TypeError(
+            f"{name}: found {described(given)}; on groups give a tuple (q,) or (q, v), each a mapping with "
+            f"{', '.join(space.names)}, or None"
+        )
+    if not 1 <= len(given) <= derivatives:
+        raise ValueError(f"{name}: found {len(given)} items; at an end of a problem of order {derivatives} give (q,)"
+                         + " or (q, v)" * (derivatives > 1))  # fmt: skip
+    q, v = (*given, None)[:2]
+    q = None if q is None else space.read_position(q, f"{name}[0]")
+    return q, None if v is None else space.read_velocity(v, f"{name}[1]")
+
+
+def _geodesics(space: Product, t: np.ndarray, known: Mapping[int, np.ndarray]) -> Float[np.ndarray, "N+1 size"]:
+    """The shortest ways between neighbouring elements that are given, of constant τ; constant beyond them."""
+    if not known:
+        return np.tile(space.identity, (len(t), 1))
+    nodes = np.array(sorted(known))
+    given = np.stack([known[i] for i in nodes])
+    found = given[np.maximum(np.searchsorted(nodes, np.arange(len(t)), side="right") - 1, 0)]
+    for (a, b), way in zip(itertools.pairwise(nodes), increments(space, given), strict=True):
+        part = (t[a : b + 1] - t[a])[:, None] / (t[b] - t[a])
+        half = moved(space, found[[a] * len(part)], 0.5 * part * way)
+        found[a : b + 1] = moved(space, half, 0.5 * part * way)
+    return found
+
+
+def _guessed(space: Product, guess: Any, t: np.ndarray) -> Float[np.ndarray, "N+1 size"]:
+    """The guess at the times t."""
+    if isinstance(guess, CriticalPoint):
+        return np.array(guess.interpolate(np.clip(t, float(guess.t[0]), float(guess.t[-1]))))
+    found = np.array(space.read_position(guess, "guess"))
+    if found.shape != (len(t), space.size):
+        raise ValueError(f"guess: found shape {found.shape[:-1]}; give one element for each of the {len(t)} nodes")
+    return found
+
+
+def check_on_group(request: Request, scheme: Any, limits: Mapping[str, Any]) -> None:
+    """ValueError naming what is there for problems on Rⁿ only."""
+    asked = {name: x for name, x in limits.items() if x is not None}
+    if scheme is not None and type(scheme) not in (Interpolated, Centred):
+        asked["scheme"] = f"{type(scheme).__name__}()"
+    for name, end in (("initial", request.initial), ("final", request.final)):
+        if end is not None and (isinstance(end, Nodes) or not isinstance(end, tuple | list | Mapping)):
+            asked[name] = type(end).__name__
+    for name, x in asked.items():
+        what = x if isinstance(x, str) else "something"
+        raise ValueError(
+            f"{name}: found {what} for a problem on groups; there ends are given by (q, v), with Interpolated(), and there "
+            "are no bounds and inequalities"
+        )
