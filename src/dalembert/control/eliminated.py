@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from dalembert.control.problem import OptimalControl, actuation, check_optimal_control, plant_scheme, with_plant_parameters
 from dalembert.discretize import Interval, Scheme, incoming, outgoing
 from dalembert.numbers import as_positive
-from dalembert.systems import VariationalProblem
+from dalembert.systems import VariationalProblem, check_flat
 from dalembert.systems.equations import euler_lagrange
 from dalembert.systems.pickling import made
 
@@ -55,6 +55,7 @@ def eliminate(problem: OptimalControl, step: float | None = None, scheme: Scheme
         12.0
     """
     check_optimal_control(problem)
+    check_flat(problem.system, "eliminate")
     if problem.system.constraints:
         raise ValueError(
             "problem: found a plant with constraints, whose forces the equations of motion contain besides the controls; "
@@ -81,7 +82,7 @@ def _cost(bare: OptimalControl, step: float | None, scheme: Scheme | None) -> Ca
 
     def cost(*given):
         problem, q, v, t, force = _motion_state(bare, step, scheme, given)
-        return (step or 1.0) * problem.system.call(problem.cost, q, v, _control(problem, q, force, t), t=t)
+        return (step or 1.0) * problem.system.call(problem.cost, q, v, t=t, u=_control(problem, q, force, t))
 
     return cost
 

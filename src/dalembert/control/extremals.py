@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.boundary import Asked, Iterate, Request, Termination, TimeGrid, extremal, smooth_start
+from dalembert.boundary.data.around import check_on_group, coordinates_of
 from dalembert.boundary.data.drawn import slopes_of_intervals
 from dalembert.boundary.data.ends import read_times
 from dalembert.boundary.data.free_time import fit_times, horizon_of
@@ -25,7 +26,7 @@ from dalembert.boundary.data.sizes import extents_of, origin_of
 from dalembert.boundary.interior.activity import Activity
 from dalembert.boundary.iteration import leave_saddles, search_of
 from dalembert.boundary.kinds import SmoothStart, extremals_of, prepare_once
-from dalembert.control.given import GivenPath, given_path, size_of_end
+from dalembert.control.given import GivenPath, given_on_group, given_path, size_of_end
 from dalembert.control.problem import Lobatto, OptimalControl, count_equations, plant_scheme, scheme_name
 from dalembert.control.resolution import unresolved
 from dalembert.control.result import control_solution
@@ -42,6 +43,7 @@ from dalembert.control.transcription import (
     transcribe,
 )
 from dalembert.discretize import Scheme, check_maps
+from dalembert.groups import Product
 from dalembert.interrupts import keep
 from dalembert.messages import warn
 from dalembert.native import on_threads
@@ -133,6 +135,13 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     """Everything checked, and a first path."""
     check_x64()
     initial, final, _, guess = asked.request
+    space = problem.system.space
+    if isinstance(space, Product):
+        limits = dict(asked.bounds) if isinstance(asked.bounds, Mapping) else {}
+        limits = {f"bounds[{name!r}]": x for name, x in limits.items() if name != "u"}
+        check_on_group(asked.request, None, limits | {"inequalities": asked.inequalities})
+        if isinstance(asked.scheme, Lobatto):
+            raise ValueError("scheme: found Lobatto() for a plant on groups; there it is a Scheme, of order 2")
     if isinstance(guess, tuple) and len(guess) != 2:
         raise ValueError(f"guess: found a tuple of {len(guess)}; give (q, u), path and controls, one row per node each")
     n = dimension_of(problem, initial, final, guess)
@@ -144,18 +153,22 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
         check_parabolas(problem, t, {"bounds['v']": velocities, "inequalities": asked.inequalities})
     horizon = horizon_of(asked.grid.T, t)
     guess = guess if horizon is None else fit_times(guess, t)
-    own = given_path(problem, asked.request._replace(guess=guess), t, n, horizon is not None)
+    own = _given(problem, asked.request._replace(guess=guess), t, n, horizon is not None)
     given, path, v, sets = own.given, own.path, own.v, own.sets
-    of_coordinates = Bounded(n, problem.coordinates)
+    of_coordinates = Bounded(n, problem.system.velocities)
     bounds = read_bounds(asked.bounds, {"q": of_coordinates, "v": of_coordinates, "u": Bounded(r)}, len(t))
     asking = Asking(problem.system, n, r, t, (True, True))
     paths = read_inequalities(asking, asked.inequalities, bounds.pop("v", None))
     if "q" in bounds:
         check_given(bounds["q"], path, given, t, problem.coordinates)
-    held = own.whole_positions
+    held, reached = own.whole_positions, path
+    if isinstance(space, Product):
+        reached = coordinates_of(space, path[None])[0]
+        held = reached[given.all(axis=1)]
     holonomic = np.repeat(np.array([c.order == 0 for c in problem.system.constraints], dtype=bool), equations)
-    origin = origin_of(held, path)
-    layout = ControlLayout(n, r, len(holonomic), sum(one.size for one in paths), horizon is not None, sets.size)
+    origin = origin_of(held, path) if space.flat else np.zeros(n)
+    base = 0 if space.flat else space.stored_size(n)
+    layout = ControlLayout(n, r, len(holonomic), sum(one.size for one in paths), horizon is not None, sets.size, base)
     data = ControlData(
         problem=problem, scheme=scheme, layout=layout, t=t, given=given, ends=own.ends, origin=origin, holonomic=holonomic,
         bounds=bounds, paths=paths, horizon=horizon, sets=sets, scheme_name=scheme_name(scheme, problem.system),
@@ -166,7 +179,7 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     check_controls(found, np.asarray(np.isfinite(limits).all(axis=(0, 1))), asked.settings.minimum)
     scales = as_scales(asked.scales, n)
     whole = bool(bounds or paths or sets.size)  # a barrier, and an end that moves, know no other scale
-    extents = np.ptp(path, axis=0) if whole else extents_of(held, path)
+    extents = np.ptp(reached, axis=0) if whole else extents_of(held, reached)
     time, timed = float(t[-1] - t[0]), horizon is not None
     sizes = control_sizes(found, extents, time, timed, 1.0) if scales is None else control_sizes(found, scales, time, timed)
     z = first_values(data, own, guess)
@@ -176,10 +189,18 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     return ControlStart(data, z, sizes, path_values(data, *own.smooth), guess)
 
 
+def _given(problem: OptimalControl, request: Request, t: np.ndarray, n: int, timed: bool) -> GivenPath:
+    """The data of a request, read and checked, and its first path. timed: whether the final time is free."""
+    space = problem.system.space
+    if isinstance(space, Product):
+        return given_on_group(problem, space, request, t)
+    return given_path(problem, request, t, n, timed)
+
+
 def dimension_of(problem: OptimalControl, initial, final, guess) -> int:
     """n, from whatever was given."""
-    if problem.coordinates is not None:
-        return len(problem.coordinates)
+    if problem.system.velocities is not None:
+        return len(problem.system.velocities)
     found = [n for n in (size_of_end(initial, "initial"), size_of_end(final, "final")) if n]
     if guess is not None:
         path = guess.q if isinstance(guess, ControlSolution) else guess[0] if isinstance(guess, tuple) else guess
@@ -225,6 +246,8 @@ def _intervals(system: System, paths, t):
 def _(
     problem: OptimalControl, asked: Asked, requests: Sequence[Request], threads: int, continued: bool = False
 ) -> list[ControlSolution]:
+    if not problem.system.space.flat:  # each is counted from a path of its own
+        return [extremal(problem, asked._replace(request=request)) for request in requests]
     data = prepare_control(problem, asked._replace(request=requests[0])).data
     own = [_own_path(data, request) for request in requests]
     extents = np.array([extents_of(path.whole_positions, path.path) for path in own])

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
 from dalembert.boundary import Nodes, On, Periodic, Request
+from dalembert.boundary.data.around import group_velocities, on_path
 from dalembert.boundary.data.end_sets import (
     EndFunction,
     EndSets,
@@ -31,12 +33,14 @@ from dalembert.boundary.data.end_sets import (
 from dalembert.boundary.data.ends import EndData, Through, grid_nodes, read_through, smooth_path
 from dalembert.control.problem import OptimalControl, count_equations
 from dalembert.control.terms import state_constraints
+from dalembert.groups import Product
 from dalembert.numbers import as_array, as_number, as_numbers, described
 from dalembert.solution import ControlSolution
 from dalembert.systems import InconsistentDataError, check_initial_data, leaf_forms
 from dalembert.systems.distribution.reduction import Forms, solved_for
 from dalembert.systems.equations import first_derivative, value
 from dalembert.systems.sizes import residual_limit
+from dalembert.systems.system import LocalSystem
 from dalembert.tracing import seldom
 
 LEVELS = ("q", "v")
@@ -159,9 +163,9 @@ FREE = 1e-9  # of the forms: coordinates that change a function by less do not e
 STILL = 1e-10  # change by what is free, relative to that by everything
 
 
-def settled_rows(problem: OptimalControl, at: EndState) -> Bool[np.ndarray, "2 m"]:
+def settled_rows(problem: OptimalControl, at: EndState, whole: bool = False) -> Bool[np.ndarray, "2 m"]:
     """Which equations of positions, and which of velocities, nothing that is free changes; an error names the end where
-    they contradict what is given of it in part."""
+    they contradict what is given of it in part, or with `whole` in full."""
     if not problem.system.constraints:
         return np.zeros((2, 0), dtype=bool)
     random, apart = np.random.default_rng(0), at.sizes * at.free
@@ -171,7 +175,7 @@ def settled_rows(problem: OptimalControl, at: EndState) -> Bool[np.ndarray, "2 m
     settled = (moved * at.free).max(axis=(0, 3, 4)) <= STILL * moved.max(axis=(0, 3, 4))
     rows = slopes[0].reshape(*slopes.shape[1:3], -1)
     near = np.maximum(at.sizes, np.abs(at.jet) * (np.arange(2) == 1)[:, None])
-    wrong = settled & ~(np.abs(values[0]) <= residual_limit(rows, near.ravel(), at.jet.ravel())) & at.free.any()
+    wrong = settled & ~(np.abs(values[0]) <= residual_limit(rows, near.ravel(), at.jet.ravel())) & (whole or at.free.any())
     if wrong.any():
         level, row = np.argwhere(wrong)[0]
         what = "φ(q)" if level == 0 else "dφ/dt, or φ(q, v),"
@@ -325,9 +329,9 @@ def _end_equations(problem: OptimalControl, jets: Float[np.ndarray, "samples 2 n
 
 
 class GivenPath(NamedTuple):
-    """Given data, and a path (N+1, n) with its velocities that has them. given: which positions of the nodes are given;
-    sets: what else holds at the ends; smooth: path and velocities without the guess; settled, leaf: see `check_states` and
-    `shared_leaf`."""
+    """Given data, and a path (N+1, n), on groups (N+1, size), with its velocities that has them. given: which positions of
+    the nodes are given; sets: what else holds at the ends; smooth: path and velocities without the guess; settled, leaf: see
+    `check_states` and `shared_leaf`."""
 
     ends: Ends
     sets: EndSets
@@ -371,6 +375,30 @@ def given_path(problem: OptimalControl, request: Request, t: np.ndarray, n: int,
             sets.tied[0, node.dependent] = False
             ends, settled = _without(node.dependent, ends, held_to)
     return GivenPath(ends, sets, given, path, v, (smooth, _velocities(smooth, t, begun)), settled, leaf)
+
+
+def given_on_group(problem: OptimalControl, space: Product, request: Request, t: np.ndarray) -> GivenPath:
+    """The same on groups, where positions are given in full or not at all, and first paths turn the shortest way."""
+    guess = request.guess[0] if isinstance(request.guess, tuple) else request.guess
+    path, flat = on_path(space, request._replace(guess=guess), t, 2)
+    n, v, given, found = space.n, group_velocities(space, t, path), np.zeros((len(t), space.n), dtype=bool), []
+    for node, end in ((0, flat.initial), (-1, flat.final)):
+        levels = [None, None] if end is None else [*end, None][:2]
+        known = np.array([level is not None for level in levels])
+        v[node] = v[node] if levels[1] is None else levels[1]
+        given[node] = known[0]
+        found.append(PartlyGiven(np.tile(known[:, None], (1, n)), np.stack([np.zeros(n), v[node] * known[1]])))
+    given[grid_nodes(t, np.array([*(flat.through or ())]))] = True
+    ends, settled = (found[0], found[1]), []
+    for state, node in zip(_states(t, np.zeros((len(t), n)), v, ends), (0, -1), strict=True):
+        system = LocalSystem(problem.system, jnp.asarray(path[node]))
+        local = eqx.tree_at(lambda c: c.system, problem, system)
+        settled.append(settled_rows(local, state, whole=True))
+    smooth = path
+    if request.guess is not None:
+        smooth = on_path(space, request._replace(guess=None), t, 2)[0]
+    sets = sets_of(problem.system, (None, None), ~ends[0].given, state_constraints)
+    return GivenPath(ends, sets, given, path, v, (smooth, v), np.stack(settled), None)
 
 
 def _without(following: list[int], ends: Ends, settled: Callable[[Ends], np.ndarray]) -> tuple[Ends, np.ndarray]:

@@ -12,11 +12,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize import Scheme
+from dalembert.groups import Product
 from dalembert.notebook import card
 from dalembert.numbers import as_array, as_function, described
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
-from dalembert.systems import System, check_flat, check_shapes, check_system, output_shape, run_on_shapes
+from dalembert.systems import System, check_shapes, check_system, output_shape, run_on_shapes
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import check_scalar
 from dalembert.systems.system import texts_of
@@ -77,7 +78,6 @@ class OptimalControl(eqx.Module):
         terminal: Callable | None = None,
     ):
         check_system(system)
-        check_flat(system, "OptimalControl")
         for i, constraint in enumerate(system.constraints):
             if constraint.order > 1:
                 kind = "prescribes the control itself" if constraint.is_control else "acts on accelerations"
@@ -86,7 +86,7 @@ class OptimalControl(eqx.Module):
                     "Nonholonomic constraints only. Simulate that system, or leave the constraint out"
                 )
         self.system, self.cost = system, as_function(cost, "cost", "C(q, v, u)")
-        self.actuated = read_actuated(actuated, system.coordinates)
+        self.actuated = read_actuated(actuated, system.velocities)
         self.terminal = None if terminal is None else as_function(terminal, "terminal", "Φ(q, v)")
 
     @property
@@ -168,16 +168,22 @@ def plant_scheme(scheme: Any) -> Scheme:
 def actuation(problem: OptimalControl, q: Float[Array, "n"], t) -> Float[Array, "n r"]:
     """B(q)."""
     if not callable(problem.actuated):
-        return jnp.asarray(np.eye(q.shape[0])[:, list(problem.actuated)])
+        return jnp.asarray(np.eye(velocity_size(problem.system, q))[:, list(problem.actuated)])
     found = problem.system.call(problem.actuated, q, t=t)
     return found[:, None] if found.ndim == 1 else found
 
 
+def velocity_size(system: System, q: Any) -> int:
+    """n, the number of velocities of a position as it is stored."""
+    return system.space.n if isinstance(system.space, Product) else q.shape[-1]
+
+
 def count_equations(problem: OptimalControl, n: int) -> tuple[int, list[int]]:
     """The number r of controls, and that of the equations of every constraint; errors name the function that is wrong."""
-    q = np.zeros(n)
-    equations = check_shapes(problem.system, q, q, np.zeros(()))
-    return run_on_shapes(_check_functions, problem, q), equations
+    v, space = np.zeros(n), problem.system.space
+    q = space.identity if isinstance(space, Product) else v
+    equations = check_shapes(problem.system, q, v, np.zeros(()))
+    return run_on_shapes(_check_functions, problem, q, v), equations
 
 
 def check_optimal_control(problem: Any, right: str = "an OptimalControl") -> None:
@@ -195,7 +201,7 @@ def check_solution_of(problem: Any, solution: Any) -> None:
         raise ValueError(
             f"solution: found the outcome {solution.outcome.name}; give a solution with the outcome SUCCESS, an extremal"
         )
-    n = solution.q.shape[1]
+    n = solution.v.shape[1]
     r, equations = count_equations(problem, n)
     found, needed = (solution.u.shape[1], solution.multipliers.shape[1]), (r, sum(equations))
     if found != needed:
@@ -204,9 +210,9 @@ def check_solution_of(problem: Any, solution: Any) -> None:
         )
 
 
-def _check_functions(problem: OptimalControl, q) -> int:
+def _check_functions(problem: OptimalControl, q, v) -> int:
     system, names, t = problem.system, problem.system.trailing, jnp.zeros(())
-    actuated, n = problem.actuated, q.shape[0]
+    actuated, n = problem.actuated, v.shape[0]
     if callable(actuated):
         shape = output_shape(lambda: system.call(actuated, q, t=t), "actuated", "q" + names)
         if shape != (n,) and (len(shape) != 2 or shape[0] != n or not shape[1]):
@@ -218,9 +224,9 @@ def _check_functions(problem: OptimalControl, q) -> int:
             raise ValueError(f"actuated: found index {outside[0]}; the system has coordinates 0 to {n - 1}")
         r = len(actuated)
     u = jnp.zeros(r)
-    check_scalar(lambda: system.call(problem.cost, q, q, u, t=t), "cost", "q, v, u" + names)
+    check_scalar(lambda: system.call(problem.cost, q, v, t=t, u=u), "cost", "q, v, u" + names)
     if (terminal := problem.terminal) is not None:
-        check_scalar(lambda: system.call(terminal, q, q, t=t), "terminal", "q, v" + names)
+        check_scalar(lambda: system.call(terminal, q, v, t=t), "terminal", "q, v" + names)
     return r
 
 

@@ -7,8 +7,10 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.algebra import inverse, value_and_jacobian
+from dalembert.boundary.data.around import apart, coordinates_of
 from dalembert.control.problem import OptimalControl, actuation
 from dalembert.control.rows import RowFunction
+from dalembert.groups import Product
 from dalembert.solution import ControlSolution
 from dalembert.systems.equations import kkt_residual, value
 
@@ -20,12 +22,14 @@ SUSPICIOUS = 0.05  # of the path: where a step integrated in one part ends neare
 def unresolved(accelerations: RowFunction, found: ControlSolution, sizes: Float[np.ndarray, "n"]) -> str:
     """What to say where the plant, integrated over single steps, ends far from the nodes; otherwise "". See
     `step/run/assemble`."""
-    h = np.diff(found.t)
-    moves = np.maximum(sizes, np.ptp(found.q, axis=0))
+    h, space = np.diff(found.t), accelerations.problem.system.space
+    path = coordinates_of(space, found.q[None])[0] if isinstance(space, Product) else found.q
+    moves = np.maximum(sizes, np.ptp(path, axis=0))
 
     def distances(parts: int) -> np.ndarray:
         ends = integrate_steps(accelerations, found.q[:-1], found.v[:-1], found.u[:-1], found.u[1:], found.t[:-1], h, parts)
-        return (np.abs(ends - found.q[1:]) / moves).max(axis=1)
+        off = apart(space, found.q[1:], ends) if isinstance(space, Product) else ends - found.q[1:]
+        return (np.abs(off) / moves).max(axis=1)
 
     if np.all(distances(1) < SUSPICIOUS):  # a quarter of the time of all parts
         return ""
@@ -42,14 +46,16 @@ def unresolved(accelerations: RowFunction, found: ControlSolution, sizes: Float[
 
 def integrate_steps(accelerations: RowFunction, q, v, u0, u1, t, h, parts: int) -> Float[np.ndarray, "steps n"]:
     """q at the ends of steps, by Runge and Kutta's method over parts of each, with u linear."""
-    (steps, n), r = q.shape, u0.shape[1]
-    state, part = np.stack([q, v], axis=1), h[:, None, None] / parts
-    rows = np.empty((steps, 2 * n + r + 1))
+    size, space = q.shape[1], accelerations.problem.system.space
+    state, part = np.concatenate([q, v], axis=1), h[:, None] / parts
+    width = state.shape[1]
+    rows = np.empty((len(q), width + u0.shape[1] + 1))
 
     def slope(y: np.ndarray, s: float) -> np.ndarray:
         """ẏ at the share s of the step."""
-        rows[:, : 2 * n], rows[:, 2 * n : -1], rows[:, -1] = y.reshape(steps, -1), u0 + s * (u1 - u0), t + s * h
-        return np.stack([y[:, 1], accelerations(rows)], axis=1)
+        rows[:, :width], rows[:, width:-1], rows[:, -1] = y, u0 + s * (u1 - u0), t + s * h
+        rate = space.rates(y[:, :size], y[:, size:]) if isinstance(space, Product) else y[:, size:]
+        return np.concatenate([rate, accelerations(rows)], axis=1)
 
     with np.errstate(over="ignore", invalid="ignore"):
         for i in range(parts):
@@ -57,12 +63,13 @@ def integrate_steps(accelerations: RowFunction, q, v, u0, u1, t, h, parts: int) 
             k2 = slope(state + 0.5 * part * k1, (i + 0.5) / parts)
             k3 = slope(state + 0.5 * part * k2, (i + 0.5) / parts)
             state = state + part / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + slope(state + part * k3, (i + 1.0) / parts))
-    return state[:, 0]
+    return state[:, :size]
 
 
 def acceleration(problem: OptimalControl, n: int, row):
     """a of a row (q, v, u, t)."""
-    system, (q, v, u, t) = problem.system, (row[:n], row[n : 2 * n], row[2 * n : -1], row[-1])
+    system, t = problem.system, row[-1]
+    q, v, u = jnp.split(row[:-1], np.cumsum([system.space.stored_size(n), n]))
     push = actuation(problem, q, t) @ u
     balance = lambda z: kkt_residual(system, q, v, t, z).at[:n].add(-push)  # noqa: E731, linear in z
     zero = jnp.zeros(n + sum(value(system, c, q, v, v, t).shape[0] for c in system.constraints))

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from dalembert.boundary import Iterate, KKTSystem, Termination
+from dalembert.boundary.data.around import increments
 from dalembert.boundary.interior.activity import Activity
 from dalembert.boundary.interior.path import violation
 from dalembert.boundary.kkt.multipliers import Sequence, by_parabolas
@@ -18,6 +19,7 @@ from dalembert.boundary.result import judge
 from dalembert.control.problem import Lobatto, OptimalControl, check_optimal_control
 from dalembert.control.terms import node_velocities
 from dalembert.control.transcription import ControlData
+from dalembert.groups import Product
 from dalembert.numbers import described
 from dalembert.solution import ControlSolution
 from dalembert.tracing import seldom
@@ -55,13 +57,14 @@ def _values(data: ControlData, z: np.ndarray, gradient: np.ndarray) -> dict[str,
     layout, t = data.layout, data.t
     state = layout.part("state")
     x, h = z[1:-1, state], np.diff(t)[:, None]
-    d = np.diff(x, axis=0)
+    q = x + data.origin if data.space.flat else data.elements(z)
+    d = increments(data.space, q) if isinstance(data.space, Product) else np.diff(x, axis=0)
     if isinstance(data.scheme, Lobatto):
         inner = node_velocities(t, x)[1:-1]
     else:
         inner = (d[:-1] * h[1:] / h[:-1] + d[1:] * h[:-1] / h[1:]) / (h[:-1] + h[1:])
     v = np.concatenate([z[:1, state], inner, z[-1:, state]])
-    q, reactions = x + data.origin, z[2:, layout.part("reactions")]
+    reactions = z[2:, layout.part("reactions")]
     smooth = by_parabolas(
         t[1:-1], reactions[1:-1], t
     )  # (h/2)ν of an end takes up the error of the first step: of order 1 in ν
@@ -71,7 +74,7 @@ def _values(data: ControlData, z: np.ndarray, gradient: np.ndarray) -> dict[str,
     return {
         "end_multipliers_initial": nu[0], "end_multipliers_final": nu[1],
         "t": t.copy(), "q": q, "v": v, "u": z[1:-1, layout.part("controls")], "multipliers": reactions,
-        "constraint_forces": data.constraint_forces(np.column_stack([q, v, smooth, t])) if layout.m else np.zeros(q.shape),
+        "constraint_forces": data.constraint_forces(np.column_stack([q, v, smooth, t])) if layout.m else np.zeros(v.shape),
         "adjoints": z[2:, layout.part("adjoints")], "step_multipliers": z[2:-1, layout.part("steps")],
         "costates_initial": costates[0], "costates_final": costates[1],
     }  # fmt: skip
@@ -148,6 +151,6 @@ def _curvatures(problem: OptimalControl, q, v, u, t):
     """∂²C/∂u² at the nodes."""
 
     def cost_hessian(q, v, u, t):
-        return jax.hessian(lambda x: problem.system.call(problem.cost, q, v, x, t=t))(u)
+        return jax.hessian(lambda x: problem.system.call(problem.cost, q, v, t=t, u=x))(u)
 
     return jax.vmap(cost_hessian)(q, v, u, t)

@@ -101,8 +101,8 @@ class ControlSearch:
         if random is not None:
             waves += [BENDS[0] * sines @ x for x in random.standard_normal((DRAWN, WAVES, len(sizes))) / order[:, None]]
         for wave in waves:
-            moved, state = np.zeros_like(z), data.layout.part("state")
-            moved[:, state] = z[:, state]
+            moved, state, base = np.zeros_like(z), data.layout.part("state"), data.layout.part("base")
+            moved[:, state], moved[:, base] = z[:, state], z[:, base]
             moved[1:-1, state] += np.where(data.given, 0.0, wave * sizes)
             data.place_values(moved)
             yield balance_controls(data, self.kkt, moved)

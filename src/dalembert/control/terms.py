@@ -37,6 +37,7 @@ from dalembert.boundary.kkt.unknowns import BlockParts
 from dalembert.control.problem import OptimalControl, actuation, with_plant_parameters
 from dalembert.discretize import Interval, Node, Scheme
 from dalembert.discretize.nodes import forced_ends, kinematic_equations
+from dalembert.groups import Product
 from dalembert.systems import momentum
 from dalembert.systems.equations import all_reactions, first_derivative, force, value
 
@@ -56,13 +57,14 @@ class ControlLayout(BlockParts):
     watched: int = 0
     timed: bool = False  # whether the final time is free
     ends: int = 0  # components for what holds at the ends
+    base: int = 0  # on groups: numbers of the element around which the position of a block is counted
 
     @property
     def sizes(self) -> dict[str, int]:
         """q, u, ν, s | λ, η, and of s; of what holds at the ends, of a free final time."""
         return {
             "state": self.n, "controls": self.r, "reactions": self.m, "values": self.watched, "adjoints": self.n,
-            "steps": self.m, "inequalities": self.watched, "ends": self.ends, "time": TIMED * self.timed,
+            "steps": self.m, "inequalities": self.watched, "base": self.base, "ends": self.ends, "time": TIMED * self.timed,
         }  # fmt: skip
 
 
@@ -72,7 +74,7 @@ def _force(problem: OptimalControl, q, v, u, reactions, t):
 
 
 def _cost(problem: OptimalControl, q, v, u, t):
-    return problem.system.call(problem.cost, q, v, u, t=t)
+    return problem.system.call(problem.cost, q, v, t=t, u=u)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +86,25 @@ class PlantTerm:
 
     def plant(self, shared) -> OptimalControl:
         return with_plant_parameters(self.problem, shared["parameters"])
+
+    def positions(self, z, shared, *x) -> list[Any]:
+        """q of the nodes with these numbers; on groups z has after all that is read besides the elements around which they
+        are counted, one for each, and then multipliers."""
+        if not self.layout.base:
+            return [shared["origin"] + one for one in x]
+        size, space = self.layout.base, self.problem.system.space
+        bases = jax.lax.stop_gradient(z[self.read : self.read + len(x) * size]).reshape(len(x), size)
+        return [space.retract(g, one) for g, one in zip(bases, x, strict=True)]
+
+    @property
+    def read(self) -> int:
+        """How many numbers it reads before these elements."""
+        return self.layout.n
+
+    def between(self, x, y, q_x, q_y) -> Any:
+        """The increment from one node to the next."""
+        space = self.problem.system.space
+        return space.between(q_x, q_y) if isinstance(space, Product) else y - x
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,19 +120,25 @@ class Edge(PlantTerm):
         problem, n, r = self.plant(shared), self.layout.n, self.layout.r
         system = problem.system
         x0, u0, x1, u1 = jnp.split(z[: 2 * (n + r)], np.cumsum([n, r, n]))
-        interval = Interval(shared["origin"] + x0, x1 - x0, t, h)
+        q0, q1 = self.positions(z, shared, x0, x1)
+        interval = Interval(q0, self.between(x0, x1, q0, q1), t, h)
         v = interval.d / h
-        cost = _cost(problem, interval.q, v, u0, t) + _cost(problem, shared["origin"] + x1, v, u1, t + h)
+        cost = _cost(problem, interval.q, v, u0, t) + _cost(problem, q1, v, u1, t + h)
         node = Node(interval.q, interval.d, interval.d, t, h)
         constraints = h * kinematic_equations(self.scheme, system, node, jnp.zeros(0), False)
         return 0.5 * h * cost, jnp.concatenate([*forced_ends(self.scheme, system, interval), constraints])
+
+    @property
+    def read(self) -> int:
+        return 2 * (self.layout.n + self.layout.r)
 
 
 def edge_term(problem: OptimalControl, scheme: Scheme, layout: ControlLayout, t: np.ndarray) -> tuple[Term, tuple]:
     """The edges of all steps, with their data; problem: without its parameters."""
     at, parts, h = layout.places, ("state", "controls"), np.diff(t)
     multipliers = [*at(1, "adjoints"), *at(2, "adjoints"), *at(1, "steps")]
-    return term_of(Edge(problem, layout, scheme), [*at(0, *parts), *at(1, *parts)], multipliers, 1, len(h)), (h, t[:-1])
+    read = [*at(0, *parts), *at(1, *parts), *at(0, "base"), *at(1, "base")]
+    return term_of(Edge(problem, layout, scheme), read, multipliers, 1, len(h)), (h, t[:-1])
 
 
 class InnerNode(PlantTerm):
@@ -124,9 +151,14 @@ class InnerNode(PlantTerm):
         n, r, m = self.layout.n, self.layout.r, self.layout.m
         before, x, u, after, reactions = jnp.split(z[: 3 * n + r + m], np.cumsum([n, n, r, n]))
         problem = self.plant(shared)
-        v = ((x - before) * (h1 / h0) + (after - x) * (h0 / h1)) / (h0 + h1)
-        q = shared["origin"] + x
+        q0, q, q1 = self.positions(z, shared, before, x, after)
+        steps = self.between(before, x, q0, q), self.between(x, after, q, q1)
+        v = (steps[0] * (h1 / h0) + steps[1] * (h0 / h1)) / (h0 + h1)
         return jnp.zeros(()), weight * _force(problem, q, v, u, reactions, t)
+
+    @property
+    def read(self) -> int:
+        return 3 * self.layout.n + self.layout.r + self.layout.m
 
 
 class EndNode(PlantTerm):
@@ -138,9 +170,13 @@ class EndNode(PlantTerm):
         sign, weight, t = data
         n, r, m = self.layout.n, self.layout.r, self.layout.m
         v, x, u, reactions = jnp.split(z[: 2 * n + r + m], np.cumsum([n, n, r]))
-        problem, q = self.plant(shared), shared["origin"] + x
+        problem, (q,) = self.plant(shared), self.positions(z, shared, x)
         impulse = weight * _force(problem, q, v, u, reactions, t) + sign * momentum(problem.system, q, v, t)
         return jnp.zeros(()), impulse
+
+    @property
+    def read(self) -> int:
+        return 2 * self.layout.n + self.layout.r + self.layout.m
 
 
 class TerminalCost(PlantTerm):
@@ -152,7 +188,12 @@ class TerminalCost(PlantTerm):
         (t,) = data
         problem, n = self.plant(shared), self.layout.n
         assert problem.terminal is not None
-        return problem.system.call(problem.terminal, shared["origin"] + z[:n], z[n : 2 * n], t=t), jnp.zeros(0)
+        (q,) = self.positions(z, shared, z[:n])
+        return problem.system.call(problem.terminal, q, z[n : 2 * n], t=t), jnp.zeros(0)
+
+    @property
+    def read(self) -> int:
+        return 2 * self.layout.n
 
 
 class EndPosition(PlantTerm):
@@ -163,7 +204,7 @@ class EndPosition(PlantTerm):
     def __call__(self, z, data, shared):
         weight, t = data
         problem = self.plant(shared)
-        system, q = problem.system, shared["origin"] + z[: self.layout.n]
+        system, (q,) = problem.system, self.positions(z, shared, z[: self.layout.n])
         found = [value(system, c, q, q, q, t) for c in system.constraints if c.order == 0]
         return jnp.zeros(()), weight * jnp.concatenate(found)
 
@@ -177,12 +218,16 @@ class EndVelocity(PlantTerm):
         weight, t = data
         problem = self.plant(shared)
         system, n = problem.system, self.layout.n
-        q, v = shared["origin"] + z[:n], z[n : 2 * n]
+        (q,), v = self.positions(z, shared, z[:n]), z[n : 2 * n]
         found = [
             first_derivative(system, c, q, v, t) if c.order == 0 else value(system, c, q, v, v, t)
             for c in system.constraints
         ]
         return jnp.zeros(()), weight * jnp.concatenate(found)
+
+    @property
+    def read(self) -> int:
+        return 2 * self.layout.n
 
 
 def state_constraints(system: Any, jet: Sequence, t) -> Any:
@@ -222,7 +267,7 @@ class Parabola(PlantTerm):
 
         v = _parabola_slopes(x, h)
         every = list(zip(weights, shared["origin"] + x, v, u, times, strict=True))
-        cost = sum(w * system.call(problem.cost, q, v, u, t=s) for w, q, v, u, s in every)
+        cost = sum(w * system.call(problem.cost, q, v, t=s, u=u) for w, q, v, u, s in every)
         forces = jnp.stack([w * force(system, q, v, s) for w, q, v, _, s in every])
         return cost, (jax.grad(action)(x) + forces).ravel()
 
@@ -243,7 +288,7 @@ def parabola_terms(
     share = (np.arange(len(h) - 1) % 2 == 0).astype(float)
     yield term_of(Parabola(problem, layout), read, multipliers, 1, len(h) - 1), (h[:-1], share, t[:-2])
     if layout.m:
-        own = term_of(EndPosition(problem, layout), at(0, "state"), at(0, "steps"), 2, len(h))
+        own = term_of(EndPosition(problem, layout), at(0, "state", "base"), at(0, "steps"), 2, len(h))
         yield own, (weights[1:], t[1:])
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from dalembert.boundary import Elements, KKTSystem, Term
+from dalembert.boundary.data.around import coordinates_of, group_velocities, moved
 from dalembert.boundary.data.ends import at_times
 from dalembert.boundary.data.limits import Level, PathInequalities, parabola_rates
 from dalembert.boundary.kkt.assembly import Place, term_of
@@ -42,6 +43,7 @@ from dalembert.control.terms import (
     parabola_terms,
 )
 from dalembert.discretize import Scheme
+from dalembert.groups import Product, Space
 from dalembert.solution import ControlSolution
 from dalembert.systems import System, role_of, with_inertia
 from dalembert.systems.equations import all_reactions, force, value
@@ -90,17 +92,17 @@ def _sample(problem: OptimalControl, q, v, u, t) -> Sampled:
         phi = lambda x, w: jnp.concatenate(  # noqa: E731
             [jnp.zeros(0), *(value(system, c, x, w, w, t) for c in system.constraints)]
         )
-        cost = lambda x: system.call(problem.cost, q, v, x, t=t)  # noqa: E731
+        cost = lambda x: system.call(problem.cost, q, v, t=t, u=x)  # noqa: E731
 
         def slopes(w):
-            by_position, by_velocity = jax.grad(lambda x, w: system.call(system.lagrangian, x, w, t=t), (0, 1))(q, w)
+            by_position, by_velocity = system.space.gradients(lambda x, w: system.call(system.lagrangian, x, w, t=t), q, w)
             return by_velocity, by_position
 
         mass, by_position = jax.jacfwd(slopes, has_aux=True)(v)
         return Sampled(
             mass, by_position + force(system, q, v, t), actuation(problem, q, t),
             all_reactions(system, q, v, jnp.zeros_like(v), t), jax.jacfwd(jax.grad(cost))(u),
-            jax.jacfwd(phi, 0)(q, v), jax.jacfwd(phi, 1)(q, v), cost(jnp.zeros_like(u)),
+            system.space.jacobian(lambda x: phi(x, v), q), jax.jacfwd(phi, 1)(q, v), cost(jnp.zeros_like(u)),
         )  # fmt: skip
 
     return jax.vmap(sample_at)(q, v, u, t)
@@ -109,11 +111,12 @@ def _sample(problem: OptimalControl, q, v, u, t) -> Sampled:
 def sample_path(problem: OptimalControl, q, v, r: int, t) -> Sampled:
     """At some nodes of a path q, v (N+1, n), and a little beside it."""
     chosen = np.unique(np.linspace(0, len(t) - 1, SAMPLES).astype(int))
-    random, shape = np.random.default_rng(0), (len(chosen), q.shape[1])
-    spread = APART * np.ptp(q, axis=0)
+    random, shape, space = np.random.default_rng(0), (len(chosen), v.shape[1]), problem.system.space
+    spread = APART * np.ptp(coordinates_of(space, q[None])[0] if isinstance(space, Product) else q, axis=0)
     apart = random.standard_normal(shape) * spread, random.standard_normal(shape) * spread / np.ptp(t)
     u = random.standard_normal((len(chosen), r))
-    found = _sample(problem, q[chosen] + apart[0], v[chosen] + apart[1], u, t[chosen])
+    near = moved(space, q[chosen], apart[0]) if isinstance(space, Product) else q[chosen] + apart[0]
+    found = _sample(problem, near, v[chosen] + apart[1], u, t[chosen])
     return jax.tree.map(np.asarray, found)
 
 
@@ -182,8 +185,13 @@ def _positive(x):
 
 def constraint_force(problem: OptimalControl, n: int, row):
     """Rᵀν of a row (q, v, ν, t)."""
-    q, v = row[:n], row[n : 2 * n]
-    return all_reactions(problem.system, q, v, jnp.zeros_like(v), row[-1]).T @ row[2 * n : -1]
+    q, v, multipliers = jnp.split(row[:-1], np.cumsum([stored_size(problem, n), n]))
+    return all_reactions(problem.system, q, v, jnp.zeros_like(v), row[-1]).T @ multipliers
+
+
+def stored_size(problem: OptimalControl, n: int) -> int:
+    """How many numbers a position has."""
+    return problem.system.space.stored_size(n)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -202,15 +210,19 @@ class ControlData(PathUnknowns):
     settled_ends: Bool[np.ndarray, "2 2 m"] = dataclasses.field(default_factory=lambda: np.zeros((2, 2, 1), dtype=bool))
     leaf: SharedLeaf | None = None
 
+    @property
+    def _width(self) -> int:
+        return stored_size(self.problem, self.layout.n) + self.layout.n + 1
+
     @functools.cached_property
     def accelerations(self) -> RowFunction:
         """At rows (q, v, u, t)."""
-        return RowFunction(acceleration, self.problem, self.layout.n, 2 * self.layout.n + self.layout.r + 1)
+        return RowFunction(acceleration, self.problem, self.layout.n, self._width + self.layout.r)
 
     @functools.cached_property
     def constraint_forces(self) -> RowFunction:
         """At rows (q, v, ν, t)."""
-        return RowFunction(constraint_force, self.problem, self.layout.n, 2 * self.layout.n + self.layout.m + 1)
+        return RowFunction(constraint_force, self.problem, self.layout.n, self._width + self.layout.m)
 
     @property
     def first_block(self) -> int:
@@ -247,10 +259,34 @@ class ControlData(PathUnknowns):
 
     def motion(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         state = self.layout.part("state")
-        q = z[1:-1, state] + self.origin
-        v = np.gradient(q, self.t, axis=0, edge_order=2)
+        if isinstance(self.space, Product):
+            q = self.elements(z)
+            v = group_velocities(self.space, self.t, q)
+        else:
+            q = z[1:-1, state] + self.origin
+            v = np.gradient(q, self.t, axis=0, edge_order=2)
         v[[0, -1]] = z[[0, -1], state]
         return q, v, z[1:-1, self.layout.part("controls")]
+
+    @property
+    def space(self) -> Space:
+        return self.problem.system.space
+
+    def elements(self, z: np.ndarray) -> Float[np.ndarray, "N+1 size"]:
+        """The nodes of a path on groups."""
+        assert isinstance(self.space, Product)
+        return np.array(moved(self.space, z[1:-1, self.layout.part("base")], z[1:-1, self.layout.part("state")]))
+
+    def counted_from(self, z: np.ndarray, q: Float[np.ndarray, "N+1 size"]) -> np.ndarray:
+        """The path with its nodes at the elements q, from which they are counted."""
+        z = z.copy()
+        z[:, self.layout.part("base")] = np.concatenate([q[:1], q, q[-1:]])
+        z[1:-1, self.layout.part("state")] = 0.0
+        return z
+
+    def recentred(self, z: np.ndarray) -> np.ndarray:
+        """The same path on groups, counted from where it is."""
+        return self.counted_from(z, self.elements(z))
 
     def path_windows(self, path: PathInequalities) -> Iterator[tuple[PathWindows, bool]]:
         """The first node stands in block 1, its velocity before it."""
@@ -281,7 +317,8 @@ class ControlStart(NamedTuple):
     def nearer(self, share: float) -> np.ndarray:
         """A path that much nearer to the smooth one, with neither controls nor multipliers."""
         assert self.smooth is not None
-        state, z = self.data.layout.part("state"), np.zeros(self.z.shape)
+        state, z, base = self.data.layout.part("state"), np.zeros(self.z.shape), self.data.layout.part("base")
+        z[:, base] = self.z[:, base]
         z[:, state] = (1.0 - share) * self.z[:, state] + share * self.smooth[:, state]
         self.data.place_values(z)
         return z
@@ -292,7 +329,7 @@ def transcribe(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance:
     layout, t = data.layout, data.t
     fixed = _fixed_components(data)
     primal = np.zeros(layout.size, dtype=bool)
-    for name in ("state", "controls", "reactions", "values"):
+    for name in ("state", "controls", "reactions", "values", "base"):
         primal[layout.part(name)] = True
     scales = _control_scales(data, sizes, tolerance)
     random = np.random.default_rng(0)
@@ -304,7 +341,10 @@ def transcribe(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance:
         parts = with_ends(parts, layout.part("ends").start, data.end_conditions(z, sizes.positions), data.tie)
     if data.horizon is not None:
         parts = with_free_time(parts, [None] * len(parts.elements.terms), data.horizon.begin, data.time_place)
-    return KKTSystem(*parts, near, role=lambda codes: role_of(codes, data.problem, {}))
+    return KKTSystem(
+        *parts, near, role=lambda codes: role_of(codes, data.problem, {}),
+        recentre=None if data.space.flat else data.recentred,
+    )  # fmt: skip
 
 
 def _fixed_components(data: ControlData) -> np.ndarray:
@@ -328,7 +368,7 @@ def _fixed_components(data: ControlData) -> np.ndarray:
     if data.sets.copies:  # a tied end meets the constraints because the other one does
         same = (data.sets.tied[0] | data.ends[1].given[0]).all()  # and not two positions on one leaf
         fixed[0, steps], fixed[1, steps] = True, ~data.holonomic | same
-    fixed[:, layout.part("ends")] = True
+    fixed[:, layout.part("ends")] = fixed[:, layout.part("base")] = True
     for name in ("values", "inequalities"):
         fixed[:, layout.part(name)] = True
         for path, places in zip(data.paths, data.path_places(name), strict=True):
@@ -341,13 +381,14 @@ def _terms(data: ControlData, fixed: np.ndarray) -> Iterator[tuple[Term, tuple]]
     layout, t, h, weights = data.layout, data.t, np.diff(data.t), data.nodes.weights
     bare, count, at = with_plant_parameters(data.problem, None), len(h), layout.places
     inner = [*at(0, "state"), *at(1, "state", "controls"), *at(2, "state", "reactions")]
+    inner += [place for offset in range(3) for place in at(offset, "base")]
     yield (
         term_of(InnerNode(bare, layout), inner, at(2, "adjoints"), 1, count - 1),
         (h[:-1], h[1:], weights[1:-1], t[1:-1]),
     )
     ends = (0, (0, 1, 2), 0), (count + 1, (1, 0, 1), -1)  # the first block; those of velocity, node, and multipliers
     for (start, (velocity, node, after), k), sign in zip(ends, (1.0, -1.0), strict=True):
-        read = [*at(velocity, "state"), *at(node, "state", "controls"), *at(after, "reactions")]
+        read = [*at(velocity, "state"), *at(node, "state", "controls"), *at(after, "reactions"), *at(node, "base")]
         yield (
             term_of(EndNode(bare, layout), read, at(after, "adjoints"), start, 1),
             (np.array([sign]), weights[[k]], t[[k]]),
@@ -357,14 +398,17 @@ def _terms(data: ControlData, fixed: np.ndarray) -> Iterator[tuple[Term, tuple]]
     else:
         yield from parabola_terms(bare, layout, t, weights)
     if data.problem.terminal is not None:
-        yield term_of(TerminalCost(bare, layout), [*at(0, "state"), *at(1, "state")], [], count + 1, 1), (t[-1:],)
+        yield (
+            term_of(TerminalCost(bare, layout), [*at(0, "state"), *at(1, "state"), *at(0, "base")], [], count + 1, 1),
+            (t[-1:],),
+        )
     length, own = np.array([float(t[-1] - t[0])]), fixed[:, layout.part("steps")]
     if not own[1].all():
         kept = [p for p, holonomic in zip(at(0, "steps"), data.holonomic, strict=True) if holonomic]
-        yield term_of(EndPosition(bare, layout), at(0, "state"), kept, 1, 1), (length, t[:1])
+        yield term_of(EndPosition(bare, layout), at(0, "state", "base"), kept, 1, 1), (length, t[:1])
     for start, (velocity, node, _), k in ends:
         if not own[start + velocity].all():
-            read = [*at(node, "state"), *at(velocity, "state")]
+            read = [*at(node, "state"), *at(velocity, "state"), *at(node, "base")]
             yield term_of(EndVelocity(bare, layout), read, at(velocity, "steps"), start, 1), (length, t[[k]])
     yield from data.path_terms(bare.system)
 
@@ -405,10 +449,13 @@ def timed_elements_of(data: ControlData) -> Elements:
     return timed_elements(found, len(data.t) + 2, [None] * len(found.terms), data.horizon.begin, data.time_place)
 
 
-def path_values(data: ControlData, q: Float[np.ndarray, "N+1 n"], v: Float[np.ndarray, "N+1 n"]) -> np.ndarray:
+def path_values(data: ControlData, q: Float[np.ndarray, "N+1 size"], v: Float[np.ndarray, "N+1 n"]) -> np.ndarray:
     """(blocks, b): a path and its velocities at the ends, all else zero."""
     z = np.zeros((len(data.t) + 2, data.layout.size))
-    z[1:-1, data.layout.part("state")] = q - data.origin
+    if data.space.flat:
+        z[1:-1, data.layout.part("state")] = q - data.origin
+    else:
+        z = data.counted_from(z, q)
     z[[0, -1], data.layout.part("state")] = v[[0, -1]]
     return z
 

@@ -35,7 +35,7 @@ from dalembert.numbers import as_array, is_traced
 from dalembert.options import Solver, accept_single_options
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
-from dalembert.systems import is_flag
+from dalembert.systems import check_flat, is_flag
 from dalembert.tracing import seldom
 
 
@@ -316,6 +316,7 @@ def optimum(
         24.0
     """
     check_optimal_control(problem)
+    check_flat(problem.system, "optimum")
     grid = TimeGrid(T, steps, times)
     request = Request(initial, final, through, guess)
     solver = Solver.of(solver, "optimum")

@@ -30,6 +30,7 @@ from dalembert.notebook import Described
 from dalembert.numbers import as_number, as_numbers, as_positive, as_vector, described, is_traced, whole_number
 from dalembert.solution import ControlSolution
 from dalembert.step import SampledFeedback
+from dalembert.systems import check_flat
 from dalembert.systems.equations import all_reactions, force
 from dalembert.systems.pickling import reduced
 from dalembert.tracing import seldom
@@ -272,6 +273,7 @@ def feedback(
         [6.0, 4.0]
     """
     check_solution_of(problem, solution)
+    check_flat(problem.system, "feedback")
     weights = {"Q": Q, "R": R, "Q_T": Q_T}
     missing = [name for name, weight in weights.items() if weight is None]
     length = float(solution.t[-1] - solution.t[0])

@@ -49,6 +49,7 @@ from dalembert.discretize import Scheme
 from dalembert.messages import warn
 from dalembert.numbers import as_function, described
 from dalembert.solution import ControlSolution
+from dalembert.systems import check_flat
 
 TOLERANCE = 1e-9  # of what a solution's equations hold to
 WEAK = 1e-4  # margin below which a bound is reached without a force
@@ -81,6 +82,7 @@ def extremal_along(
     """The problem with nothing given at its nodes, and the solution as its path. paths: the inequalities that are active,
     see `active_paths`; timed: with its final time as an unknown, where that was found between its bounds."""
     check_solution_of(problem, solution)
+    check_flat(problem.system, "what is linear along a solution")
     if solution.scheme == Lobatto.name:
         raise ValueError(
             "solution: found one of scheme=Lobatto(), for which this is not available; solve again with a Scheme, with the "

@@ -527,6 +527,7 @@ def mpc(
         ['SUCCESS', 'SUCCESS', 'SUCCESS', 'SUCCESS']
     """
     check_optimal_control(problem)
+    check_flat(problem.system, "mpc")
     checked, length = settings(Solver(tolerance, whole_number(max_iterations, "max_iterations"))), as_positive(T, "T")
     grid = TimeGrid(length, whole_number(steps, "steps", 2), None)
     asked = Asked(Request(None, final, None, guess), grid, scheme, None, checked, False, bounds)
