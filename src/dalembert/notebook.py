@@ -29,7 +29,12 @@ class Described:
         return "\n".join(f"{name}: {_in_words(getattr(self, name))}" for name in names)
 
     def __str__(self) -> str:
-        return self.describe()
+        from jax.errors import JAXTypeError
+
+        try:
+            return self.describe()
+        except JAXTypeError:  # a traced result has no numbers yet
+            return repr(self)
 
     def _repr_html_(self) -> str:
         return card(type(self).__name__, self.describe())

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -92,6 +93,14 @@ def test_print_says_in_words_how_a_run_ended_and_what_was_measured(system, path)
     energy = da.measure.energy(system, path)
     assert str(energy) == energy.describe()
     assert str(energy).startswith("first ")
+
+    def look(q):
+        traced = da.simulate(system, q, [0.0, 0.2], h=0.1, steps=4)
+        assert str(traced) == repr(traced)
+        assert str(da.measure.energy(system, traced)).startswith("Invariant(")
+        return traced.q[-1]
+
+    jax.jit(look)(jnp.array([1.0, 0.5]))
 
 
 def test_the_table_of_orders_keeps_its_columns(system):
