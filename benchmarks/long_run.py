@@ -31,6 +31,8 @@ SCHEMES: list[tuple[str, da.Scheme]] = [
     ("mid-point", da.Scheme()),
     ("β = 0", da.Scheme.jimenez_scheurle(0.0)),
     ("order 4", da.Scheme(order=4)),
+    ("gradient", da.Scheme("discrete_gradient")),
+    *((f"gradient {order}", da.Scheme("discrete_gradient", order=order)) for order in (4, 6, 8, 10)),
 ]
 SAMPLES, BLOCKS = 10_000, 100
 TOLERANCE = 1e-10  # docs/native.md, round-off: what the default leaves adds up over more than 10⁶ steps
@@ -77,6 +79,27 @@ def magnetic() -> da.System:
     )
 
 
+def in_a_field(constraint) -> da.System:
+    """A body on the plane, held by springs, in a magnetic field: L = ½|v|² - ½(x²+y²) + A(q)·v; no motion is reversible."""
+    field = lambda q: jnp.stack([0.4 * jnp.sin(q[2]), 0.2 * jnp.cos(q[0]), 0.3 * jnp.sin(q[1])])  # noqa: E731
+    return da.System(
+        lambda q, v: 0.5 * (v @ v) - 0.5 * (q[0] ** 2 + q[1] ** 2) + field(q) @ v,
+        da.Nonholonomic(constraint),
+        coordinates=("x", "y", "θ"),
+    )
+
+
+def magnetic_bodies() -> list[Problem]:
+    """The knife edge and Chaplygin's sleigh in the field, and the transmission in one of its own."""
+    across = lambda q, v: v[1] * jnp.cos(q[2]) - v[0] * jnp.sin(q[2])  # noqa: E731
+    edge, behind = in_a_field(across), in_a_field(lambda q, v: across(q, v) - 0.5 * v[2])
+    return [
+        Problem("magnetic knife edge", edge, (1.0, 0.5, 0.3), (0.0, 0.0, 1.0), 0.1, "not reversible"),
+        Problem("magnetic sleigh", behind, (1.0, 0.0, 0.0), (1.0, 0.5, 1.0), 0.1, "not reversible"),
+        of_gallery("pendulum_transmission", "not reversible", 0.1, b=0.3),
+    ]
+
+
 def problems() -> list[Problem]:
     start = ENTRIES["contact_oscillator"]
     return [
@@ -86,6 +109,7 @@ def problems() -> list[Problem]:
         of_gallery("car_with_trailers", "tends to a circle", 0.02),
         Problem("Chaplygin sleigh", sleigh(), (0.0, 0.0, 0.0), (1.0, 0.5, 1.0), 0.05, "tends to a straight line"),
         Problem("magnetic contact oscillator", magnetic(), start.q0, start.v0, 0.05, "not reversible"),
+        *magnetic_bodies(),
     ]
 
 
@@ -122,7 +146,7 @@ def run(problem: Problem, scheme: da.Scheme, steps: int, h: float, every: int | 
 def constraint_row(problem: Problem, scheme: da.Scheme, path: da.Path) -> list[str]:
     """Largest residuals of the whole run, and exponents of h from two runs over the time of a fiftieth of it."""
     at = np.asarray(path.reduced["largest"])
-    if scheme.order > 2:  # the nodes lie between the stages, not between the states
+    if scheme.order > 2 or scheme.form == "discrete_gradient":  # no nodes lie between the states
         return [f"{at[0]:.1e}", "–", "–"]
     steps, h = max(50, path.steps // 50), problem.h
     coarse, fine = (np.asarray(run(problem, scheme, k * steps, h / k).reduced["largest"]) for k in (1, 2))
@@ -209,13 +233,13 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", type=count, default=10**6)
     parser.add_argument("--times", type=factor, default=1.0, metavar="FACTOR", help="of every h")
     parser.add_argument("--problems", nargs="+", default=[""], metavar="NAME", help="parts of names; all by default")
-    parser.add_argument("--schemes", nargs="+", choices=[name for name, _ in SCHEMES], help="all by default")
+    parser.add_argument("--schemes", nargs="+", choices=[name for name, _ in SCHEMES], help="the first four by default")
     given = parser.parse_args(words)
     chosen = [p for p in problems() if any(part in p.name for part in given.problems)]
     given.problems = [dataclasses.replace(p, h=p.h * given.times) for p in chosen]
     if not given.problems:
         parser.error(f"argument --problems: there are {', '.join(p.name for p in problems())}")
-    given.schemes = [(name, scheme) for name, scheme in SCHEMES if given.schemes is None or name in given.schemes]
+    given.schemes = [(name, scheme) for name, scheme in SCHEMES if name in (given.schemes or [n for n, _ in SCHEMES[:4]])]
     return given
 
 

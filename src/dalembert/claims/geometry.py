@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from dalembert.algebra import least_norm, numerical_rank
 from dalembert.claims.subject import Claim, Finding, Promise, Subject, restrictions_of, reversed_motion
-from dalembert.discretize import Scheme
+from dalembert.discretize import OF_STATES, Scheme
 from dalembert.discretize.nodes import legendre_plus
 from dalembert.measure import SymplecticDefect, constraint_residual, regularity, symplectic_defect
 from dalembert.measure.nodes import node_ahead, nodes_of
@@ -63,8 +63,8 @@ def _kkt(system, q, v, z, t):
 def flow(subject: Subject) -> Claim:
     """The ranks of Theorem 5.1 at windows of nodes along the run. A step that is no map of pairs of nodes,
     as a composed one, is a map of states on the constraints: a local diffeomorphism where its derivative has full rank."""
-    flat = subject.system.space.flat
-    if subject.scheme.order > 2 or not flat or (subject.form == "kick_drift_kick" and subject.orders - {0}):
+    flat, between = subject.system.space.flat, subject.form == "kick_drift_kick" and subject.orders - {0}
+    if subject.scheme.order > 2 or not flat or between or subject.form == "discrete_gradient":
         least = least_stretch(subject)
         if np.isnan(least):
             return FLOW.at_least(least, STRETCHED, "a step from a neighbouring state could not be solved")
@@ -173,6 +173,8 @@ def symplectic(subject: Subject) -> Claim:
         return SYMPLECTIC.not_met("forces act")
     if subject.form == "nodes":
         return SYMPLECTIC.not_met("a state of two nodes; see Ω on pairs of nodes")
+    if subject.form == "discrete_gradient":
+        return SYMPLECTIC.not_met("a step that keeps the energy, and no variational one")
     if not subject.scheme.claims(subject.system).symplectic:
         return SYMPLECTIC.not_met("the form that each stage keeps depends on its step")
     changes = [change(subject, i) for i in np.linspace(0, len(subject.at) - 1, STATES).astype(int)]
@@ -185,7 +187,7 @@ def symplectic(subject: Subject) -> Claim:
 def evolution(subject: Subject) -> Claim:
     """Both sides of the theorem at two nodes of the run; for a step of states, with constraints on positions only, on their
     manifold, where dξ is zero."""
-    if subject.scheme.order > 2 or subject.form == "kick_drift_kick" or not subject.system.space.flat:
+    if subject.scheme.order > 2 or subject.form in OF_STATES or not subject.system.space.flat:
         held = symplectic(subject)
         if held.finding is Finding.HYPOTHESIS_FAILS:
             return EVOLUTION.not_met(f"a step of states, whose reactions are no function of two nodes, and {held.reason}")
@@ -327,10 +329,10 @@ def _take_step(subject: Subject, points: np.ndarray, speeds: np.ndarray, t: floa
 
 
 def _canonical(scheme: Scheme, form: str) -> Callable:
-    """(x, p): q and L_v of a state of kick_drift_kick; q₁ and D₂L_d(q₀, q₁) of the pair behind one of drift_kick_drift."""
+    """(x, p): q and L_v of a state of OF_STATES; q₁ and D₂L_d(q₀, q₁) of the pair behind one of drift_kick_drift."""
 
     def canonical(system: System, origin, q, v, t, h):
-        if form == "kick_drift_kick":
+        if form in OF_STATES:
             return jnp.concatenate(system.space.canonical(origin, q, momentum(system, q, v, t)))
         ahead, behind = node_ahead(scheme, system.space, q, v, t, h)
         return jnp.concatenate(system.space.canonical(origin, ahead, legendre_plus(scheme, system, behind)))

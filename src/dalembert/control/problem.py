@@ -160,6 +160,8 @@ def plant_scheme(scheme: Any) -> Scheme:
             f"scheme: found {described(scheme)}; the equations of motion of a plant are those of a Scheme, and windows "
             "belong to a VariationalProblem"
         )
+    if scheme.form == "discrete_gradient":
+        raise ValueError("scheme: found the form 'discrete_gradient', which has no discrete Lagrangian; leave the form out")
     if scheme.order != 2:
         raise ValueError(f"scheme: found order {scheme.order}, a composition of steps; optimal control has order 2")
     return scheme

@@ -3,6 +3,7 @@
 from dalembert.discretize.discrete import DiscreteSystem, Reading
 from dalembert.discretize.nodes import Interval, Node, Redefined, incoming, outgoing, redefined
 from dalembert.discretize.scheme import (
+    OF_STATES,
     Beta,
     Central,
     PairMap,

@@ -7,6 +7,7 @@ flow do in `higher`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -125,8 +126,63 @@ def forced_ends(scheme: Scheme, system: System, interval: Interval) -> tuple[Vec
     return _mean([left for _, left, _ in slopes]) + first, _mean([right for _, _, right in slopes]) + last
 
 
+_POINTS, _WEIGHTS = (0.5 * x for x in np.polynomial.legendre.leggauss(5))  # of means over [-½, ½]
+
+
+class ChordMeans(NamedTuple):
+    """The straight way from a state (q₀, v₀) to the next, q₁ - q₀ = h v̄, v̄ = ½(v₀+v₁), and means along it by Gauss's rule.
+
+    L = ½vᵀm(q, t)v + A(q, t)·v + L₀(q, t). The equations read A in i_v dA - ∂A/∂t + ∂L₀/∂q alone, which is zero for the
+    terms A = ∂S/∂q and L₀ = ∂S/∂t of dS(q, t)/dt.
+    Source: the mean of the gradient of Harten, Lax, van Leer (McLachlan, Quispel, Robidoux, Geometric integration using
+    discrete gradients, Phil. Trans. R. Soc. A 357 (1999)), with terms of our own for m(q) and for the reactions.
+    """
+
+    system: System
+    node: Node
+
+    @property
+    def ends(self) -> tuple[tuple[Vector, Vector, Float[Array, ""]], ...]:
+        """(q, v, t) of both states."""
+        q, d0, d1, t, h, _ = self.node
+        return (q - 0.5 * d0, d0 / h, t - 0.5 * h), (q + 0.5 * d1, d1 / h, t + 0.5 * h)
+
+    def mean(self, function: Callable) -> Array:
+        """The mean of function(q, t) along the chord."""
+        q, d0, d1, t, h, _ = self.node
+        middle, way = q + 0.25 * (d1 - d0), 0.5 * (d0 + d1)
+        values = jax.vmap(lambda x: function(middle + x * way, t + x * h))(jnp.asarray(_POINTS))
+        return jnp.tensordot(_WEIGHTS, values, 1)
+
+    def balance(self) -> Vector:
+        """m₀v₀ - m₁v₁ + h mean(∂/∂q (½v₀ᵀm v₁ + A·v̄ + L₀) - dA/dt + f(q, v̄)); E changes by the work of f and reactions."""
+        system, h, (before, after) = self.system, self.node.h, self.ends
+        rest, mean, half = jnp.zeros_like(before[1]), 0.5 * (before[1] + after[1]), 0.5 * (after[1] - before[1])
+        lagrangian = lambda q, v, t: system.call(system.lagrangian, q, v, t=t)  # noqa: E731
+        linear = lambda q, t: jax.grad(lagrangian, 1)(q, rest, t)  # noqa: E731
+        inertial = lambda q, v, t: jax.jvp(lambda w: jax.grad(lagrangian, 1)(q, w, t), (rest,), (v,))[1]  # noqa: E731
+
+        def push(q: Vector, t) -> Vector:
+            """v₀ᵀm v₁ = v̄ᵀm v̄ - ¼(v₁-v₀)ᵀm(v₁-v₀)."""
+            slope = jax.grad(lambda x: lagrangian(x, mean, t) - 0.5 * half @ inertial(x, half, t))(q)
+            return slope - jax.jvp(linear, (q, t), (mean, jnp.ones_like(t)))[1] + force(system, q, mean, t)
+
+        return inertial(*before) - inertial(*after) + h * self.mean(push)
+
+    def reactions(self) -> Float[Array, "m n"]:
+        """½(R₀+R₁) + ¼h mean(∂/∂q (R(v₁-v₀))), which maps v̄ to ½(R₀v₀+R₁v₁): zero, and so no work, where Rv = 0 is the
+        constraint."""
+        before, after = self.ends
+        mean, change = 0.5 * (before[1] + after[1]), after[1] - before[1]
+        rows = lambda q, v, t: all_reactions(self.system, q, v, change / self.node.h, t)  # noqa: E731
+        turn = self.mean(lambda q, t: jax.jacfwd(lambda x: rows(x, mean, t) @ change)(q))
+        return 0.5 * (rows(*before) + rows(*after)) + 0.25 * self.node.h * turn
+
+
 def node_reactions(scheme: Scheme, system: System, node: Node) -> Float[Array, "m n"]:
-    """R_d(q₀,q₁,q₂) = R at the variational map."""
+    """R_d(q₀,q₁,q₂) = R at the variational map, or the mean along the chord."""
+    if scheme.form == "discrete_gradient":
+        return ChordMeans(system, node).reactions()
     q, v, a = scheme.variational(node.q, node.d0, node.d1, node.h)
     return all_reactions(system, q, v, a, node.t)
 
@@ -139,11 +195,11 @@ def node_equations(
     held_force: (n,) a further generalised force, constant over the step. deflate: write a constraint with a law as λ = law.
     Source: Borda, Fernández, Grillo, Theorem 3.3, eq. (4), with multipliers scaled to converge to the continuous ones.
     """
-    motion = (
-        outgoing(scheme, system, node.after)
-        + incoming(scheme, system, node.before)
-        + node.h * (held_force + node_reactions(scheme, system, node).T @ multipliers)
-    )
+    if scheme.form == "discrete_gradient":
+        free = ChordMeans(system, node).balance()
+    else:
+        free = outgoing(scheme, system, node.after) + incoming(scheme, system, node.before)
+    motion = free + node.h * (held_force + node_reactions(scheme, system, node).T @ multipliers)
     return jnp.concatenate([motion, kinematic_equations(scheme, system, node, multipliers, deflate)])
 
 

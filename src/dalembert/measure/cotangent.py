@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import inverse
-from dalembert.discretize import DiscreteSystem, Interval, Scheme, incoming
+from dalembert.discretize import OF_STATES, DiscreteSystem, Interval, Scheme, incoming
 from dalembert.discretize.nodes import legendre_minus, legendre_plus
 from dalembert.lazy import on_host
 from dalembert.measure.nodes import (
@@ -332,7 +332,7 @@ def phase_step(system: System, q, p, *, h: float, t0: float = 0.0, scheme: Schem
 
     (q₀, p₀) → (q₁, p₁): the step of a scheme between points of T*Q.
 
-    In the form kick_drift_kick, p = L_v(q, v) at the states. In the forms drift_kick_drift and nodes, (q, p) = F⁺L_d of
+    In the forms kick_drift_kick and discrete_gradient, p = L_v(q, v) at the states. In the other two, (q, p) = F⁺L_d of
     the pair of nodes that belongs to a state: q is the second node, p = D₂L_d + f_d⁺ its momentum before the forces of
     the next interval. Without constraints and forces both maps are symplectic. A composed step of drift_kick_drift has
     no such pair: there p = L_v(q, v) at its states, and the map is not symplectic.
@@ -371,7 +371,7 @@ def phase_step(system: System, q, p, *, h: float, t0: float = 0.0, scheme: Schem
     if is_traced(system, given):
         raise ValueError("phase_step: works on numbers and not under jit, vmap or grad")
     (x, y), (step, t) = map(np.asarray, given[:2]), map(float, given[2:])
-    pairs = chosen.order == 2 and chosen.form_for(system.constraints) != "kick_drift_kick"
+    pairs = chosen.order == 2 and chosen.form_for(system.constraints) not in OF_STATES
     if not pairs:
         v = _solve_velocity(lambda w: _conjugate(system, x, w, t), y, x)
         path = simulate(system, x, v, h=step, steps=1, t0=t, scheme=chosen)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
+from dalembert.discretize import OF_STATES, DiscreteSystem, Scheme, WindowMap
 from dalembert.discretize.higher import forward_differences, momenta_of_nodes
 from dalembert.discretize.nodes import legendre_plus
 from dalembert.groups import Product
@@ -115,8 +115,9 @@ def momentum(
     J = p·ξ_Q(q), the momentum map of a one-parameter group of symmetries with infinitesimal generator ξ_Q.
 
     p = D₂L_d(q_{k-1},q_k) at the nodes q_k of the forms "nodes" and "drift_kick_drift" (half a step after the state)
-    and of a DiscreteSystem; p = L_v(q,v) in the form "kick_drift_kick". The scheme conserves these momenta exactly if
-    L_d is invariant and the constraint forces do no work along ξ_Q, R ξ_Q = 0: the range is then round-off. A composed
+    and of a DiscreteSystem; p = L_v(q,v) in the other forms. The scheme conserves these momenta exactly if L_d is
+    invariant and the constraint forces do no work along ξ_Q, R ξ_Q = 0: the range is then round-off. The form
+    "discrete_gradient" conserves those of translations, and others up to its order. A composed
     scheme conserves the momentum of every stage; the L_v(q,v) that is returned is conserved up to the order of the
     scheme. For a VariationalProblem it is J_d(ξ) = Θ⁺·ξ_Q. Paths of every n-th state are allowed.
 
@@ -158,7 +159,7 @@ def _momentum(system: System | DiscreteSystem, path: Path, generator: Callable, 
         between = form == "drift_kick_drift" and chosen.order == 2
         return Invariant(*_group_momenta(system, space, chosen if between else None, generator, (q, v, t), h))
     view = None
-    if form != "kick_drift_kick" and chosen.order == 2:
+    if form not in OF_STATES and chosen.order == 2:
         view = node_view(system, chosen, h, q.shape[1])
         if form == "drift_kick_drift":
             ahead = (1.0 - chosen.state.weight) * h
@@ -240,7 +241,7 @@ def constraint_residual(
     Constraints of order 2: by the kinematic map around each inner node of the forms "nodes" and "drift_kick_drift" (at
     the times of the multipliers), half way along each step in "kick_drift_kick". Order 1: at the distribution map of
     each pair of nodes, which gives the states of "drift_kick_drift" if `state` and `distribution` are the same map; at
-    the states of "kick_drift_kick". Order 0: at the nodes, with a second entry for dφ/dt at the states of
+    the states of the other forms. Order 0: at the nodes, with a second entry for dφ/dt at the states of
     "kick_drift_kick". For a DiscreteSystem: on every window.
 
     A Lyapunov constraint has a second entry, λ + φ₀/u. By default a step solves λ + φ₀/u = 0, in which the factor u is
@@ -278,7 +279,7 @@ def _residuals(system: System, path: Path, chosen: Scheme, form: str) -> tuple[R
     q, v, h, t = (jnp.asarray(x) for x in (path.q, path.v, path.h, path.t))
     if (space := group_space(system)) is not None:
         places = _group_places(space, form, q, v, h, t)
-    elif form == "kick_drift_kick" or chosen.order > 2:
+    elif form in OF_STATES or chosen.order > 2:
         places = _kick_places(q, v, h, t)
     else:
         places = _node_places(chosen, q, v, h, t, between=form == "drift_kick_drift")

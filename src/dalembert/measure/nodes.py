@@ -15,7 +15,17 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, implicit, newton
-from dalembert.discretize import DiscreteSystem, Interval, Reading, Scheme, WindowMap, check_maps, incoming, outgoing
+from dalembert.discretize import (
+    OF_STATES,
+    DiscreteSystem,
+    Interval,
+    Reading,
+    Scheme,
+    WindowMap,
+    check_maps,
+    incoming,
+    outgoing,
+)
 from dalembert.discretize.discrete import discrete_impulses
 from dalembert.discretize.nodes import discrete_force, legendre_plus
 from dalembert.groups import Space
@@ -206,8 +216,8 @@ def _system_view(system: System, scheme: Scheme | WindowMap | None, h, n: int) -
     step, points = jnp.asarray(as_step(h), dtype=float), jnp.zeros(n)
     chosen = Scheme("nodes") if scheme is None else own_scheme(scheme)
     check_maps(chosen, n)
-    if chosen.form == "kick_drift_kick":
-        raise ValueError("scheme: kick_drift_kick is not a map of pairs of nodes; give nodes and Scheme('nodes')")
+    if chosen.form in OF_STATES:
+        raise ValueError(f"scheme: {chosen.form} is not a map of pairs of nodes; give nodes and Scheme('nodes')")
     numbers = check_shapes(system, points, points, jnp.zeros(()))
     return SystemNodes(step, system, chosen, tuple((c.order, m) for c, m in zip(system.constraints, numbers, strict=True)))
 
@@ -325,6 +335,6 @@ def nodes_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | Windo
         back = chosen.state.weight * h
         ahead = h - back
         return chosen, xp.concatenate([q[:1] - back * v[:1], q + ahead * v]), xp.concatenate([t[:1] - back, t + ahead])
-    if form == "kick_drift_kick" and any(c.order > 0 for c in getattr(system, "constraints", ())):
-        raise ValueError("path: in kick_drift_kick form nodes alone satisfy no equations here; use the form 'nodes'")
+    if form in OF_STATES and (form == "discrete_gradient" or any(c.order > 0 for c in getattr(system, "constraints", ()))):
+        raise ValueError(f"path: in {form} form nodes alone satisfy no equations here; use the form 'nodes'")
     return dataclasses.replace(chosen, form="nodes"), q, t

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize import OF_STATES, DiscreteSystem, Scheme
 from dalembert.measure import check_neighbours, own_scheme
 from dalembert.notebook import Described, described_by_fields
 from dalembert.numbers import as_number, as_positive, as_vector
@@ -133,7 +133,7 @@ class Reduced(Described):
 
         For translations it is the same sum of velocities that the scheme of order 2 forms: with the velocity at the
         mid-point of a step for nodes and in the form kick_drift_kick, and with those of the two states of a step in the
-        form drift_kick_drift. With a frame that was given, whose group need not consist of translations, it is a symmetric
+        other forms. With a frame that was given, whose group need not consist of translations, it is a symmetric
         method of order 4. The stages of a composed scheme are computed again from each state, so that g has the order of
         the scheme.
 
@@ -177,7 +177,7 @@ class Reduced(Described):
     def _maps(self, scheme: Scheme | None) -> Scheme:
         """The maps of a scheme of nodes."""
         chosen = Scheme() if scheme is None else own_scheme(scheme)
-        if chosen.form == "kick_drift_kick" or chosen.order > 2:
+        if chosen.form in OF_STATES or chosen.order > 2:
             raise ValueError("scheme: the quotient is one of nodes; give a scheme of order 2 in one of the other two forms")
         if not self.frame.translations or self.law != "gyroscopic" or self.original.time_dependent:
             raise ValueError(
@@ -232,7 +232,7 @@ def _follow(reduced: Reduced, form: str, beta: float, states: tuple, start):
     at = jax.vmap(lambda y, rate, s: full(y, rate, rest, s)[1])
     if not frame.translations:
         moves = _carry(lambda *y: full(*y)[1][group], x, w, t, h, rest)
-    elif form == "drift_kick_drift":
+    elif form in ("drift_kick_drift", "discrete_gradient"):
         every = at(x, w, t)[:, group]
         moves = 0.5 * h[:, None] * (every[1:] + every[:-1])
     else:

@@ -13,6 +13,7 @@ from jaxtyping import Array
 from dalembert.algebra import newton, numerical_rank, value_and_jacobian
 from dalembert.numbers import as_array, check_x64, is_traced
 from dalembert.systems.consistency import (
+    CONSISTENT,
     InconsistentDataError,
     InitialData,
     RankDeficientError,
@@ -184,6 +185,25 @@ def check_many(system: System, given: dict, axes: dict, number: int, t0: float, 
         raise InconsistentDataError(
             f"q0, v0: {violation.name} is {violation.residual} in run {first} and not 0 ({len(violated)} of {number} runs). "
             "dalembert.project(system, q0, v0) finds the nearest consistent data"
+        )
+
+
+@seldom
+def _momentum_above_rest(system: System, q, v, t) -> tuple[Array, Array]:
+    """L_v(q, v) - L_v(q, 0), and L_vv(q, 0) v."""
+    slope, rest = jax.grad(lambda w: system.call(system.lagrangian, q, w, t=t)), jnp.zeros_like(v)
+    return slope(v) - slope(rest), jax.jvp(slope, (rest,), (v,))[1]
+
+
+def check_quadratic(system: System, q, v, t) -> None:
+    """ValueError where L is not quadratic in v, as a velocity beside v shows; nothing is said of what is traced."""
+    largest = jnp.max(jnp.abs(v))
+    beside = v + jnp.where(largest > 0.0, largest, 1.0) * jnp.cos(1.0 + jnp.arange(v.shape[0]))
+    found, wanted = _momentum_above_rest(system, jnp.asarray(q), beside, t)
+    if not is_traced(found, wanted) and not np.max(np.abs(found - wanted)) <= CONSISTENT * np.max(np.abs(wanted)):
+        raise ValueError(
+            f"scheme: discrete_gradient needs L quadratic in v; at v = {beside} ∂L/∂v is {found} more than at rest, and not "
+            f"{wanted}, which is ∂²L/∂v² v. Use drift_kick_drift (the default)"
         )
 
 

@@ -103,7 +103,7 @@ class _SeriesOfStep:
         sizes = check_shapes(system, jnp.zeros(size), jnp.zeros(size), jnp.zeros(()))
         own = lambda s: program_for(s, sizes, scheme, True)  # noqa: E731
         kinds = [c.order for c, m in zip(system.constraints, sizes, strict=True) for _ in range(m)]
-        between = scheme.form_for(system.constraints) == "drift_kick_drift"
+        between = scheme.form_for(system.constraints) != "kick_drift_kick"
         speeds = self.v if between else 2 * self.v
         rows = [1 if order == 1 else 0 for order in kinds] if between else _orders_of_rows(system, sizes)
         self.orders = [1] * len(speeds) + rows

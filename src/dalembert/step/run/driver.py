@@ -394,6 +394,7 @@ def _has_numbers(given: Given, options: RunOptions) -> bool:
         and not (isinstance(options.h, Tracer) or isinstance(options.t0, Tracer))
         and all(x is None for x in other)
         and isinstance(options.scheme, Scheme | None)
+        and _scheme(options).form != "discrete_gradient"  # whose start looks at L with the parameters of every call
         and not any(x is None or holds_tracer(x) for x in (given.q0, given.v0))
     )
 

@@ -40,7 +40,7 @@ from dalembert.systems import (
     run_on_shapes,
     with_inertia,
 )
-from dalembert.systems.checks import solve_start
+from dalembert.systems.checks import check_quadratic, solve_start
 from dalembert.systems.consistency import STEPS, check_parameters
 from dalembert.systems.equations import value
 from dalembert.systems.proof import number_of_runs
@@ -116,6 +116,8 @@ def prepare_system(system: System, given: Given, grid: Grid, recipe: Recipe) -> 
     found = solve_start(system, given.q0, given.v0, t0, STEPS * abs(float(h)) if known else None)
     q, v, a, multipliers, own, sizes, _ = found
     check_maps(scheme, v.shape[0])
+    if scheme.form == "discrete_gradient":
+        check_quadratic(system, q, v, t0)
     check_branch(branch, system.constraints, v.shape[0])
     deflate = branch is None or (isinstance(branch, Avoid) and branch.factor is None)
     program = program_for(system, sizes, scheme, deflate)
