@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.claims.subject import Claim, Finding, Promise, Subject, negligible
+from dalembert.discretize import Scheme
 from dalembert.measure import Invariant, energy, modified, momentum
 from dalembert.measure import energy_drift as drift_by_terms
 from dalembert.numbers import EPSILON
@@ -58,7 +59,9 @@ def energy_drift(subject: Subject) -> Claim:
     if claim.finding is not Finding.FAILS:
         return claim
     again = judge(LONGER**2)  # a beat as slow as the run looks like a drift, and does not grow
-    return again if again.finding is Finding.HOLDS else dataclasses.replace(claim, reason=claim.reason + cause(subject))
+    if again.finding is Finding.HOLDS:
+        return again
+    return dataclasses.replace(claim, reason=claim.reason + remedy(subject, claim.measured) + cause(subject))
 
 
 def cause(subject: Subject) -> str:
@@ -77,6 +80,20 @@ def cause(subject: Subject) -> str:
     change = np.concatenate([[0.0], np.cumsum(0.5 * np.diff(parts.t) * (rate[1:] + rate[:-1]))])
     drift, chance, _ = drift_of(parts.t, change)
     return f"; the scheme's modified equation up to h^{order} makes it drift by {drift:.2g}" if abs(drift) > chance else ""
+
+
+def remedy(subject: Subject, drift: float) -> str:
+    """How far the same run in the form discrete_gradient keeps E, in words; nothing where it does not, or cannot run."""
+    if subject.form == "discrete_gradient" or not subject.system.space.flat:
+        return ""
+    try:
+        other = dataclasses.replace(subject, scheme=Scheme("discrete_gradient", order=subject.scheme.order))
+        path = _longer(other, LONGER)
+    except ValueError:  # other constraints than those on velocities, or L not quadratic in v
+        return ""
+    if Outcome(int(path.code)).failed or path is subject.path or (within := energy(subject.system, path).range) >= drift:
+        return ""
+    return f"; Scheme('discrete_gradient', order={other.scheme.order}) keeps E within {within:.2g}"
 
 
 def judge_drift(
@@ -183,6 +200,8 @@ def _momentum(subject: Subject, name: str, generator: Callable) -> Claim:
     terms = (facts["by_q"] * direction, facts["by_v"] * rate, facts["by_q"] * subject.sizes[0])
     broken = {"L changes along it": change, "forces act along it": np.sum(facts["force"] * direction, axis=1),
               "reactions act along it": np.einsum("kmn,kn->km", facts["rows"], direction)}  # fmt: skip
+    if subject.form == "discrete_gradient" and np.any(rate):
+        return promise.not_met("the form discrete_gradient keeps momenta of translations alone")
     for reason, amount in broken.items():
         compared = (facts["rows"],) if reason.startswith("reactions") else (*terms, facts["by_v"] / subject.start.h)
         if not negligible(amount, *compared):
