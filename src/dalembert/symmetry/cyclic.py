@@ -363,7 +363,7 @@ def routh(
         if c.order > 0 or getattr(c, "virtual", None) is not None:
             raise ValueError(
                 f"constraints[{i}] ({type(c).__name__}): routh takes Holonomic ones without virtual displacements of their "
-                "own; see chaplygin for those on velocities"
+                "own; see chaplygin for those on velocities, and quotient for those on accelerations"
             )
     check_shapes(system, place.q0, place.v0, np.asarray(place.t0))
     if generators is None:
