@@ -8,6 +8,7 @@ import gc
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -106,12 +107,15 @@ def hear_in_collections() -> None:
     gc.callbacks[:] = [one for one in gc.callbacks if getattr(one, "__name__", "") != "_xla_gc_callback"]
 
 
-def keep_backend() -> None:
-    """Leave XLA its client for good: after Ctrl-C it goes on compiling in threads of its own, and a process that ends would
-    destroy the client that they use."""
+def keep_compilation(error: BaseException) -> None:
+    """Leave XLA for good what it reads: after Ctrl-C it goes on compiling in threads of its own, while Python releases the
+    MLIR module that is compiled, and a process that ends would destroy the client."""
     import jax
 
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(jax.local_devices()[0].client))
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    modules = [x for frame in frames for x in frame.f_locals.values() if type(x).__module__.startswith("jaxlib.")]
+    for used in (jax.local_devices()[0].client, *modules):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(used))
 
 
 class Interrupted(KeyboardInterrupt):

@@ -18,7 +18,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from dalembert.interrupts import keep_backend
+from dalembert.interrupts import keep_compilation
 from dalembert.numbers import is_traced
 from dalembert.tracing.arguments import Tree, split, taken_apart
 from dalembert.tracing.cache import Remembered
@@ -127,8 +127,8 @@ class Jitted(Generic[P, R]):
         try:
             with _context(context):
                 return run(arrays)
-        except KeyboardInterrupt:
-            keep_backend()
+        except KeyboardInterrupt as pressed:
+            keep_compilation(pressed)
             raise
         finally:
             self._call.given = outer
