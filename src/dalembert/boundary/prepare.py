@@ -217,7 +217,15 @@ def prepare_problem(
     seen = values[0] if bases is None else slots_around(w, values[0], paths[0])
     found = densities(near, *sampled_jets(w, seen, SAMPLES), horizon is not None)
     unknowns = unknowns_of(
-        near, given, w, fixed, space, origin=origin, bounds=limits, paths=watched, horizon=horizon, sets=sets
+        near,
+        problem if bases is None else given,
+        w,
+        fixed,
+        origin=origin,
+        bounds=limits,
+        paths=watched,
+        horizon=horizon,
+        sets=sets,
     )
     made = PreparedProblem(unknowns, values, scheme, [r.guess for r in requests], extents, scales, found, bases)
     sizes = made.sizes(extents.max(axis=0))

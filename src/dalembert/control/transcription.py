@@ -43,7 +43,7 @@ from dalembert.control.terms import (
     parabola_terms,
 )
 from dalembert.discretize import Scheme
-from dalembert.groups import Product, Space
+from dalembert.groups import Product
 from dalembert.solution import ControlSolution
 from dalembert.systems import System, role_of, with_inertia
 from dalembert.systems.equations import all_reactions, force, value
@@ -267,26 +267,6 @@ class ControlData(PathUnknowns):
             v = np.gradient(q, self.t, axis=0, edge_order=2)
         v[[0, -1]] = z[[0, -1], state]
         return q, v, z[1:-1, self.layout.part("controls")]
-
-    @property
-    def space(self) -> Space:
-        return self.problem.system.space
-
-    def elements(self, z: np.ndarray) -> Float[np.ndarray, "N+1 size"]:
-        """The nodes of a path on groups."""
-        assert isinstance(self.space, Product)
-        return np.array(moved(self.space, z[1:-1, self.layout.part("base")], z[1:-1, self.layout.part("state")]))
-
-    def counted_from(self, z: np.ndarray, q: Float[np.ndarray, "N+1 size"]) -> np.ndarray:
-        """The path with its nodes at the elements q, from which they are counted."""
-        z = z.copy()
-        z[:, self.layout.part("base")] = np.concatenate([q[:1], q, q[-1:]])
-        z[1:-1, self.layout.part("state")] = 0.0
-        return z
-
-    def recentred(self, z: np.ndarray) -> np.ndarray:
-        """The same path on groups, counted from where it is."""
-        return self.counted_from(z, self.elements(z))
 
     def path_windows(self, path: PathInequalities) -> Iterator[tuple[PathWindows, bool]]:
         """The first node stands in block 1, its velocity before it."""

@@ -99,7 +99,7 @@ def _many_jets(space: Product, rows, chained, x, bases):
 
 
 @seldom
-def moved(space: Product, bases, x):
+def moved(space: Any, bases, x):
     """ḡ τ(η) of elements (K, size) and coordinates (K, n), in the group to the last digit."""
     return jax.vmap(space.move)(bases, x)
 

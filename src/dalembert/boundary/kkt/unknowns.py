@@ -16,12 +16,14 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Bool, Float
 
+from dalembert.boundary.data.around import moved
 from dalembert.boundary.data.end_sets import NO_SETS, EndFunction, EndSets, EndState, check_rank, sizes_of_set, state_of
 from dalembert.boundary.data.free_time import Horizon
 from dalembert.boundary.data.limits import Level, PathInequalities, PathPoints, continued_forces, nodes_of
 from dalembert.boundary.kkt.assembly import Place, Term, term_of
 from dalembert.boundary.kkt.path_terms import PathTerm, PathWindows, path_blocks
 from dalembert.boundary.kkt.shared_unknowns import EndCondition, OnSet, Tie
+from dalembert.groups import Space
 from dalembert.solution import ActiveBounds
 
 U = TypeVar("U", bound="PathUnknowns")
@@ -126,6 +128,29 @@ class PathUnknowns(abc.ABC):
     def with_times(self: U, t: Float[np.ndarray, "N+1"], **changed: Any) -> U:
         """With other times of the nodes."""
         return dataclasses.replace(self, t=t, paths=tuple(path.at_times(t) for path in self.paths), **changed)
+
+    # On groups the blocks have the elements around which their positions are counted.
+
+    @property
+    def space(self) -> Space:
+        """The configuration space."""
+        return self.owner.space
+
+    def elements(self, z: np.ndarray) -> Float[np.ndarray, "N+1 size"]:
+        """The nodes of a path (blocks, b) on groups."""
+        nodes = slice(self.first_block, self.first_block + len(self.t))
+        return np.array(moved(self.space, z[nodes, self.layout.part("base")], z.ravel()[self.places("q")]))
+
+    def counted_from(self, z: np.ndarray, q: Float[np.ndarray, "N+1 size"]) -> np.ndarray:
+        """The path with its nodes at the elements q, from which they are counted."""
+        z = z.copy()
+        z[:, self.layout.part("base")] = q[np.clip(np.arange(len(z)) - self.first_block, 0, len(q) - 1)]
+        z.ravel()[self.places("q")] = 0.0
+        return z
+
+    def recentred(self, z: np.ndarray) -> np.ndarray:
+        """The same path, counted from where it is."""
+        return self.counted_from(z, self.elements(z))
 
     @property
     def time_place(self) -> int:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool
 
-from dalembert.boundary.data.around import group_velocities, many_jets, moved
+from dalembert.boundary.data.around import group_velocities, many_jets
 from dalembert.boundary.data.end_sets import end_slots
 from dalembert.boundary.data.limits import PathInequalities
 from dalembert.boundary.kkt.assembly import Place
@@ -27,7 +27,7 @@ from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.kkt.unknowns import BlockParts, PathUnknowns
 from dalembert.discretize import Windows, window_jets
 from dalembert.discretize.window_maps import constraint_windows, ends_with_derivatives
-from dalembert.groups import FLAT, Product, Space
+from dalembert.groups import Product
 from dalembert.systems import VariationalProblem, constraint_numbers, orders_of
 from dalembert.tracing import seldom
 
@@ -137,7 +137,6 @@ class WindowUnknowns(PathUnknowns):
     left_out: Bool[np.ndarray, "slots n"] | None = None
     equations: tuple[int, ...]
     groups: list[SlotGroup]
-    space: Space = FLAT
 
     @property
     def owner(self) -> VariationalProblem:
@@ -193,23 +192,6 @@ class WindowUnknowns(PathUnknowns):
             v[self.windows.owners[held]] = slots[held]
             return q, v, nothing
         return slots[self.windows.nodes] + self.origin, velocities(self.windows, slots), nothing
-
-    def elements(self, z: np.ndarray) -> np.ndarray:
-        """(N+1, size): the nodes of a path on groups."""
-        assert isinstance(self.space, Product)
-        nodes = self.windows.nodes
-        return np.array(moved(self.space, z[nodes, self.layout.part("base")], self.slots(z)[nodes]))
-
-    def counted_from(self, z: np.ndarray, q: np.ndarray) -> np.ndarray:
-        """The path with its nodes at the elements q (N+1, size), from which they are counted."""
-        z, nodes = z.copy(), self.windows.nodes
-        z[:, self.layout.part("base")] = q[self.windows.owners]
-        z[nodes, self.layout.part("slots")] = 0.0
-        return z
-
-    def recentred(self, z: np.ndarray) -> np.ndarray:
-        """The same path on groups, counted from where it is."""
-        return self.counted_from(z, self.elements(z))
 
     def path_windows(self, path: PathInequalities) -> Iterator[tuple[PathWindows, bool]]:
         if path.level.steps:
@@ -268,7 +250,6 @@ def unknowns_of(
     given: VariationalProblem,
     windows: Windows,
     fixed: Bool[np.ndarray, "slots"],
-    space: Space = FLAT,
     **held: Any,
 ) -> WindowUnknowns:
     """held: `PathUnknowns` besides layout and times."""
@@ -279,12 +260,12 @@ def unknowns_of(
     layout = BlockLayout(
         n, k, windows.times.shape[1], stride, windows.width, len(equations), lower, holonomic, 0 if stride > 1 else k // 2,
         sum(path.size for path in held["paths"]), k > 1 and windows.differenced, held["horizon"] is not None,
-        held["sets"].size, 0 if space.flat else space.stored_size(n),
+        held["sets"].size, 0 if given.space.flat else given.space.stored_size(n),
     )  # fmt: skip
     groups = groups_of(orders, windows, k, layout.part("lower").start, fixed)
     return WindowUnknowns(
         layout=layout, t=windows.t, problem=problem, given=given, windows=windows, fixed=fixed, equations=equations,
-        groups=groups, space=space, **held,
+        groups=groups, **held,
     )  # fmt: skip
 
 
