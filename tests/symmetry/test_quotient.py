@@ -256,6 +256,13 @@ def test_maps_that_do_not_commute_with_the_group():
         small.simulate(h=0.05, steps=5, scheme=da.Scheme("nodes"))
 
 
+@pytest.mark.parametrize("size", [1e-14, 1e9])
+def test_units_of_a_generator_do_not_matter(size):
+    small = da.quotient(BEND.system, BEND.q0, BEND.v0, generators=[*RIGID[:2], (size * RIGID[2][0], RIGID[2][1])])
+    full = da.simulate(BEND.system, BEND.q0, BEND.v0, h=0.1, steps=20)
+    np.testing.assert_allclose(small.reconstruct(small.simulate(h=0.1, steps=20)).q, full.q, rtol=0, atol=1e-13)
+
+
 def test_bad_input():
     start = [0.2, 0.5], [0.1, 0.3]
     with pytest.raises(TypeError, match="a System starts from q0 and v0"):

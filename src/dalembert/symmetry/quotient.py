@@ -48,12 +48,14 @@ class Slice:
     """States z with (z - centre)·W ξ_a(centre) = 0, and the group that carries others there.
 
     fields: (k, n+1, n+1), ((A, b), (0, 0)), which act on (q, 1) and (v, 0). rows: (k, slots n) the equations of the slice.
+    lengths: (k,) of the fields at the centre, in units of the state.
     solved: numbers of the k entries of z that these determine; kept: of the others, x.
     """
 
     fields: np.ndarray
     centre: np.ndarray
     rows: np.ndarray
+    lengths: np.ndarray
     solved: tuple[int, ...]
     kept: tuple[int, ...]
 
@@ -82,7 +84,7 @@ class Slice:
             count, g, on, _ = found
             away = self.rows @ (on - self.centre).ravel()
             e = jnp.linalg.solve(jnp.einsum("ri,ai->ra", self.rows, self.along(on).reshape(len(self.rows), -1)), away)
-            return count + 1, g @ self.element(e), move(self.element(-e), on), jnp.max(jnp.abs(e))
+            return count + 1, g @ self.element(e), move(self.element(-e), on), jnp.max(jnp.abs(self.lengths * e))
 
         first = jnp.zeros((), int), jnp.eye(len(z[0]) + 1), z, jnp.asarray(jnp.inf)
         _, g, on, last = jax.lax.while_loop(lambda x: (x[0] < TURNS) & (x[3] > NEAR), correct, first)
@@ -414,7 +416,7 @@ def _slice(fields: np.ndarray, centre: np.ndarray, scales: np.ndarray) -> Slice:
     kept = tuple(i for i in range(centre.size) if i not in solved)
     if not kept:
         raise ValueError("generators: the group moves a state to every other; nothing is left to reduce to")
-    return Slice(fields, centre, along / scales.ravel(), solved, kept)
+    return Slice(fields, centre, along / scales.ravel(), np.linalg.norm(along, axis=1), solved, kept)
 
 
 def _singular_values(along: np.ndarray) -> np.ndarray:
@@ -463,8 +465,7 @@ def _equivariance(reduced: Quotient, h: float, scheme: Scheme | None, x0, t):
         away = jnp.abs(_step(reduced.original, before, h, scheme, t) - expected)
         return jnp.max(away) / (jnp.max(jnp.abs(before)) + jnp.max(jnp.abs(expected)))
 
-    lengths = jnp.sqrt(jnp.sum(across.rows * across.along(z).reshape(across.rows.shape), axis=1))
-    return jax.lax.map(compare, jnp.diag(ASIDE / lengths))
+    return jax.lax.map(compare, jnp.diag(ASIDE / across.lengths))
 
 
 @seldom
