@@ -35,6 +35,7 @@ from dalembert.symmetry.conditions import (
 )
 from dalembert.systems import System, VariationalProblem, check_x64
 from dalembert.systems.pickling import made
+from dalembert.systems.system import LocalSystem, at_origin, group_space
 from dalembert.tracing import seldom
 
 
@@ -313,6 +314,9 @@ def symmetries(
     simple fractions. Fields whose momentum is conserved come first. They are followed by fields that leave L and their
     momentum unchanged but not the constraints, such as ∂θ of a knife edge.
 
+    On groups the fields are turns and shifts of space and of the body, with affine fields of the parts that are Rⁿ; their
+    directions are in the axes of the velocities, and a Symmetry has no matrix.
+
     Symmetries up to a total derivative, L → L + dF/dt (Galilean boosts), are not found; nor are those that hold only at
     the states of one motion.
 
@@ -346,23 +350,25 @@ def symmetries(
         (['-q1 ∂q0 + q0 ∂q1'], 'J = p·ξ is kept (Noether)')
     """
     check_x64()
-    jets = jets_of(system)
-    place = place_of_search("symmetries", system, q0, v0, t0, size)
+    jets_of(system)  # refuses what has none
+    problem, y0, w0 = at_origin(system, q0, v0)
+    jets, place = jets_of(problem), place_of_search("symmetries", problem, y0, w0, t0, size)
     n = len(place.q0)
     as_choice(kind, "kind", KINDS, "kinds")
     small = as_tolerance(tolerance)
     jets.check_data(place.q0, place.v0, place.t0)
-    unknowns = n if kind == "translations" else n**2 + n
+    family = None if problem is system else Fields(system.space, kind)
+    unknowns = len(family.names) if family else n if kind == "translations" else n**2 + n
     given = None if generators is None else _read_generators(system, generators, n)
     count = LEAST if given is not None else max(LEAST, int(ENOUGH * unknowns))
     if given is None and 4.0 * count * n * unknowns > LARGEST:
         raise ValueError(
             f"kind: {unknowns} unknowns for {n} coordinates are too many; search for kind='translations', or give generators"
         )
-    search = AffineSearch(system, sample(system, place, count), small)
+    search = AffineSearch(problem, sample(problem, place, count), small)
     if given is not None:
         return Symmetries(tuple(_judge(search, *one) for one in given), np.nan, np.nan, len(search.samples.jets))
-    return _search_affine(search, kind)
+    return _search_affine(search, kind) if family is None else _search_family(search, family, kind)
 
 
 def _read_generators(problem, generators: Any, n: int) -> list[tuple[str, Callable, tuple | None]]:
@@ -371,6 +377,8 @@ def _read_generators(problem, generators: Any, n: int) -> list[tuple[str, Callab
         raise TypeError(f"generators: found {described(generators)}; give name → ξ(q) or (A, b), such as {{'turn': turn}}")
     out = []
     for name, value in generators.items():
+        if group_space(problem) is not None:
+            as_function(value, f"generators: {name}", "of q that returns a direction (n,)")
         function, pair = as_generator(value, f"generators: {name}", n)
         check_direction(problem, function, n, f"generators: {name}")
         out.append((str(name), function, pair))
@@ -394,14 +402,77 @@ def _directions(problem, function: Callable, jets, times):
     """ξ, and its derivatives by time along each jet: ξ⁽ʲ⁾ = d/dt ξ⁽ʲ⁻¹⁾ with q⁽ʲ⁾ of the jet; and Dξ."""
 
     def lift(jet, t):
-        xi = lambda q, s: jnp.asarray(problem.call(function, q, t=s), dtype=float)  # noqa: E731
+        xi = lambda q, s: _in_coordinates(problem, q, jnp.asarray(problem.call(function, q, t=s), dtype=float))  # noqa: E731
         lifts, of = [], lambda x, s: xi(x[0], s)
         for _ in jet:
             lifts.append(of(jet, t))
             of = total_derivative(of)
-        return jnp.stack(lifts)[..., None], jax.jacfwd(lambda q: xi(q, t))(jet[0])[..., None]
+        lifted, slope = jnp.stack(lifts), jax.jacfwd(lambda q: xi(q, t))(jet[0])
+        several = lifted.ndim == 3
+        return (lifted, jnp.moveaxis(slope, 1, -1)) if several else (lifted[..., None], slope[..., None])
 
     return jax.vmap(lift)(jets, times)
+
+
+def _in_coordinates(problem: Any, y, direction):
+    """Directions (n,) or (n, p), on a group as those of the coordinates of a LocalSystem."""
+    return jnp.linalg.solve(problem.to_velocity(y), direction) if isinstance(problem, LocalSystem) else direction
+
+
+class Fields:
+    """On groups: turns and shifts of space and of the body, and affine fields of the parts that are Rⁿ, q ↦ (n, p)."""
+
+    def __init__(self, space: Any, kind: Kind):
+        self.space = space
+        axes, columns = list(space.axes), dict(zip(space.columns, range(space.size), strict=True))
+        own = [x in columns for x in axes]  # of Rⁿ: there a velocity has the name of its coordinate
+        shifts = [(i, None) for i in range(space.n)] if kind != "linear" else []
+        pairs = [(i, j) for i in range(space.n) for j in range(space.n) if own[i] and own[j] and kind != "translations"]
+        turned = [(i, "body") for i in range(space.n) if not own[i] and kind != "linear"]
+        self.fields = [*shifts, *pairs, *turned]
+        self.places = [columns.get(x) for x in axes]
+        ending = lambda i: "" if own[i] else " in space"  # noqa: E731
+        self.names = [f"∂{axes[i]}{ending(i)}" for i, _ in shifts] + [f"{axes[j]} ∂{axes[i]}" for i, j in pairs]
+        self.names += [f"∂{axes[i]} in the body" for i, _ in turned]
+
+    def __call__(self, q, *_):
+        x, unit = jnp.asarray(q), jnp.eye(self.space.n)
+        columns = []
+        for i, other in self.fields:
+            if other is None:
+                columns.append(self.space.to_body(x, unit[i]))
+            else:
+                columns.append(unit[i] if other == "body" else x[self.places[other]] * unit[i])
+        return jnp.stack(columns, axis=1)
+
+
+@made
+def combined(space: Any, kind: Kind, weights: Any) -> Callable:
+    """q ↦ Σ c_k ξ_k(q) of these fields, called as a user's generator is."""
+    family, c = Fields(space, kind), np.asarray(weights, dtype=float)
+    return lambda q, *_: family(q) @ jnp.asarray(c)
+
+
+def _search_family(search: AffineSearch, family: Fields, kind: Kind) -> Symmetries:
+    """`_search_affine` on groups."""
+    samples = search.samples
+    along = Directions(*map(np.asarray, _directions(search.problem, family, samples.jets, samples.times)))
+    rows, p = search.conditions(along), len(family.names)
+    every, units = [*rows[:4]], 1.0 / np.maximum(np.max(np.abs(along.lifted[:, 0]), axis=(0, 1)), SMALL)
+    null = lambda blocks: _null_space(blocks, units, search.tolerance)  # noqa: E731
+    space, accepted, rejected = null(every)
+    kept, horizontal = null([*every, rows.work])[0], null([rows.action, rows.work])[0]
+    basis = lambda x: readable(x, np.ones(p), range(p), SHOWN)  # noqa: E731
+    found = basis(kept)
+    for one in (space, horizontal):
+        found = _complete(found, basis(one), len(one) - len(kept), _of_length_one)
+    named = [(_sum([_term(c, x) for c, x in zip(row, family.names, strict=True) if c]), row) for row in found]
+    judged = (_judge(search, name, combined(family.space, kind, row.tolist()), None) for name, row in named)
+    return Symmetries(tuple(judged), accepted, rejected, len(samples.jets))
+
+
+def _of_length_one(rows: np.ndarray) -> np.ndarray:
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def _search_affine(search: AffineSearch, kind: Kind) -> Symmetries:
@@ -426,7 +497,7 @@ def _search_affine(search: AffineSearch, kind: Kind) -> Symmetries:
         rows = _basis(search, kept, chosen, centre, zero)
         for one in (space, horizontal):
             more = _basis(search, one, chosen, centre, zero)
-            rows = _complete(rows, more, len(one) - len(kept), sizes, centre)
+            rows = _complete(rows, more, len(one) - len(kept), lambda x: _in_units(x, sizes, centre))
         found = tuple(_name_field(search, row) for row in rows)
         missed = [x.residual for x in found[: len(space)]]
         missed += [max(x.residuals["action"], x.work) for x in (*found[: len(kept)], *found[len(space) :])]
@@ -435,7 +506,7 @@ def _search_affine(search: AffineSearch, kind: Kind) -> Symmetries:
     return Symmetries(found, accepted, rejected, len(jets))
 
 
-def _complete(rows: np.ndarray, more: np.ndarray, count: int, sizes: np.ndarray, centre: np.ndarray) -> np.ndarray:
+def _complete(rows: np.ndarray, more: np.ndarray, count: int, scaled: Callable) -> np.ndarray:
     """The rows, and `count` of the others, which are the furthest from their span, in turn.
 
     How many are independent is known from the null spaces: seen from a far origin all rotations look like translations.
@@ -444,7 +515,7 @@ def _complete(rows: np.ndarray, more: np.ndarray, count: int, sizes: np.ndarray,
 
     if not count:
         return rows
-    known, others = (_in_units(x, sizes, centre) for x in (rows, more))
+    known, others = (scaled(x) for x in (rows, more))
     spanned = np.linalg.qr(known.T)[0]
     left = others - (others @ spanned) @ spanned.T
     found: Any = qr(left.T, mode="r", pivoting=True)
@@ -457,7 +528,7 @@ def _in_units(rows: np.ndarray, sizes: np.ndarray, centre: np.ndarray) -> np.nda
     matrix, shift = rows[:, : n * n].reshape(-1, n, n), rows[:, n * n :]
     linear = (matrix * sizes / sizes[:, None]).reshape(-1, n * n)
     scaled = np.concatenate([linear, (shift + matrix @ centre) / sizes], axis=1)
-    return scaled / np.linalg.norm(scaled, axis=1, keepdims=True)
+    return _of_length_one(scaled)
 
 
 def _null_space(blocks: list[LeftSides], units: np.ndarray, tolerance: float) -> tuple[np.ndarray, float, float]:
