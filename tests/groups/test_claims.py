@@ -153,3 +153,19 @@ def test_motions_of_space(group, y):
         left = expm(0.3 * generator(x)) @ matrix(q)
         right = matrix(q) @ expm(0.3 * generator(np.asarray(group.to_body(q, x))))
         assert_allclose(left, right, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("form", ["drift_kick_drift", "kick_drift_kick"])
+@pytest.mark.parametrize("name", ["free_rigid_body", "suslov", "chaplygin_ball"])
+def test_group_and_distribution_are_kept_over_many_steps(name, form):
+    """Over 10⁵ steps, every hundredth state; over 10⁶ the page of the groups has the figures."""
+    entry, scheme = ENTRIES[name], da.Scheme(form)
+    path = da.simulate(entry.system, entry.q0, entry.v0, h=0.02, steps=100_000, save=da.Save(every=100), scheme=scheme)
+    assert_allclose(np.linalg.norm(path.q[:, :4], axis=1), 1.0, rtol=0, atol=5e-16)
+    if name == "free_rigid_body":
+        for i in range(3):
+            assert da.measure.momentum(entry.system, path, lambda q, p, i=i: q.R[i], scheme=scheme).range < 1e-12
+        return
+    (constraint,) = entry.system.constraints
+    left = [constraint.residual(entry.system, *x, 0.0) for x in zip(path.q[::50], path.v[::50], path.v[::50], strict=True)]
+    assert np.max(np.abs(left)) < 3e-15

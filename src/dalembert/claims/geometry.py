@@ -63,8 +63,8 @@ def _kkt(system, q, v, z, t):
 def flow(subject: Subject) -> Claim:
     """The ranks of Theorem 5.1 at windows of nodes along the run. A step that is no map of pairs of nodes,
     as a composed one, is a map of states on the constraints: a local diffeomorphism where its derivative has full rank."""
-    flat, between = subject.system.space.flat, subject.form == "kick_drift_kick" and subject.orders - {0}
-    if subject.scheme.order > 2 or not flat or between or subject.form == "discrete_gradient":
+    between = subject.form == "kick_drift_kick" and subject.orders - {0}
+    if subject.scheme.order > 2 or between or subject.form == "discrete_gradient":
         least = least_stretch(subject)
         if np.isnan(least):
             return FLOW.at_least(least, STRETCHED, "a step from a neighbouring state could not be solved")
@@ -187,7 +187,7 @@ def symplectic(subject: Subject) -> Claim:
 def evolution(subject: Subject) -> Claim:
     """Both sides of the theorem at two nodes of the run; for a step of states, with constraints on positions only, on their
     manifold, where dξ is zero."""
-    if subject.scheme.order > 2 or subject.form in OF_STATES or not subject.system.space.flat:
+    if subject.scheme.order > 2 or subject.form in OF_STATES:
         held = symplectic(subject)
         if held.finding is Finding.HYPOTHESIS_FAILS:
             return EVOLUTION.not_met(f"a step of states, whose reactions are no function of two nodes, and {held.reason}")

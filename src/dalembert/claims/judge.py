@@ -59,7 +59,7 @@ def verdict(
         start: as for `simulate`; data are for a DiscreteSystem or a VariationalProblem, the starter for a System.
         solver: as for `simulate`, with its branch alone.
         symmetries: name → generator(q[, t][, p]), ξ_Q, (n,): symmetries whose momenta should be conserved. Cyclic
-            coordinates, which L does not depend on, are checked anyway.
+            coordinates, which L does not depend on, are checked anyway; on a group, motions of space and of the body.
 
     Returns:
         A Verdict, which prints as a table.

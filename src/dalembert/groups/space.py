@@ -96,8 +96,20 @@ class Space(abc.ABC):
         """The increment along a whole interval."""
 
     @abc.abstractmethod
+    def between(self, a: Vector, b: Vector) -> Vector:
+        """d for which `cross_interval` leads from a to b, the shorter way round."""
+
+    @abc.abstractmethod
+    def pull_back(self, y: Vector, covectors: Float[Array, "... n"]) -> Float[Array, "... n"]:
+        """Covectors at o·τ(y) as those of y."""
+
+    @abc.abstractmethod
     def differences(self, a: Any, b: Any) -> Any:
         """The ways from positions a to positions b, (…, n): numbers, not traced."""
+
+    @abc.abstractmethod
+    def along(self, q: Any, d: Any) -> Any:
+        """`retract` of many positions and ways, (K, ·)."""
 
     @abc.abstractmethod
     def extent(self, q: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -182,8 +194,17 @@ class Flat(Space):
     def cross_interval(self, q, d):
         return d
 
+    def between(self, a, b):
+        return b - a
+
+    def pull_back(self, y, covectors):
+        return covectors
+
     def differences(self, a, b):
         return b - a
+
+    def along(self, q, d):
+        return q + d
 
     def extent(self, q):
         return np.max(np.abs(q), axis=0), np.ptp(q, axis=0)
@@ -451,6 +472,9 @@ class Product(Space):
     def differences(self, a, b):
         return np.asarray(_ways(self, jnp.asarray(a), jnp.asarray(b)))
 
+    def along(self, q, d):
+        return jax.vmap(self.retract)(q, d)
+
     def extent(self, q):
         largest = [np.full(g.n, np.max(np.abs(x))) for g, x in zip(self.parts, self.positions(q), strict=True)]
         return np.concatenate(largest), np.ptp(self.differences(q[:1], q), axis=0)
@@ -480,6 +504,9 @@ class Product(Space):
 
     def impulse(self, h, v, force, end):
         return self._each("share", (0.5 if end else -0.5) * h * v, h * force)
+
+    def pull_back(self, y, covectors):
+        return covectors @ jax.jacfwd(lambda w: self.trivialise(y, w))(jnp.zeros_like(y))
 
     def between(self, a, b):
         """x with τ(x/2)² = a⁻¹b in each part."""

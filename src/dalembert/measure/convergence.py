@@ -153,8 +153,10 @@ def order(
         v0: (n,) velocities at t0.
         time: duration of the runs, a multiple of every h.
         h: (K,) decreasing steps.
-        exact: t (K,) → (q (K, n), v (K, n)), the exact solution; None: that of `reference`, to reference_tolerance.
-        coordinates: names or indices of the components of q and v that are compared; all by default.
+        exact: t (K,) → (q (K, n), v (K, n)), the exact solution, on a group by name or as it is stored; None: that of
+            `reference`, to reference_tolerance.
+        coordinates: names or indices of the components of q and v that are compared; all by default. On a group those of
+            the velocities, along which positions are compared too.
         t0: initial time.
         scheme: as for `simulate`.
         start: as for `simulate`, with its starter alone.

@@ -24,12 +24,13 @@ from dalembert.measure.nodes import (
     node_view,
     nodes_of,
     own_scheme,
+    read_node,
 )
 from dalembert.notebook import Described, described_by_fields
 from dalembert.numbers import EPSILON, as_function, as_number, as_vector
 from dalembert.path import Path
 from dalembert.step import simulate
-from dalembert.systems import System, as_step, check_flat, check_shapes, check_system, check_x64, is_traced, momentum
+from dalembert.systems import System, as_step, check_shapes, check_system, check_x64, is_traced, momentum
 from dalembert.systems import momentum as momentum_at
 from dalembert.systems.equations import force, reactions
 from dalembert.tracing import seldom
@@ -81,7 +82,7 @@ def legendre(
 
     Args:
         system: a System or a DiscreteSystem.
-        q0: (n,) a node at t0.
+        q0: (n,) a node at t0; on a group by name or as it is stored, and momenta are in the body's axes.
         q1: (n,) a node at t0 + h.
         h: time step.
         t0: time of q0.
@@ -141,20 +142,22 @@ def balance(
 
 def _read_nodes(system, points, h, t0, scheme) -> tuple[NodeView, list[Array], Array]:
     check_x64()
-    first = as_vector(points[0], "q0")
-    others = [as_vector(x, f"q{i}", first.shape[0]) for i, x in enumerate(points[1:], 1)]
+    first = read_node(system, points[0], "q0")
+    others = [read_node(system, x, f"q{i}", first) for i, x in enumerate(points[1:], 1)]
     view = node_view(system, scheme, h, first.shape[0])
     return view, [first, *others], jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
 
 
 @seldom
 def _legendre_maps(view: NodeView, q0, q1, t) -> LegendreMaps:
+    view, (q0, q1) = view.around(q0, q1)
     return LegendreMaps(-view.outgoing(q0, q1, t), view.incoming(q0, q1, t))
 
 
 @seldom
 def _balance(view: NodeView, q0, q1, q2, t) -> Balance:
-    nodes = (q0, q1, q2, t + view.h)
+    view, points = view.around(q0, q1, q2)
+    nodes = (*points, t + view.h)
     covector, rows = view.balance(*nodes), view.reactions(*nodes)
     basis = kernel(rows)
     return Balance(covector, basis, basis.T @ covector)
@@ -240,16 +243,16 @@ def momentum_balance(
         raise ValueError(
             f"scheme: a step of order {chosen.order} is made of stages whose multipliers are not kept; use order=2"
         )
-    n = path.q.shape[1]
+    n, size = path.v.shape[1], path.q.shape[1]
     check_direction(system, generator, n)
     if form == "kick_drift_kick":  # of a System alone
         plant: Any = system
         states = tuple(map(jnp.asarray, (path.q, path.v, path.t, path.multipliers)))
-        numbers = check_shapes(plant, np.zeros(n), np.zeros(n), np.zeros(()))
+        numbers = check_shapes(plant, np.zeros(size), np.zeros(n), np.zeros(()))
         found = _of_kicks(plant, chosen, tuple(numbers), generator, states, path.h)
         return MomentumBalance(np.asarray(path.t), *map(np.asarray, found))
     own, q, t = nodes_of(path, system, scheme)
-    view = node_view(system, own, path.h, n)
+    view = node_view(system, own, path.h, size)
     multipliers = jnp.asarray(path.multipliers)
     if len(multipliers) != len(q) - 2:
         raise ValueError(
@@ -262,11 +265,17 @@ def momentum_balance(
 @seldom
 def _of_nodes(system: System | DiscreteSystem, view: NodeView, generator: Callable, q, t, multipliers):
     along = jax.vmap(lambda x, s: system.call(generator, x, t=s))(q[1:], t[1:])
-    momenta = jax.vmap(view.momentum)(q[:-1], q[1:], t[:-1])
+
+    def momentum_of_pair(before, here, s):
+        own, pair = view.around(before, here)
+        return own.momentum(*pair, s)
 
     def node_work(before, here, after, s, held, xi):
-        pushed = view.reactions(before, here, after, s).T @ held
-        return (view.impulse(before, here, after, s) + view.h * pushed) @ xi
+        own, nodes = view.around(before, here, after)
+        pushed = own.reactions(*nodes, s).T @ held
+        return (own.impulse(*nodes, s) + view.h * pushed) @ xi
+
+    momenta = jax.vmap(momentum_of_pair)(q[:-1], q[1:], t[:-1])
 
     inner = jax.vmap(node_work)(q[:-2], q[1:-1], q[2:], t[1:-1], multipliers, along[:-1])
     return jnp.sum(momenta * along, axis=1), inner
@@ -281,10 +290,11 @@ def _of_kicks(system: System, scheme: Scheme, numbers: tuple, generator: Callabl
 
     def kick_work(before, after, held):
         (q0, v0, s, xi0), (q1, v1, _, xi1) = before, after
-        interval = Interval(q0, q1 - q0, s, h)
+        d = system.space.between(q0, q1)
+        interval = Interval(q0, d, s, h)
         left = -momentum_at(system, q0, v0, s) - legendre_minus(scheme, system, interval)
         right = momentum_at(system, q1, v1, s + h) - legendre_plus(scheme, system, interval)
-        middle = (q0 + 0.5 * (q1 - q0), (q1 - q0) / h, (v1 - v0) / h, s + 0.5 * h)
+        middle = (system.space.retract(q0, 0.5 * d), d / h, (v1 - v0) / h, s + 0.5 * h)
         ends = ((q0, v0, s, xi0, left), (q1, v1, s + h, xi1, right))
         return sum(_kick(system, numbers, held, end, middle, h) for end in ends)
 
@@ -339,8 +349,8 @@ def phase_step(system: System, q, p, *, h: float, t0: float = 0.0, scheme: Schem
 
     Args:
         system: a System.
-        q: (n,) positions.
-        p: (n,) momenta.
+        q: (n,) positions, or by name as in `simulate`.
+        p: (n,) momenta; on a group in the axes of the velocities.
         h: time step, negative for a step backwards in time.
         t0: time of (q, p).
         scheme: as for `simulate`.
@@ -364,10 +374,10 @@ def phase_step(system: System, q, p, *, h: float, t0: float = 0.0, scheme: Schem
     """
     check_x64()
     check_system(system)
-    check_flat(system, "this measurement")
     chosen = Scheme() if scheme is None else own_scheme(scheme)
-    given = as_vector(q, "q")
-    given = given, as_vector(p, "p", given.shape[0]), as_step(h), as_number(t0, "t0", "a finite time")
+    given, space = read_node(system, q, "q"), system.space
+    n = given.shape[0] if space.flat else space.n
+    given = given, as_vector(p, "p", n), as_step(h), as_number(t0, "t0", "a finite time")
     if is_traced(system, given):
         raise ValueError("phase_step: works on numbers and not under jit, vmap or grad")
     (x, y), (step, t) = map(np.asarray, given[:2]), map(float, given[2:])
@@ -380,9 +390,9 @@ def phase_step(system: System, q, p, *, h: float, t0: float = 0.0, scheme: Schem
     state = dataclasses.replace(chosen, form="drift_kick_drift")
     ahead = (1.0 - state.state.weight) * step
     v = _solve_velocity(lambda w: _incoming(system, state, x, w, t, step), y, x)
-    path = simulate(system, x - ahead * v, v, h=step, steps=1, t0=t - ahead, scheme=state)
+    path = simulate(system, space.retract(x, -ahead * v), v, h=step, steps=1, t0=t - ahead, scheme=state)
     middle, w = np.asarray(path.q)[-1], np.asarray(path.v)[-1]
-    after = middle + ahead * w
+    after = np.asarray(space.retract(middle, ahead * w))
     return PhasePoint(after, np.asarray(_incoming(system, state, after, w, t + step, step)[0]))
 
 

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from dalembert.discretize import Interval, Scheme
 from dalembert.measure.convergence import Convergence, converge
-from dalembert.measure.nodes import SystemNodes, kernel, node_view
+from dalembert.measure.nodes import SystemNodes, kernel, node_view, read_node
 from dalembert.notebook import Described, described_by_fields
 from dalembert.numbers import as_choice, as_number, as_tolerance, as_vector, decreasing_steps, is_traced
 from dalembert.options import STARTERS, Starter
@@ -105,13 +105,13 @@ def exact_discrete(system: System, q0, q1, *, h: float, t0: float = 0.0, toleran
     """
     check_x64()
     check_system(system)
-    check_flat(system, "this measurement")
-    a = as_vector(q0, "q0")
-    b = as_vector(q1, "q1", a.shape[0])
+    a = read_node(system, q0, "q0")
+    b = read_node(system, q1, "q1", a)
     step, begin, accuracy = as_step(h), as_number(t0, "t0", "a finite time"), as_tolerance(tolerance)
     if is_traced(system, a, b, step, begin):
         raise TypeError("exact_discrete: works on numbers and not under jit, vmap or grad")
-    check_shapes(system, a, b, jnp.asarray(begin, dtype=float))
+    way = system.space.between(a, b)
+    check_shapes(system, a, way, jnp.asarray(begin, dtype=float))
     times = float(begin) + float(step) * np.concatenate([[0.0], NODES, [1.0]])
     v0 = _shot(system, np.asarray(a), np.asarray(b), times, accuracy)
     return discrete_data(system, *_curve(system, np.asarray(a), v0, times, accuracy), times)
@@ -131,10 +131,11 @@ def _shot(system: System, q0, q1, times, tolerance) -> np.ndarray:
 
     def miss(v):
         q = _curve(system, q0, v, ends, tolerance)[0][-1]
-        return (q - q1) / h if np.all(np.isfinite(q)) else np.full_like(q1, 1e100)
+        return system.space.differences(q1, q) / h if np.all(np.isfinite(q)) else np.full_like(straight, 1e100)
 
-    found = root(miss, (q1 - q0) / h, tol=1e-14).x
-    size = np.linalg.norm((q1 - q0) / h) + np.linalg.norm(found)
+    straight = system.space.differences(q0, q1) / h
+    found = root(miss, straight, tol=1e-14).x
+    size = np.linalg.norm(straight) + np.linalg.norm(found)
     if not np.linalg.norm(miss(found)) <= MISSED * (size or 1.0):
         raise ValueError(
             f"q1: no motion from q0 to q1 in the time {h:g} was found near the straight line; give a "
@@ -271,7 +272,7 @@ def discrete_consistency(
         (1, ('start',))
     """
     check_system(system)
-    check_flat(system, "this measurement")
+    check_flat(system, "discrete_consistency, which measures starters of nodes,")
     steps, accuracy = decreasing_steps(h), as_tolerance(tolerance)
     as_choice(starter, "starter", STARTERS, "starters")
     begin = as_number(t0, "t0", "a finite time")

@@ -22,6 +22,7 @@ from dalembert.discretize import (
     Reading,
     Scheme,
     WindowMap,
+    check_group_scheme,
     check_maps,
     incoming,
     outgoing,
@@ -29,13 +30,14 @@ from dalembert.discretize import (
 from dalembert.discretize.discrete import discrete_impulses
 from dalembert.discretize.nodes import discrete_force, legendre_plus
 from dalembert.groups import Space
-from dalembert.numbers import described
+from dalembert.numbers import as_vector, described
 from dalembert.path import Path, check_path
 from dalembert.step import StepProgram
 from dalembert.step.programs.node import DiscreteProgram, NodeProgram
 from dalembert.step.start.prepare import check_discrete
-from dalembert.systems import System, as_step, check_flat, check_shapes, check_system, is_traced, output_shape, run_on_shapes
+from dalembert.systems import System, as_step, check_shapes, check_system, is_traced, output_shape, run_on_shapes
 from dalembert.systems.equations import value
+from dalembert.systems.system import group_space
 from dalembert.tracing import traced_once
 
 Vector = Float[Array, "n"]
@@ -78,11 +80,40 @@ class NodeView(eqx.Module):
     def pair(self, q0: Vector, q1: Vector, t) -> Float[Array, "k"]:
         """The equations of the first two nodes (Remark 3.4)."""
 
+    def around(self, *nodes: Any) -> tuple[Self, tuple[Any, ...]]:
+        """(view, coordinates): on a group all is a function of coordinates around these nodes, which are 0 there."""
+        return self, nodes
+
+    def node(self, which: int, y: Vector) -> Vector:
+        """A node from its coordinates."""
+        return y
+
+    def ahead(self, v: Vector) -> Self:
+        """The view around the third node that this velocity leads to."""
+        return self
+
+    def later(self) -> Self:
+        """The view whose first two nodes are the second and third."""
+        return self
+
+    def end(self, q1: Vector, v: Vector) -> Vector:
+        """The third node, from the velocity of the second interval."""
+        return q1 + self.h * v
+
+    def velocity(self, first: int, a: Vector, b: Vector) -> Vector:
+        """Of the interval between two nodes. first: the number of a."""
+        return (b - a) / self.h
+
+    def state(self, q0: Vector, q1: Vector, t) -> tuple[Vector, Vector, Any]:
+        """(q, v, t) of the program, from the pair."""
+        return q1, self.velocity(0, q0, q1), t
+
     def residual(self, deflated: bool, z: Float[Array, "z"], q0: Vector, q1: Vector, t) -> Float[Array, "z"]:
         """The equations of the step at z = (v', λ)."""
         if self.traced:
             return self.traced[deflated](z, q0, q1, t)
-        return self.program(deflated).residual(z, q1, (q1 - q0) / self.h, t, self.h, jnp.zeros_like(q1))
+        q, v, now = self.state(q0, q1, t)
+        return self.program(deflated).residual(z, q, v, now, self.h, jnp.zeros_like(v))
 
     def once(self) -> Self:
         """The same view, for a program that reads its equations in many places: JAX traces them once."""
@@ -92,7 +123,7 @@ class NodeView(eqx.Module):
 
     def equations(self, q0: Vector, q1: Vector, q2: Vector, multipliers, t) -> Float[Array, "n_plus_m"]:
         """The left sides: n of motion, then m kinematic ones."""
-        return self.residual(False, jnp.concatenate([(q2 - q1) / self.h, multipliers]), q0, q1, t)
+        return self.residual(False, jnp.concatenate([self.velocity(1, q1, q2), multipliers]), q0, q1, t)
 
     def balance(self, q0: Vector, q1: Vector, q2: Vector, t) -> Vector:
         """β = D₁L_d(q₁,q₂) + D₂L_d(q₀,q₁) + h f, a covector at q₁; the constraint forces balance it."""
@@ -114,51 +145,106 @@ class NodeView(eqx.Module):
 
     def solve(self, q0: Vector, q1: Vector, t) -> tuple[Float[Array, "z"], Solve]:
         """z = (v', λ) of the step from (q₀,q₁), by Newton's iteration from the constant velocity; t the time of q₁."""
-        program, s = self.program(True), (q1 - q0) / self.h
+        program, (q, s, now) = self.program(True), self.state(q0, q1, t)
         equations = lambda z: self.residual(True, z, q0, q1, t)  # noqa: E731
-        scale = lambda z: program.scale(z, q1, s, self.h)  # noqa: E731
-        return newton(equations, program.guess(q1, s, t, self.h), scale, _CLOSE)
+        scale = lambda z: program.scale(z, q, s, self.h)  # noqa: E731
+        return newton(equations, program.guess(q, s, now, self.h), scale, _CLOSE)
 
     def flow(self, q0: Vector, q1: Vector, t, z: Float[Array, "z"]) -> Vector:
         """q₂ from the solved step z, with the first derivative of the discrete flow; t the time of q₁."""
-        return q1 + self.h * implicit(functools.partial(self.residual, True), z, q0, q1, t)[: q1.shape[0]]
+        return self.end(q1, implicit(functools.partial(self.residual, True), z, q0, q1, t)[: q1.shape[0]])
 
 
 class SystemNodes(NodeView):
-    """Of a System, discretized by a scheme; rows: (order, number) of its constraints."""
+    """Of a System, discretized by a scheme; rows: (order, number) of its constraints. origins: three nodes on a group,
+    around which the others are given in coordinates; covectors are those of the coordinates."""
 
     system: System
     scheme: Scheme
     rows: tuple[tuple[int, int], ...] = eqx.field(static=True)
+    origins: Any = None
 
     @property
     def m(self) -> int:
         return sum(count for _, count in self.rows)
 
+    def around(self, *nodes: Any) -> tuple[Self, tuple[Any, ...]]:
+        space = self.system.space
+        if space.flat:
+            return self, nodes
+        zero = jnp.zeros(space.n)
+        return dataclasses.replace(self, origins=(*nodes, nodes[-1])[:3]), (zero,) * len(nodes)
+
+    def ahead(self, v: Vector) -> Self:
+        if self.origins is None:
+            return self
+        end = self.origins[1] + self.system.space.cross_interval(self.origins[1], self.h * v)
+        return dataclasses.replace(self, origins=(*self.origins[:2], end))
+
+    def once(self) -> Self:
+        return super().once() if self.origins is None else self
+
+    def later(self) -> Self:
+        return self if self.origins is None else dataclasses.replace(self, origins=(*self.origins[1:], self.origins[2]))
+
+    def node(self, which: int, y: Vector) -> Vector:
+        return y if self.origins is None else self.system.space.retract(self.origins[which], y)
+
+    def velocity(self, first: int, a: Vector, b: Vector) -> Vector:
+        return self.system.space.between(self.node(first, a), self.node(first + 1, b)) / self.h
+
+    def end(self, q1: Vector, v: Vector) -> Vector:
+        if self.origins is None:
+            return super().end(q1, v)
+        here = self.node(1, q1)
+        return self.system.space.between(self.origins[2], here + self.system.space.cross_interval(here, self.h * v))
+
+    def state(self, q0: Vector, q1: Vector, t) -> tuple[Vector, Vector, Any]:
+        if self.origins is None:
+            return super().state(q0, q1, t)
+        v = self.velocity(0, q0, q1)
+        return self.system.space.retract(self.node(0, q0), 0.5 * self.h * v), v, t - 0.5 * self.h
+
+    def residual(self, deflated: bool, z: Float[Array, "z"], q0: Vector, q1: Vector, t) -> Float[Array, "z"]:
+        found, n = super().residual(deflated, z, q0, q1, t), q1.shape[0]
+        if self.origins is None:
+            return found
+        return found.at[:n].set(self.system.space.pull_back(q1, found[:n]))
+
     def program(self, deflated: bool) -> StepProgram:
-        return NodeProgram(self.system, self.scheme, self.rows, 0.0, True, deflated)
+        ahead, two_step = (0.0, True) if self.origins is None else (0.5, False)
+        return NodeProgram(self.system, self.scheme, self.rows, ahead, two_step, deflated)
+
+    def interval(self, first: int, a: Vector, b: Vector, t) -> Interval:
+        """Between two nodes. first: the number of a; t: its time."""
+        q, space = self.node(first, a), self.system.space
+        return Interval(q, space.between(q, self.node(first + 1, b)), t, self.h)
 
     def impulse(self, q0: Vector, q1: Vector, q2: Vector, t) -> Vector:
-        before = discrete_force(self.scheme, self.system, Interval(q0, q1 - q0, t - self.h, self.h), -1)
-        return before + discrete_force(self.scheme, self.system, Interval(q1, q2 - q1, t, self.h), 0)
+        before = discrete_force(self.scheme, self.system, self.interval(0, q0, q1, t - self.h), -1)
+        after = discrete_force(self.scheme, self.system, self.interval(1, q1, q2, t), 0)
+        return self.system.space.pull_back(q1, before + after)
 
     def momentum(self, q0: Vector, q1: Vector, t) -> Vector:
-        return legendre_plus(self.scheme, self.system, Interval(q0, q1 - q0, t, self.h))
+        found = legendre_plus(self.scheme, self.system, self.interval(0, q0, q1, t))
+        return self.system.space.pull_back(q1, found)
 
     def outgoing(self, q0: Vector, q1: Vector, t) -> Vector:
-        return outgoing(self.scheme, self.system, Interval(q0, q1 - q0, t, self.h))
+        return self.system.space.pull_back(q0, outgoing(self.scheme, self.system, self.interval(0, q0, q1, t)))
 
     def incoming(self, q0: Vector, q1: Vector, t) -> Vector:
-        return incoming(self.scheme, self.system, Interval(q0, q1 - q0, t, self.h))
+        return self.system.space.pull_back(q1, incoming(self.scheme, self.system, self.interval(0, q0, q1, t)))
 
     def pair(self, q0: Vector, q1: Vector, t) -> Float[Array, "k"]:
         """φ(q₀), φ(q₁), φ(ρ(q₀,q₁))."""
-        out, d, system = [jnp.zeros(0)], q1 - q0, self.system
+        out, system, between = [jnp.zeros(0)], self.system, self.interval(0, q0, q1, t)
+        d = between.d
         for c in system.constraints:
             if c.order == 0:
-                out += [value(system, c, q0, d, d, t), value(system, c, q1, d, d, t + self.h)]
+                ends = value(system, c, between.q, d, d, t), value(system, c, self.node(1, q1), d, d, t + self.h)
+                out += ends
             elif c.order == 1:
-                q, v = self.scheme.distribution(q0, d, self.h)
+                q, v, _ = between.at(self.scheme.distribution, system.space)
                 out.append(value(system, c, q, v, v, t + self.scheme.distribution.weight * self.h))
         return jnp.concatenate(out)
 
@@ -213,12 +299,14 @@ def _discrete_view(system: DiscreteSystem, scheme: Any, h, n: int) -> NodeView:
 
 @node_view.register(System)
 def _system_view(system: System, scheme: Scheme | WindowMap | None, h, n: int) -> NodeView:
-    step, points = jnp.asarray(as_step(h), dtype=float), jnp.zeros(n)
-    chosen = Scheme("nodes") if scheme is None else own_scheme(scheme)
-    check_maps(chosen, n)
+    step, space = jnp.asarray(as_step(h), dtype=float), group_space(system)
+    chosen = Scheme("nodes" if space is None else "drift_kick_drift") if scheme is None else own_scheme(scheme)
+    check_maps(chosen, n if space is None else space.n)
     if chosen.form in OF_STATES:
         raise ValueError(f"scheme: {chosen.form} is not a map of pairs of nodes; give nodes and Scheme('nodes')")
-    numbers = check_shapes(system, points, points, jnp.zeros(()))
+    if space is not None:
+        check_group_scheme(chosen, system.constraints)
+    numbers = check_shapes(system, jnp.zeros(n), jnp.zeros(n if space is None else space.n), jnp.zeros(()))
     return SystemNodes(step, system, chosen, tuple((c.order, m) for c, m in zip(system.constraints, numbers, strict=True)))
 
 
@@ -324,7 +412,6 @@ def nodes_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | Windo
 
     A path in kick-drift-kick form gives its nodes where all constraints are holonomic: they satisfy the node equations.
     """
-    check_flat(system, "this measurement")
     chosen, form = form_of(path, system, scheme)
     check_neighbours(path)
     if chosen.order > 2:
@@ -334,7 +421,16 @@ def nodes_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | Windo
     if form == "drift_kick_drift":
         back = chosen.state.weight * h
         ahead = h - back
-        return chosen, xp.concatenate([q[:1] - back * v[:1], q + ahead * v]), xp.concatenate([t[:1] - back, t + ahead])
+        nodes = system.space.along(q[:1], -back * v[:1]), system.space.along(q, ahead * v)
+        return chosen, xp.concatenate(nodes), xp.concatenate([t[:1] - back, t + ahead])
     if form in OF_STATES and (form == "discrete_gradient" or any(c.order > 0 for c in getattr(system, "constraints", ()))):
         raise ValueError(f"path: in {form} form nodes alone satisfy no equations here; use the form 'nodes'")
-    return dataclasses.replace(chosen, form="nodes"), q, t
+    return dataclasses.replace(chosen, form="nodes" if system.space.flat else "drift_kick_drift"), q, t
+
+
+def read_node(system: Any, given: Any, name: str, like: Vector | None = None) -> Vector:
+    """A node (size,) as it is stored, on a group also from a mapping. like: another one."""
+    space = group_space(system)
+    if space is not None:
+        return jnp.asarray(space.read_position(given, name))
+    return as_vector(given, name) if like is None else as_vector(given, name, like.shape[0])

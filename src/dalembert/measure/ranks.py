@@ -241,9 +241,9 @@ def _regularity(system: System | DiscreteSystem, nodes: Any, h: Any, scheme: Any
         view = node_view(system, scheme, 1.0 if h is None else h, points.shape[1])
         times = as_number(t0, "t0", "a finite time") + view.h * jnp.arange(points.shape[0])
     t = times[1:-1:every]
-    n, m = points.shape[1], view.m
+    m = view.m
     found = jax.tree.map(np.asarray, _derivatives(view, points[:-2:every], points[1:-1:every], points[2::every], t))
-    restrictions = found["kinematic"].shape[1]
+    restrictions, n = found["kinematic"].shape[1], found["reactions"].shape[2]
     return Regularity(
         np.asarray(t),
         condition("kinematic equations independent", found["kinematic"], restrictions, t),
@@ -285,6 +285,7 @@ def _derivatives(view: NodeView, q0, q1, q2, t) -> dict[str, Array]:
 
 def _at_window(view: NodeView, q0: Vector, q1: Vector, q2: Vector, t) -> dict[str, Array]:
     """The matrices of one window; the columns of D_K's and φ∘β's are (δq₀, δq₁, δq₂)."""
+    view, (q0, q1, q2) = view.around(q0, q1, q2)
     n = q1.shape[0]
     rows = view.reactions(q0, q1, q2, t)
     pinv = jnp.linalg.pinv(rows.T) if view.m else jnp.zeros((0, n))  # also where the reactions are dependent

@@ -16,9 +16,9 @@ from dalembert.algebra import implicit, integrate, numerical_rank
 from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
 from dalembert.lazy import on_host
 from dalembert.measure.higher import HigherFlow, higher_flow
-from dalembert.measure.nodes import NodeView, kernel, node_view
+from dalembert.measure.nodes import NodeView, kernel, node_view, read_node
 from dalembert.notebook import Described
-from dalembert.numbers import as_function, as_number, as_positive, as_tolerance, as_vector, whole_number
+from dalembert.numbers import as_function, as_number, as_positive, as_tolerance, whole_number
 from dalembert.systems import (
     CONSISTENT,
     InconsistentDataError,
@@ -26,6 +26,7 @@ from dalembert.systems import (
     System,
     VariationalProblem,
     acceleration,
+    check_flat,
     check_initial_data,
     check_x64,
     is_traced,
@@ -152,11 +153,12 @@ def symplectic_defect(
 def _defect(system: System | DiscreteSystem, given: tuple, h: Any, t0: Any, scheme: Any, step: Any) -> SymplecticDefect:
     """given: q0, q1, and what a VariationalProblem takes in their place, nodes and multipliers."""
     q0, q1, *_ = given
-    first = as_vector(q0, "q0")
-    second = as_vector(q1, "q1", first.shape[0])
+    first = read_node(system, q0, "q0")
+    second = read_node(system, q1, "q1", first)
     view = node_view(system, scheme, h, first.shape[0])
     t = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
     if step is not None:
+        check_flat(system, "step=")
         _check_map(step, first.shape, first, second)
     traced = is_traced(view, first, second, t)
     if not traced:
@@ -204,16 +206,18 @@ def exterior_derivative(one_form: Callable, x: Float[Array, "k"]) -> Float[Array
 
 @seldom
 def _discrete_defect(view: NodeView, q0: Vector, q1: Vector, t, step: Callable | None) -> SymplecticDefect:
+    view, (q0, q1) = view.around(q0, q1)
     n, x, now, view = q0.shape[0], jnp.concatenate([q0, q1]), t + view.h, view.once()
     solved = jnp.asarray(True)
     if step is None:
         z, info = view.solve(q0, q1, now)
         solved = ~(info.singular | info.not_finite | info.not_converged)
+        view = view.ahead(z[:n])
         step = lambda a, b: view.flow(a, b, now, z)  # noqa: E731
     slope, q2 = jax.jacfwd(lambda y: twice(step(y[:n], y[n:])), has_aux=True)(x)
 
-    def theta(y, time):
-        return jnp.concatenate([jnp.zeros(n), view.momentum(y[:n], y[n:], time)])
+    def theta(pair, y, time):
+        return jnp.concatenate([jnp.zeros(n), pair.momentum(y[:n], y[n:], time)])
 
     def xi(y, end):
         nodes = (y[:n], y[n:], end, now)
@@ -221,16 +225,17 @@ def _discrete_defect(view: NodeView, q0: Vector, q1: Vector, t, step: Callable |
 
     by_pair, by_end = jax.jacfwd(xi, (0, 1))(x, q2)
     slopes = jnp.concatenate([jnp.zeros((n, 2 * n)), by_pair + by_end @ slope])
-    before = -exterior_derivative(lambda y: theta(y, t), x)
-    after = -exterior_derivative(lambda y: theta(y, now), jnp.concatenate([q1, q2]))
+    before = -exterior_derivative(lambda y: theta(view, y, t), x)
+    after = -exterior_derivative(lambda y: theta(view.later(), y, now), jnp.concatenate([q1, q2]))
     forward = jnp.concatenate([jnp.eye(2 * n)[n:], slope])
     nodes = (q0, q1, q2)
     left = view.equations(*nodes, view.multipliers(*nodes, now), now)
     form = jnp.concatenate([jnp.zeros(n), xi(x, q2)])
     basis = kernel(jax.jacfwd(lambda y: view.pair(y[:n], y[n:], t))(x))
     return restrict_forms(
-        basis, before, forward.T @ after @ forward, slopes.T - slopes, form=form, end=q2, residual=left, solved=solved
-    )
+        basis, before, forward.T @ after @ forward, slopes.T - slopes, form=form, end=view.node(2, q2), residual=left,
+        solved=solved,
+    )  # fmt: skip
 
 
 @seldom
@@ -249,7 +254,8 @@ def _higher_defect(flow: HigherFlow, x: Float[Array, "k"], step: Callable | None
 
 
 def _check_pair(view: NodeView, q0: Vector, q1: Vector, t) -> None:
-    found, rows = _pair_with_rows(view, jnp.concatenate([q0, q1]), t)
+    view, pair = view.around(q0, q1)
+    found, rows = _pair_with_rows(view, jnp.concatenate(pair), t)
     left = np.asarray(found)
     if np.max(np.abs(left), initial=0.0) > CONSISTENT:
         raise InconsistentDataError(f"q0, q1: the pair must lie in D_d, where the constraints on it are 0; they are {left}")
@@ -327,6 +333,7 @@ def flow_symplectic_defect(
     duration = jnp.asarray(as_positive(t, "t", "a positive, finite time"), dtype=float)
     begin = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
     accuracy, most = as_tolerance(tolerance), whole_number(max_steps, "max_steps")
+    check_flat(system, "flow_symplectic_defect")
     q, v = check_initial_data(system, q0, v0, begin, t)
     result = _continuous_defect(system, q, v, (begin, begin + duration), accuracy, most)
     if not is_traced(result) and not bool(result.solved):

@@ -10,14 +10,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, newton
-from dalembert.discretize import Scheme, check_maps
+from dalembert.discretize import Scheme, check_group_scheme, check_maps
 from dalembert.notebook import described_by_fields
-from dalembert.numbers import as_number, as_vector, described, whole_number
+from dalembert.numbers import as_number, described, whole_number
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Call, second_root
 from dalembert.step.start.prepare import program_for
-from dalembert.systems import System, as_step, check_flat, check_initial_data, check_shapes, is_traced
+from dalembert.systems import System, as_step, check_initial_data, check_shapes, check_system, is_traced
 from dalembert.systems.consistency import STEPS
+from dalembert.systems.system import at_origin
 from dalembert.tracing import Jitted
 
 MOST_STARTS = 1_000_000
@@ -86,19 +87,21 @@ def roots(
     """
     if scheme is not None and not isinstance(scheme, Scheme):
         raise TypeError(f"scheme: found {described(scheme)}; give a Scheme")
-    check_flat(system, "roots")
+    check_system(system)
     length, now = as_step(h), as_number(t, "t", "a finite time")
     number, key = whole_number(starts, "starts", most=MOST_STARTS), whole_number(seed, "seed", 0, 2**63 - 1)
-    position = as_vector(q, "q")
-    velocity = as_vector(v, "v", position.shape[0])
+    position, velocity = system.space.read_point(q, v)
     if is_traced(system, position, velocity, length, now):
         raise TypeError("roots: works on numbers and not under jit, vmap or grad")
-    check_initial_data(system, position, velocity, now, STEPS * abs(length))
+    local, *start = at_origin(system, position, velocity)
+    check_initial_data(local, *start, now, STEPS * abs(length))
     time = jnp.asarray(now, dtype=float)
-    check_maps(scheme or Scheme(), position.shape[0])
+    check_maps(scheme or Scheme(), velocity.shape[0])
+    if not system.space.flat:
+        check_group_scheme(scheme or Scheme(), system.constraints)
     sizes = check_shapes(system, position, velocity, time)
     program = program_for(system, sizes, scheme or Scheme(), deflate=False)
-    call = Call(position, velocity, time, jnp.asarray(length, dtype=float), jnp.zeros_like(position))
+    call = Call(position, velocity, time, jnp.asarray(length, dtype=float), jnp.zeros_like(velocity))
     table = jax.tree.map(np.asarray, _search(program, call, number, jax.random.key(key)))
     return _distinct(table)
 
@@ -118,7 +121,7 @@ def _search(program: StepProgram, call: Call, starts: int, key) -> dict[str, Arr
     amplitude = jnp.logspace(-2.5, 1.25, starts)[:, None] * jnp.where(jnp.arange(starts) % 4 < 2, 1.0, -1.0)[:, None]
     points = guess + size * amplitude * jnp.where(along[:, None], line + 1e-3 * noise, noise)
     points = jnp.concatenate([guess[None], points])
-    found, _ = jax.vmap(lambda z: newton(equations, _fit(equations, z, call.q.shape[0]), scale, _OPTIONS))(points)
+    found, _ = jax.vmap(lambda z: newton(equations, _fit(equations, z, call.s.shape[0]), scale, _OPTIONS))(points)
     usable = jnp.where(jnp.all(jnp.isfinite(found), axis=1, keepdims=True), found, guess)
     others, _ = jax.vmap(lambda z: second_root(equations, z, scale, _OPTIONS))(usable[:8])
     every = jnp.concatenate([usable, others])
@@ -149,7 +152,7 @@ def _describe(program: StepProgram, call: Call, z, guess, size) -> dict[str, Arr
         "residual": jnp.max(jnp.abs(program.residual(z, *call)) / rows),
         "relative": jnp.max(jnp.abs(program.residual(z, *call)) / rows / terms),
         "factor": jnp.linalg.det(jacobian / rows[:, None]) if factor is None else factor,
-        "distance": jnp.linalg.norm((z - guess)[: call.q.shape[0]]) / size[0],
+        "distance": jnp.linalg.norm((z - guess)[: call.s.shape[0]]) / size[0],
     }
 
 

@@ -417,7 +417,7 @@ class LocalSystem(System):
 
     def pull_back(self, y: Vector, covectors: Float[Array, "... n"]) -> Float[Array, "... n"]:
         """Covectors on the group as those of y."""
-        return covectors @ self.to_velocity(y)
+        return self.around.pull_back(y, covectors)
 
     @property
     def original(self) -> System:
