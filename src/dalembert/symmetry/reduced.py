@@ -178,7 +178,7 @@ class Reduced(Described):
         """The maps of a scheme of nodes."""
         chosen = Scheme() if scheme is None else own_scheme(scheme)
         if chosen.form in OF_STATES or chosen.order > 2:
-            raise ValueError("scheme: the quotient is one of nodes; give a scheme of order 2 in one of the other two forms")
+            raise ValueError("scheme: the quotient is one of nodes; give a scheme of order 2 of drift_kick_drift or nodes")
         if not self.frame.translations or self.law != "gyroscopic" or self.original.time_dependent:
             raise ValueError(
                 "scheme: the discrete quotient is for translations of a Chaplygin system without time. A Routh system is "
