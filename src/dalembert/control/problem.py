@@ -35,8 +35,8 @@ class OptimalControl(eqx.Module):
         system: the plant, a System without constraints or with Holonomic and Nonholonomic constraints.
         cost: `cost(q, v, u)`, (n,), (n,), (r,) → (); regular in u, as |u|² is: ∂²C/∂u² is nonsingular, except for
             controls with bounds on both sides.
-        actuated: the name or the index of the actuated coordinate, or several of them; a constant matrix B (n, r); or
-            `actuated(q)` that returns B (n, r).
+        actuated: the name or the index of the actuated coordinate, or several of them, on groups of axes of the velocities,
+            such as "R.1"; a constant matrix B (n, r); or `actuated(q)` that returns B (n, r).
         terminal: `terminal(q, v)`, (n,), (n,) → (), an additional cost of the final state; useful if the final end is
             free.
 
