@@ -83,7 +83,7 @@ class Space(abc.ABC):
         """dp/dt - ad*_v p."""
 
     @abc.abstractmethod
-    def retract(self, q: Vector, d: Vector) -> Vector:
+    def retract(self, q: Any, d: Any) -> Vector:
         """q·τ(d): within one half of an interval."""
 
     @abc.abstractmethod

@@ -33,6 +33,7 @@ from dalembert.step import simulate
 from dalembert.systems import System, as_step, check_shapes, check_system, check_x64, is_traced, momentum
 from dalembert.systems import momentum as momentum_at
 from dalembert.systems.equations import force, reactions
+from dalembert.systems.system import group_space
 from dalembert.tracing import seldom
 
 
@@ -157,7 +158,7 @@ def _legendre_maps(view: NodeView, q0, q1, t) -> LegendreMaps:
 @seldom
 def _balance(view: NodeView, q0, q1, q2, t) -> Balance:
     view, points = view.around(q0, q1, q2)
-    nodes = (*points, t + view.h)
+    nodes: Any = (*points, t + view.h)
     covector, rows = view.balance(*nodes), view.reactions(*nodes)
     basis = kernel(rows)
     return Balance(covector, basis, basis.T @ covector)
@@ -375,9 +376,13 @@ def phase_step(system: System, q, p, *, h: float, t0: float = 0.0, scheme: Schem
     check_x64()
     check_system(system)
     chosen = Scheme() if scheme is None else own_scheme(scheme)
-    given, space = read_node(system, q, "q"), system.space
-    n = given.shape[0] if space.flat else space.n
-    given = given, as_vector(p, "p", n), as_step(h), as_number(t0, "t0", "a finite time")
+    given, space, own = read_node(system, q, "q"), system.space, group_space(system)
+    given = (
+        given,
+        as_vector(p, "p", given.shape[0] if own is None else own.n),
+        as_step(h),
+        as_number(t0, "t0", "a finite time"),
+    )
     if is_traced(system, given):
         raise ValueError("phase_step: works on numbers and not under jit, vmap or grad")
     (x, y), (step, t) = map(np.asarray, given[:2]), map(float, given[2:])

@@ -80,7 +80,7 @@ class NodeView(eqx.Module):
     def pair(self, q0: Vector, q1: Vector, t) -> Float[Array, "k"]:
         """The equations of the first two nodes (Remark 3.4)."""
 
-    def around(self, *nodes: Any) -> tuple[Self, tuple[Any, ...]]:
+    def around(self, *nodes: Any) -> tuple[Any, Any]:
         """(view, coordinates): on a group all is a function of coordinates around these nodes, which are 0 there."""
         return self, nodes
 
@@ -168,9 +168,9 @@ class SystemNodes(NodeView):
     def m(self) -> int:
         return sum(count for _, count in self.rows)
 
-    def around(self, *nodes: Any) -> tuple[Self, tuple[Any, ...]]:
-        space = self.system.space
-        if space.flat:
+    def around(self, *nodes: Any) -> tuple[Any, Any]:
+        space = group_space(self.system)
+        if space is None:
             return self, nodes
         zero = jnp.zeros(space.n)
         return dataclasses.replace(self, origins=(*nodes, nodes[-1])[:3]), (zero,) * len(nodes)
