@@ -185,13 +185,10 @@ class Body(Drawn):
         middle, half = as_array(centre, "centre"), 0.5 * as_array(size, "size")
         if middle.shape not in ((2,), (3,)) or half.shape != middle.shape:
             raise ValueError(f"centre, size: found shapes {middle.shape}, {half.shape}; give both (2,), or both (3,)")
-        if middle.shape == (2,):
-            cos, sin = jnp.cos(angle), jnp.sin(angle)
-            return cls(middle + (_SQUARE * half) @ jnp.array([[cos, sin], [-sin, cos]]))
-        turn = jnp.eye(3) if rotation is None else as_array(rotation, "rotation")
-        if turn.shape != (3, 3):
-            raise ValueError(f"rotation: found shape {turn.shape}; give a matrix (3, 3)")
-        return cls(middle + (_CUBE * half) @ turn.T)
+        if middle.shape == (3,):
+            return cls(jnp.eye(3) if rotation is None else rotation, middle, shape=half * _CUBE)
+        cos, sin = jnp.cos(angle), jnp.sin(angle)
+        return cls(jnp.array([[cos, -sin], [sin, cos]]), middle, shape=half * _SQUARE)
 
     def points(self) -> Points:
         return self.corners.reshape(-1, self.corners.shape[-1])

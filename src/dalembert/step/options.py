@@ -256,19 +256,13 @@ def _parameters(tree: Any) -> str:
         return json.dumps({jax.tree_util.keystr(path): np.asarray(x).tolist() for path, x in leaves})
 
 
+@functools.lru_cache(64)
 def scheme_text(kind: type, scheme: Scheme | WindowMap | None) -> str:
     """The maps of a run of this kind of problem."""
     if issubclass(kind, DiscreteSystem):
         return ""
-    return _DEFAULT[issubclass(kind, System)] if scheme is None else _text_of(scheme)
-
-
-_DEFAULT = {True: repr(Scheme()), False: repr(Interpolated())}
-
-
-@functools.lru_cache(64)
-def _text_of(scheme: Scheme | WindowMap) -> str:
-    return repr(scheme)
+    default = Scheme() if issubclass(kind, System) else Interpolated()
+    return repr(default if scheme is None else scheme)
 
 
 def _as_json(value: Any) -> Any:

@@ -156,7 +156,7 @@ def _of_store(source: File) -> Path | CriticalPoint | Study:
         return load_study(source) if is_study else load_run(source)
     except FileError:
         raise
-    except ValueError as error:
+    except (ValueError, KeyError) as error:
         raise FileError(source, f"is damaged ({error})") from error
 
 

@@ -52,6 +52,7 @@ from dalembert.store.paths import (
     numbers_of,
     path_from_xarray,
     path_to_xarray,
+    provenance_attributes,
     reduced_from_xarray,
     reduced_to_variables,
     stored_names,
@@ -126,7 +127,7 @@ def record_of_one(data: xarray.Dataset) -> dict[str, str]:
     return {"run": json.dumps(run), "parameters": json.dumps(parameters)}
 
 
-RUNS = "study"
+RUNS, TITLE = "study", "study computed by dalembert"
 RUN = "run"  # the axis of runs or solutions before they are placed on those of the study
 FIRST = {"code": int(Outcome.INTERRUPTED), "steps_done": 0, "nodes_kept": 1}  # of a run that is not there yet
 OF_A_RUN = (*(name for name in SCALARS if name != "h"), *STATISTICS, "nodes_kept")
@@ -171,7 +172,7 @@ def study_to_xarray(runs: Path, times: np.ndarray, names: Mapping[str, SweptName
     add_variable("nodes_kept", (), kept, {"long_name": "number of the common times that a run has", "units": "1"})
     tree, leaves = reduced_to_variables(runs.reduced, "value of the reducer over all steps of a run", (RUN,))
     kept_names = {name: base[name].variable for name in ("coordinate", "velocity", "multiplier") if name in base}
-    more = {"title": "study computed by dalembert", "content": RUNS, "swept": swept_text(dict(names))}
+    more = {"title": TITLE, "content": RUNS, "swept": swept_text(dict(names))}
     attributes = base.attrs | more | {"reduced": tree}
     return xr.Dataset(variables | leaves, levels | kept_names, attributes)
 
@@ -273,8 +274,11 @@ def unbegun_row(outcome: Outcome) -> SolutionRow:
     return SolutionRow(counted | {"code": ((), np.asarray(int(outcome)), {})}, {}, NOTHING)
 
 
-def template_of(solution: CriticalPoint, reduced: Any, moving: bool) -> xarray.Dataset:
-    """One solution over the axis `run`, whatever it came to: of all others of its study the variables are the same."""
+def template_of(
+    solution: CriticalPoint, reduced: Any, moving: bool, names: Mapping[str, SweptName], record: Provenance
+) -> xarray.Dataset:
+    """One solution over the axis `run`, whatever it came to: of all others of its study the variables are the same. names,
+    record: of the sweep."""
     import xarray as xr
 
     solved = dataclasses.replace(solution, code=np.asarray(int(Outcome.SUCCESS)))  # type: ignore[call-arg]
@@ -282,7 +286,8 @@ def template_of(solution: CriticalPoint, reduced: Any, moving: bool) -> xarray.D
     row.variables["code"][2].update(CODES)
     variables = {name: ((RUN, *axes), x[None], labels) for name, (axes, x, labels) in row.variables.items()}
     own = solution_attributes(solution)
-    attributes = own | {"content": SOLUTIONS, "of": own["content"], "reduced": row.reduced}
+    about = {"content": SOLUTIONS, "of": own["content"], "reduced": row.reduced, "title": TITLE}
+    attributes = own | about | {"swept": swept_text(dict(names))} | provenance_attributes(record)
     return xr.Dataset(variables, row.times | coordinate_variables(solution), attributes)
 
 
@@ -321,12 +326,6 @@ def place_on_axes(data: xarray.Dataset, labels: Mapping[str, Any], shape: Mappin
         for name, x in data.data_vars.items()
     }
     return xr.Dataset(variables, {**labels, **data.coords}, data.attrs)
-
-
-def with_names(data: xarray.Dataset, names: Mapping[str, SweptName], record: Mapping[str, Any]) -> xarray.Dataset:
-    """With what was swept, and the record of the call."""
-    more = {"title": "study computed by dalembert", "swept": swept_text(dict(names))}
-    return data.assign_attrs({**more, **record})
 
 
 def check_solutions(data: xarray.Dataset) -> None:
@@ -482,13 +481,7 @@ def load_study(place: File) -> Study | Path | CriticalPoint:
     store = StudyStore(place)
     if store.attributes["content"] == VALUES:
         raise FileError(place, "holds values of over_runs= and not the runs; the same sweep with over_runs= reads it")
-    data = store.open()
-    try:
-        return study_from_xarray(data)
-    except FileError:
-        raise
-    except (ValueError, KeyError) as error:
-        raise FileError(place, f"is damaged ({error})") from error
+    return study_from_xarray(store.open())
 
 
 def _spec(x: Any, name: str, shape: dict[str, int], block: tuple[int, ...]) -> Spec:

@@ -36,7 +36,6 @@ from dalembert.step.options import RunOptions, record_of, words_of
 from dalembert.step.run.assemble import warn_of_resolution
 from dalembert.step.run.state import Watch
 from dalembert.step.run.steps import processor
-from dalembert.store.paths import provenance_attributes
 from dalembert.store.studies import (
     NOTHING,
     SolutionRow,
@@ -46,7 +45,6 @@ from dalembert.store.studies import (
     study_to_xarray,
     template_of,
     unbegun_row,
-    with_names,
 )
 from dalembert.studies.swept import DATA, Swept, SweptProblem
 from dalembert.systems import InconsistentDataError, RankDeficientError
@@ -440,8 +438,7 @@ class SolutionsJob(SweepJob):
         if found is None:
             assert error is not None
             raise error
-        template = template_of(found, self._reduce_solution(found), self.problem.moving)
-        return with_names(template, self.swept.names, provenance_attributes(self.record))
+        return template_of(found, self._reduce_solution(found), self.problem.moving, self.swept.names, self.record)
 
     def _row(self, place: tuple[int, ...], template: xarray.Dataset) -> tuple[SolutionRow, str]:
         """Of the problem at a place along the axes, and what is wrong where it cannot be begun."""

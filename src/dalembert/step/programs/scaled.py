@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from dalembert.step.programs.base import DerivedProgram, StepProgram
 from dalembert.step.run.state import Prepared
 from dalembert.systems import power_of_two
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 FAR = 2.0**20  # the ratio of units from which on they count: below, an ordinary step has digits enough
 
@@ -65,7 +65,7 @@ def units_for(prepared: Prepared, own: Float[np.ndarray, "k"], t0, h) -> Units |
     z = prepared.expected
     assert z is not None  # a program that starts from numbers expects what follows
     finite = np.isfinite(np.asarray(prepared.program.scale(z, prepared.q, prepared.s, h)))
-    found = np.asarray(_jacobian(prepared.program, z, prepared.q, prepared.s, t0, h))
+    found = np.asarray(step_jacobian(prepared.program, z, prepared.q, prepared.s, t0, h))
     velocities = int(finite.sum())
     unknowns = np.concatenate([np.tile(own[:n], velocities // n), np.ones(len(found) - velocities)])
     rows = np.abs(found) * unknowns
@@ -75,6 +75,7 @@ def units_for(prepared: Prepared, own: Float[np.ndarray, "k"], t0, h) -> Units |
     return Units(jnp.asarray(own[:n]), jnp.asarray(unknowns))
 
 
-@Jitted
-def _jacobian(program: StepProgram, z, q, s, t, h):
+@seldom
+def step_jacobian(program: StepProgram, z, q, s, t, h):
+    """∂F/∂z of the equations of a step."""
     return jax.jacfwd(lambda x: program.residual(x, q, s, t, h, jnp.zeros_like(q)))(z)

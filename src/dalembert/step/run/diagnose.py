@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from dalembert.algebra import value_and_jacobian
 from dalembert.native import CompiledFunction, Unsupported, compile_function
@@ -53,7 +53,7 @@ def diagnosis(program: StepProgram, step_options: StepOptions, carry: RunState, 
         return Outcome.NO_POSITIVE_STEP
     if not program.system.space.flat and bool(_turns_too_far(program, step_options, carry, t0, h)):
         return Outcome.HALF_TURN
-    call, start = jax.tree.map(np.asarray, _failed_step(program, step_options, carry, t0, h))
+    call, start = jax.tree.map(np.asarray, _failed_step_of(program, step_options, carry, t0, h))
     found = closest(program, call, start)
     if outcome is Outcome.NOT_CONVERGED or found.flatness_at_start > _FLAT:  # false where it is NaN
         if found.residual > EXACT and found.gradient < 1e-4 * found.residual:
@@ -63,55 +63,40 @@ def diagnosis(program: StepProgram, step_options: StepOptions, carry: RunState, 
     return outcome
 
 
-class _Reached(NamedTuple):
-    """The state from which a step, or the stage of it that failed, began; its number, force, time and length."""
-
-    state: Any
-    stage: Any
-    held_force: Float[Array, "n"]
-    t: Any
-    h: Any
-
-
-def _state_of_failure(program: StepProgram, step_options: StepOptions, carry: RunState, t0, h) -> _Reached:
-    t = t0 + carry.k * h
+def _failed_step(program: StepProgram, step_options: StepOptions, carry: RunState, t0, h) -> tuple[Call, Any]:
+    """The step, or the stage of it, that failed, and the prediction of its unknowns."""
+    t, stage = t0 + carry.k * h, 0
     held_force = force_of_law(program, step_options, carry, t)
-    if len(program.weights) == 1:
-        return _Reached(carry, 0, held_force, t, h)
-    fresh = carry._replace(code=jnp.zeros_like(carry.code))
-    reached, solved = solve_stages(program, step_options, held_force, fresh, t, h)
-    gammas = jnp.asarray(program.weights)
-    stage = jnp.minimum(solved.done, len(program.weights) - 1)
-    return _Reached(reached, stage, held_force, t + h * (jnp.cumsum(gammas) - gammas)[stage], h * gammas[stage])
+    if len(program.weights) > 1:
+        fresh = carry._replace(code=jnp.zeros_like(carry.code))
+        carry, solved = solve_stages(program, step_options, held_force, fresh, t, h)
+        gammas = jnp.asarray(program.weights)
+        stage = jnp.minimum(solved.done, len(program.weights) - 1)
+        t, h = t + h * (jnp.cumsum(gammas) - gammas)[stage], h * gammas[stage]
+    return Call(carry.q, carry.s, t, h, held_force), prediction(program, stage, carry, t, h)
+
+
+_failed_step_of = seldom(_failed_step)
 
 
 @seldom
 def _stands(program: VaryingSteps, step_options: StepOptions, carry: RunState, t0, h):
     """True if a step of varying length has no length, or its end no density."""
-    reached, stage, held_force, t, h = _state_of_failure(program, step_options, carry, t0, h)
-    start = prediction(program, stage, reached, t, h)
-    z, _ = solve_step(program, step_options.branch, Call(reached.q, reached.s, t, h, held_force), start, step_options.newton)
-    increment, s = program.advance(z, reached.q, reached.s, t, h)
+    call, start = _failed_step(program, step_options, carry, t0, h)
+    z, _ = solve_step(program, step_options.branch, call, start, step_options.newton)
+    increment, s = program.advance(z, call.q, call.s, call.t, call.h)
     solved = jnp.all(jnp.isfinite(increment)) & jnp.all(jnp.isfinite(s[:-OWN]))
-    return ~jnp.isfinite(program.part_at(reached.s, h).h) | (solved & ~jnp.isfinite(s[-3]))
+    return ~jnp.isfinite(program.part_at(call.s, call.h).h) | (solved & ~jnp.isfinite(s[-3]))
 
 
 @seldom
 def _turns_too_far(program: StepProgram, step_options: StepOptions, carry: RunState, t0, h):
     """True if the positions of the step that failed have no value where it begins, or where it is solved: half a turn."""
-    reached, stage, held_force, t, h = _state_of_failure(program, step_options, carry, t0, h)
-    start = prediction(program, stage, reached, t, h)
-    z, _ = solve_step(program, step_options.branch, Call(reached.q, reached.s, t, h, held_force), start, step_options.newton)
+    call, start = _failed_step(program, step_options, carry, t0, h)
+    z, _ = solve_step(program, step_options.branch, call, start, step_options.newton)
     both = jnp.stack([start, z])
-    moved = jax.vmap(lambda x: program.advance(x, reached.q, reached.s, t, h)[0])(both)
+    moved = jax.vmap(lambda x: program.advance(x, call.q, call.s, call.t, call.h)[0])(both)
     return jnp.any(jnp.all(jnp.isfinite(both), axis=1) & ~jnp.all(jnp.isfinite(moved), axis=1))
-
-
-@seldom
-def _failed_step(program: StepProgram, step_options: StepOptions, carry: RunState, t0, h) -> tuple[Call, Any]:
-    """The step, or the stage of it, that failed, and the prediction of its unknowns."""
-    reached, stage, held_force, t, h = _state_of_failure(program, step_options, carry, t0, h)
-    return Call(reached.q, reached.s, t, h, held_force), prediction(program, stage, reached, t, h)
 
 
 class Closest(NamedTuple):

@@ -27,7 +27,7 @@ from dalembert.discretize.higher import (
 from dalembert.numbers import as_array
 from dalembert.step.programs.base import join
 from dalembert.step.programs.higher import HigherProgram
-from dalembert.step.programs.scaled import in_units, units_for
+from dalembert.step.programs.scaled import in_units, step_jacobian, units_for
 from dalembert.step.run.state import Given, Grid, Prepared
 from dalembert.systems import (
     InconsistentDataError,
@@ -240,7 +240,7 @@ def first_matrix(program: HigherProgram, q, s, z, t, h) -> np.ndarray:
     """The matrix of Proposition 3.2 at the first window, regular."""
     if not np.all(np.isfinite(np.asarray(z))):
         raise RankDeficientError("jets: the first windows could not be solved from these derivatives; reduce h")
-    matrix = np.asarray(_jacobian(program, q, s, z, t, h))
+    matrix = np.asarray(step_jacobian(program, z, q, s, t, h))
     if not (found := numerical_rank(matrix * units_of(matrix, len(q)), 1e-13)).full:
         raise RankDeficientError(
             f"lagrangian: the matrix [[D₁D_{{k+1}}L̃_d, D₁Φᵀ], [D_{{k+1}}Φ, 0]] of the first step, "
@@ -248,8 +248,3 @@ def first_matrix(program: HigherProgram, q, s, z, t, h) -> np.ndarray:
             f"{found.rank}: the flow does not exist at these data"
         )
     return matrix
-
-
-@seldom
-def _jacobian(program: HigherProgram, q, s, z, t, h):
-    return jax.jacfwd(lambda x: program.residual(x, q, s, t, h, jnp.zeros_like(q)))(z)

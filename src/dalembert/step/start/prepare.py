@@ -426,34 +426,26 @@ def check_discrete(system: DiscreteSystem, points) -> int:
 
 
 def _check_discrete(system: DiscreteSystem, points) -> int:
-    n, last, t = points.shape[1], system.trailing, jnp.zeros(())
-    words = ", ".join(f"q{i}" for i in range(system.order + 1)) + last
-    shape = output_shape(lambda: system.call(system.lagrangian, points[0], points[1], t=t), "lagrangian", "q0, q1" + last)
-    if shape != ():
+    n, pair, window = points.shape[1], points[:2], [points[0]] * (system.order + 1)
+
+    def shape_of(name: str, nodes) -> tuple[int, ...]:
+        words = ", ".join(f"q{i}" for i in range(len(nodes))) + system.trailing
+        return output_shape(lambda: system.call(getattr(system, name), *nodes, t=jnp.zeros(())), name, words)
+
+    if (shape := shape_of("lagrangian", pair)) != ():
         raise ValueError(f"lagrangian: returns shape {shape}; a scalar is needed")
-    initial, kinematic, forces = system.initial, system.kinematic, system.forces
-    if forces is not None:
-        shape = output_shape(lambda: jnp.stack(system.called(forces, points[0], points[1], t=t)), "forces", "q0, q1" + last)
-        if shape != (2, n):
-            raise ValueError(f"forces: returns shape {shape}; two impulses (f⁻, f⁺) of shape ({n},) are needed")
-    if initial is not None:
-        shape = output_shape(lambda: system.call(initial, points[0], points[1], t=t), "initial", "q0, q1" + last)
-        if len(shape) > 1:
-            raise ValueError(f"initial: returns shape {shape}; give a scalar or shape (k,)")
-    if kinematic is None:
+    if system.forces is not None and (shape := shape_of("forces", pair)) != (2, n):
+        raise ValueError(f"forces: returns shape {shape}; two impulses (f⁻, f⁺) of shape ({n},) are needed")
+    if system.initial is not None and len(shape := shape_of("initial", pair)) > 1:
+        raise ValueError(f"initial: returns shape {shape}; give a scalar or shape (k,)")
+    if system.kinematic is None:
         return 0
-    window = [points[0]] * (system.order + 1)
-    shape = output_shape(lambda: system.call(kinematic, *window, t=t), "kinematic", words)
-    if len(shape) > 1:
+    if len(shape := shape_of("kinematic", window)) > 1:
         raise ValueError(f"kinematic: returns shape {shape}; give a scalar or shape (m,)")
     m = shape[0] if shape else 1
-    name, function, wanted = ("reactions", system.reactions, (m, n))
-    if function is None:
-        name, function, wanted = ("virtual", system.virtual, (n, n - m))
-    assert function is not None
-    shape = output_shape(lambda: system.call(function, *window, t=t), name, words)
-    flat = wanted[0] == 1 if name == "reactions" else wanted[1] == 1
-    if shape != wanted and not (flat and shape == (n,)):
+    name, wanted, number = ("virtual", (n, n - m), n - m) if system.reactions is None else ("reactions", (m, n), m)
+    shape = shape_of(name, window)
+    if shape != wanted and not (number == 1 and shape == (n,)):
         raise ValueError(f"{name}: returns shape {shape}; shape {wanted} is needed")
     return m
 
