@@ -81,15 +81,10 @@ class RunOptions:
         """Recipe of the program: scheme, starter and branch."""
         return Recipe(self.scheme, self.start.starter, self.solver.branch)
 
-    @property
-    def max_iterations(self) -> int:
-        """Of Newton's method in a step."""
-        return int(self.solver.max_iterations or MAX_ITERATIONS)
-
     @functools.cached_property
     def newton(self) -> Newton:
         """Parameters of Newton's method, by which a step is solved."""
-        return Newton(float(self.solver.tolerance), self.max_iterations)
+        return Newton(float(self.solver.tolerance), int(self.solver.max_iterations or MAX_ITERATIONS))
 
     @functools.cached_property
     def step_options(self) -> StepOptions:
@@ -148,7 +143,7 @@ class RunOptions:
 
         def options_of_run() -> dict[str, Any]:
             every = self.feedback and self.feedback.every
-            newton = {"tolerance": self.solver.tolerance, "max_iterations": self.max_iterations}
+            newton = {"tolerance": self.solver.tolerance, "max_iterations": self.newton.max_iterations}
             return {**own, "steps": self.steps, **given, **newton, "feedback_every": every, "backend": self.solver.backend}
 
         return record_of(subject, words, options_of_run)

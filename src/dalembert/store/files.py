@@ -15,7 +15,7 @@ from dalembert.solution import CriticalPoint
 from dalembert.store.atomic import NOTE, FileError, last_line, read_content, verify_checksum, write
 from dalembert.store.chunked import attributes_of_store
 from dalembert.store.paths import attribute, check_format, check_path, path_from_xarray, path_to_xarray
-from dalembert.store.runs import load_run
+from dalembert.store.runs import StoredRun
 from dalembert.store.solutions import CONTENTS, check_solution, solution_from_xarray, solution_to_xarray
 from dalembert.store.studies import STUDIES, VALUES, check_study, load_study, study_from_xarray
 from dalembert.systems import Problem
@@ -153,7 +153,7 @@ def load(file: str | os.PathLike) -> Path | CriticalPoint | Study:
 def _of_store(source: File) -> Path | CriticalPoint | Study:
     try:
         is_study = attributes_of_store(source).get("content") in (*STUDIES, VALUES)
-        return load_study(source) if is_study else load_run(source)
+        return load_study(source) if is_study else StoredRun(source).path()
     except FileError:
         raise
     except (ValueError, KeyError) as error:

@@ -141,26 +141,19 @@ class StoredRun:
 def _check_attributes(place: File) -> dict[str, Any]:
     """The attributes, if they are those of a run, of a format that this version reads."""
     found: Any = check_content(place, (CONTENT,), "run")
-    lists = {name: found.get(name) for name in ("levels", "coordinate_names")}
-    texts = [x for values in lists.values() if isinstance(values, list) for x in values]
+    kinds: dict[str, type] = dict.fromkeys((*TEXTS, "reduced"), str)
+    kinds |= {"levels": list, "coordinate_names": list, "lead": dict, "rows": int, "fingerprint": dict, "named": bool}
     lead, fields = found.get("lead"), {*TIMES, *VARIABLES}
     sound = (
-        isinstance(lead, dict)
+        all(type(found.get(name)) is kind for name, kind in kinds.items())
         and fields - {"t_feedback", "feedback"} <= lead.keys() <= fields
         and all(type(x) is int and x >= 0 for x in lead.values())
-        and [type(x) for x in lists.values()] == [list, list]
-        and all(isinstance(x, str) for x in [*texts, *(found.get(name) for name in (*TEXTS, "reduced"))])
-        and len(lists["levels"]) == 2
-        and [type(found.get(name)) for name in ("rows", "fingerprint", "named")] == [int, dict, bool]
+        and all(isinstance(x, str) for x in [*found["levels"], *found["coordinate_names"]])
+        and len(found["levels"]) == 2
     )
     if not sound:
         raise FileError(place, "is damaged: an attribute of the run is missing or invalid")
     return found
-
-
-def load_run(place: File) -> Path:
-    """The path of a run as far as it is committed; FileError where the store is none or is damaged."""
-    return StoredRun(place).path()
 
 
 CHECKPOINT = "checkpoint"

@@ -17,13 +17,10 @@ NUMBERS = ("tolerance", "max_iterations", "save_every")
 
 def check_record(then: Provenance, now: Provenance) -> None:
     """ValueError naming the argument that is not that of the run. Functions are compared by what is computed, later."""
-    pairs = {
-        "system": ("parameters", "its parameters are", then.parameters, now.parameters),
-        "scheme": ("scheme", "it is", then.scheme, now.scheme),
-        "branch": ("branch", "it is", then.branch, now.branch),
-    }
-    for argument, (_, what, old, new) in pairs.items():
+    for argument, field in (("system", "parameters"), ("scheme", "scheme"), ("branch", "branch")):
+        old, new = getattr(then, field), getattr(now, field)
         if old != new:
+            what = "it is" if argument == field else "its parameters are"
             raise ValueError(f"{argument}: {what} {new or 'none'}; the run in the store has {old or 'none'}")
     old, new = (json.loads(record.run) for record in (then, now))
     for name in FUNCTIONS:

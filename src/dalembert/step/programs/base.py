@@ -122,9 +122,9 @@ class DerivedProgram(StepProgram):
 
     base: AbstractVar[Any]
 
-    def inner(self, z, s, t, h) -> tuple[Any, Any, Any, Any]:
-        """(z, s, t, h) of the base from those of this step."""
-        return z, s, t, h
+    def inner(self, z, q, s, t, h) -> tuple[Any, Any, Any, Any, Any]:
+        """(z, q, s, t, h) of the base from those of this step."""
+        return z, q, s, t, h
 
     @property
     def system(self) -> Any:
@@ -147,40 +147,33 @@ class DerivedProgram(StepProgram):
         return self.base.starting_nodes
 
     def residual(self, z, q, s, t, h, held_force):
-        z, s, t, h = self.inner(z, s, t, h)
-        return self.base.residual(z, q, s, t, h, held_force)
+        return self.base.residual(*self.inner(z, q, s, t, h), held_force)
 
     def guess(self, q, s, t, h):
-        _, s, t, h = self.inner(None, s, t, h)
-        return self.base.guess(q, s, t, h)
+        return self.base.guess(*self.inner(None, q, s, t, h)[1:])
 
     def scale(self, z, q, s, h):
-        z, s, _, h = self.inner(z, s, None, h)
+        z, q, s, _, h = self.inner(z, q, s, None, h)
         return self.base.scale(z, q, s, h)
 
     def advance(self, z, q, s, t, h):
-        z, s, t, h = self.inner(z, s, t, h)
-        return self.base.advance(z, q, s, t, h)
+        return self.base.advance(*self.inner(z, q, s, t, h))
 
     def output_state(self, z, q, s, h):
-        z, s, _, h = self.inner(z, s, None, h)
+        z, q, s, _, h = self.inner(z, q, s, None, h)
         return self.base.output_state(z, q, s, h)
 
     def outputs(self, z, q, s, t, h, held_force) -> Outputs:
-        z, s, t, h = self.inner(z, s, t, h)
-        return self.base.outputs(z, q, s, t, h, held_force)
+        return self.base.outputs(*self.inner(z, q, s, t, h), held_force)
 
     def constraint_point(self, z, q, s, t, h):
-        z, s, t, h = self.inner(z, s, t, h)
-        return self.base.constraint_point(z, q, s, t, h)
+        return self.base.constraint_point(*self.inner(z, q, s, t, h))
 
     def factor(self, z, q, s, t, h):
-        z, s, t, h = self.inner(z, s, t, h)
-        return self.base.factor(z, q, s, t, h)
+        return self.base.factor(*self.inner(z, q, s, t, h))
 
     def overlap(self, z, q, s, t, h):
-        z, s, t, h = self.inner(z, s, t, h)
-        return self.base.overlap(z, q, s, t, h)
+        return self.base.overlap(*self.inner(z, q, s, t, h))
 
     def constrained_row(self, n):
         return self.base.constrained_row(n)

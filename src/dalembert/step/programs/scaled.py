@@ -32,8 +32,8 @@ class Scaled(DerivedProgram):
     base: StepProgram
     units: Units
 
-    def inner(self, z, s, t, h):
-        return z * self.units.unknowns, s, t, h
+    def inner(self, z, q, s, t, h):
+        return z * self.units.unknowns, q, s, t, h
 
     def guess(self, q, s, t, h):
         return self.base.guess(q, s, t, h) / self.units.unknowns

@@ -141,9 +141,9 @@ class VaryingSteps(DerivedProgram):
         """Of the step, or the stage, that begins at s."""
         return self.part_at(s, h).h
 
-    def inner(self, z, s, t, h):
+    def inner(self, z, q, s, t, h):
         now = self.part_at(s, h)
-        return z, now.s, now.t, now.h
+        return z, q, now.s, now.t, now.h
 
     def advance(self, z, q, s, t, h):
         now, stage, density = self.part_at(s, h), s[-4], s[-3]

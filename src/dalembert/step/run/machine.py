@@ -250,7 +250,7 @@ def parameters_of(program: StepProgram, options: Any, k: int, grid: Grid) -> dic
         "last": steps, "every": every, "first": program.starting_nodes,
         "law_every": 1 if feedback is None else feedback.every,
     }  # fmt: skip
-    return {**{name: stages * number for name, number in nodes.items()}, "limit": options.max_iterations}
+    return {**{name: stages * number for name, number in nodes.items()}, "limit": options.newton.max_iterations}
 
 
 def pack_run(xp, native: Native, step_options: StepOptions, carry: RunState, grid: Grid, size: int | None = None):

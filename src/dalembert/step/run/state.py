@@ -90,10 +90,6 @@ class StepOptions(eqx.Module):
     feedback: SampledFeedback | None
     reduce: Callable | None = eqx.field(static=True)
 
-    @property
-    def max_iterations(self) -> int:
-        return self.newton.max_iterations
-
 
 class Given(NamedTuple):
     """Initial data as the user gave them."""
