@@ -103,17 +103,16 @@ def plot(
         as_function(exact, "exact", "of times (K,) that returns q (K, n)")
     as_text(title, "title")
     canvas = _checked_canvas(theme_of(dark), title, ax, style)
-    of_path = velocities or curve is not None
-    if isinstance(path, Study):
-        if of_path or exact is not None or named is not None:
-            raise ValueError("velocities, curve, exact, coordinates: do not belong to the figure of a Study; give value=")
+    results, of_path, of_study = named_results(path), velocities or curve is not None, isinstance(path, Study)
+    measured = not of_study and kind_of(results) is not None
+    if (of_study or measured) and (of_path or exact is not None or named is not None):
+        what = "Study; give value=" if of_study else "measurement"
+        raise ValueError(f"velocities, curve, exact, coordinates: do not belong to the figure of a {what}")
+    if of_study:
         return plot_study(path, value, canvas)
     if value is not None:
         raise ValueError("value: belongs to the figure of a Study; leave it out for a Path or a Solution")
-    results = named_results(path)
-    if kind_of(results) is not None:
-        if of_path or exact is not None or named is not None:
-            raise ValueError("velocities, curve, exact, coordinates: do not belong to the figure of a measurement")
+    if measured:
         return plot_measurements(results, canvas)
     if not all(isinstance(one, CriticalPoint) for one in results.values()):
         if exact is not None:

@@ -176,6 +176,13 @@ class SweepJob(abc.ABC):
     def _prepare(self) -> Any:
         """The code and the data that all blocks need."""
 
+    def _warn_first(self, texts: Iterable[str]) -> None:
+        """The warnings of the first block that is cause for some; on a worker nobody would see them."""
+        if not self._warned and threading.current_thread() is threading.main_thread():
+            for text in texts:
+                self._warned = True
+                warn(text)
+
     def _once(self) -> Any:
         """It, made once in every process, by whichever thread comes first."""
         with self._making:
@@ -279,7 +286,7 @@ class RunsJob(SweepJob):
 
     def block(self, i: int, watch: Watch = None) -> xarray.Dataset:
         runs = self._runs(i, watch)
-        self._warn(runs)
+        self._warn_first(self._unresolved(runs))
         return study_to_xarray(runs, self.times, self.swept.names, self._last)
 
     def study(self, i: int, watch: Watch = None) -> Study:
@@ -290,7 +297,7 @@ class RunsJob(SweepJob):
         runs = None
         try:
             runs = self._runs(i, watch)
-            self._warn(runs)
+            self._warn_first(self._unresolved(runs))
             return study_of(runs)
         except KeyboardInterrupt as end:  # in the runs, or where their study is made
             carried = end.path if isinstance(end, Interrupted) else runs
@@ -331,16 +338,13 @@ class RunsJob(SweepJob):
             return path
         return jax.tree.map(lambda x: np.asarray(x)[: self.blocks.runs(i)], path)
 
-    def _warn(self, path: Path) -> None:
-        """Of the first block that does not resolve its motion; on a worker nobody would see it."""
-        if self._warned or threading.current_thread() is not threading.main_thread():
-            return
+    def _unresolved(self, path: Path) -> Iterator[str]:
+        """Warnings of a block that does not resolve its motion."""
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
             warn_of_resolution(path)
-        for one in found:
-            self._warned = True
-            warn(f"{one.message}{' (this block of runs is the first one where it is so)' if self.blocks.number > 1 else ''}")
+        where = " (this block of runs is the first one where it is so)" if self.blocks.number > 1 else ""
+        yield from (f"{one.message}{where}" for one in found)
 
     def _data_at(self, places: tuple[np.ndarray, ...]) -> tuple[dict, dict]:
         data, parameters = self.swept.data(dict(zip(self.swept.shape, places, strict=True)))
@@ -417,7 +421,8 @@ class SolutionsJob(SweepJob):
         places = np.stack(self.blocks.places(i), axis=1)[: self.blocks.runs(i)]
         template, threads = self._once(), as_threads(self.threads)
         rows = on_threads(lambda place: self._row(place, template), places.tolist(), threads, watch)
-        self._warn([text for _, text in rows if text])
+        unbegun = [f"values: the first problem that cannot be begun, {text}" for _, text in rows if text]
+        self._warn_first(unbegun[:1])
         return stack_rows([row for row, _ in rows], template)
 
     def _prepare(self) -> xarray.Dataset:
@@ -470,12 +475,6 @@ class SolutionsJob(SweepJob):
 
     def _describe_place(self, place: tuple[int, ...]) -> str:
         return self.problem.describe(dict(zip(self.swept.shape, place, strict=True)))
-
-    def _warn(self, texts: list[str]) -> None:
-        """Of the first problem that cannot be begun; on a worker nobody would see it."""
-        if texts and not self._warned and threading.current_thread() is threading.main_thread():
-            self._warned = True
-            warn(f"values: the first problem that cannot be begun, {texts[0]}")
 
     def _arguments(self) -> dict[str, Any]:
         """Those of the call, for its record; of swept ones the form."""

@@ -30,7 +30,7 @@ from dalembert.show.panels import (
 )
 from dalembert.show.results import Shown, scene_for
 from dalembert.solution import ControlSolution, CriticalPoint
-from dalembert.systems import Constraint, System
+from dalembert.systems import System, VariationalProblem, holonomic_constraints
 from dalembert.systems import energy as energy_at
 from dalembert.systems.equations import value
 from dalembert.tracing import seldom
@@ -113,15 +113,13 @@ def _law(shown: Shown) -> str:
 
 def _energy(shown: Shown) -> Panel | None:
     """E - E₀, None where the problem is not known or has no energy."""
-    result, problem = shown.result, shown.problem
+    result, problem, t, values = shown.result, shown.problem, shown.t, None
     if isinstance(result, Path) and problem is not None:
         found = _attempt(lambda: measured_energy(problem, result, scheme=shown.subject.scheme))
-        t, values = (None, None) if found is None else (np.asarray(found.t), np.asarray(found.values))
+        t, values = (t, None) if found is None else (np.asarray(found.t), np.asarray(found.values))
     elif isinstance(result, ControlSolution) and problem is not None:
-        t, values = shown.t, np.asarray(_energies(problem, shown.q, np.asarray(result.v), shown.t))
-    else:
-        return None
-    if t is None or values is None or not values.size:
+        values = np.asarray(_energies(problem, shown.q, np.asarray(result.v), t))
+    if values is None or not values.size:
         return None
     first = float(values[0])
     drift = float(np.nanmax(np.abs(values - first), initial=0.0))
@@ -141,34 +139,26 @@ def _residuals(shown: Shown) -> Panel | None:
         kept = [r for r in found if np.asarray(r.values).size]
         if not kept or len({len(r.t) for r in kept}) > 1:
             kept = kept[:1]
-        lines = [(_short(r.name), np.max(np.abs(np.asarray(r.values)), axis=1)) for r in kept]
+        lines = [(r.name.replace("constraints", "φ", 1), np.max(np.abs(np.asarray(r.values)), axis=1)) for r in kept]
         return Panel("constraint residuals |φ|", np.asarray(kept[0].t), lines, log=True) if kept else None
-    holonomic = _holonomic(problem)
-    if isinstance(result, CriticalPoint) and holonomic:
-        values = np.asarray(_drawn_values(problem, holonomic, shown.q, shown.t))
-        return Panel("constraint residuals |φ|", shown.t, [("φ(q)", np.max(np.abs(values), axis=1))], log=True)
-    return None
-
-
-def _holonomic(problem: Any) -> tuple[Any, ...]:
-    own = getattr(problem, "holonomic", None)
-    return tuple(c for c in getattr(problem, "constraints", ()) if c.order == 0) if own is None else own
+    if not isinstance(result, CriticalPoint) or problem is None:
+        return None
+    values = np.asarray(_position_constraints(problem, shown.q, shown.t))
+    lines = [("φ(q)", np.max(np.abs(values), axis=1))] if values.size else []
+    return Panel("constraint residuals |φ|", shown.t, lines, log=True)
 
 
 @seldom
-def _drawn_values(problem: Any, functions: tuple, q, t):
+def _position_constraints(problem: Any, q, t):
+    """φ(q, t) at all nodes."""
+
     def values_at(x, s):
-        rest = jnp.zeros_like(x)
-        found = [
-            value(problem, f, x, rest, rest, s) if isinstance(f, Constraint) else problem.call(f, x, t=s) for f in functions
-        ]
-        return jnp.concatenate([jnp.atleast_1d(y) for y in found])
+        if isinstance(problem, VariationalProblem):
+            return holonomic_constraints(problem, x, s)
+        found = [value(problem, c, x, x, x, s) for c in getattr(problem, "constraints", ()) if c.order == 0]
+        return jnp.concatenate([jnp.zeros(0), *found])
 
     return jax.vmap(values_at)(q, t)
-
-
-def _short(name: str) -> str:
-    return name.replace("constraints", "φ", 1)
 
 
 def _attempt(make: Callable[[], Any]) -> Any:
