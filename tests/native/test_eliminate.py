@@ -94,16 +94,14 @@ def test_what_is_constant_is_eliminated_first():
     assert order.rows[-1] == n - 1
 
 
-@pytest.fixture(scope="module", params=["any size", "fixed size"])
-def pivoted(request):
+@pytest.fixture(scope="module")
+def pivoted():
     """The compiled pivoted solver, as a function of (matrix, right) → (code, solution, residual, sign)."""
-    fixed = 5 if request.param == "fixed size" else None
-    loaded = CACHE.load(pivoted_solver(fixed), plain=False)
+    loaded = CACHE.load(pivoted_solver(), plain=False)
     run = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_long, *[ctypes.c_void_p] * 3)(loaded.address("pivoted"))
 
     def call(matrix, right):
         a, b, report = np.array(matrix, float), np.array(right, float), np.zeros(2)
-        assert fixed in (None, len(b))
         code = run(len(b), a.ctypes.data, b.ctypes.data, report.ctypes.data)
         return code, b, *report
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jax import lax
 
 from dalembert.algebra import value_and_jacobian
-from dalembert.native import Unsupported, compile_function, supported
+from dalembert.native import Graph, Unsupported, compile_function, evaluate, supported
 
 A = np.array([[2.0, 0.3, -0.7, 0.1], [0.4, -1.1, 0.2, 0.5], [-0.3, 0.8, 0.6, 1.7], [1.2, 0.9, -0.4, 0.3]])
 X = np.array([0.3, -0.8, 1.4, 0.55])
@@ -212,3 +212,11 @@ def test_random_programs_and_their_derivatives(steps, x):
 def test_the_documentation_lists_every_primitive():
     page = (Path(__file__).parents[2] / "docs" / "native.md").read_text(encoding="utf-8")
     assert [name for name in supported() if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize("x", [0.5, np.nextafter(0.5, 0.0), -0.5, -2.5, 1.5, 2.0**52 + 1, np.nextafter(-0.5, 0.0)])
+def test_a_constant_is_rounded_as_a_number(x):
+    g = Graph()
+    expected = lax.round(jnp.asarray(x))
+    assert g.value(g.apply("round", g.constant(x))) == expected
+    assert evaluate(g, [g.raw("round", g.constant(x))], {})[0] == expected

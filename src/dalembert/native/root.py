@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dalembert.native.assembly.function import CompiledFunction, compile_function
-from dalembert.native.llvm.cache import CACHE, Cache, Loaded
+from dalembert.native.llvm.cache import CACHE, Loaded
 from dalembert.native.llvm.dense import iteration, pivoted_solver
 from dalembert.native.trace.place import refusing
 
@@ -50,8 +50,8 @@ class CompiledRoot:
 
 
 @refusing
-def compile_root(function: Callable, k: int, examples: Sequence[Any], cache: Cache = CACHE) -> CompiledRoot:
+def compile_root(function: Callable, k: int, examples: Sequence[Any]) -> CompiledRoot:
     """function(z, *others) → [F (k,), F' (k, k) with columns in units, the units (k,), …]; examples: of the others."""
-    compiled = compile_function(function, np.zeros(k), *examples, cache=cache)
-    loop, solver = (cache.load(text, plain=True) for text in (iteration(), pivoted_solver(None)))
+    compiled = compile_function(function, np.zeros(k), *examples)
+    loop, solver = (CACHE.load(text, plain=True) for text in (iteration(), pivoted_solver()))
     return CompiledRoot(k, compiled, loop, solver)

@@ -22,7 +22,7 @@ import numpy as np
 
 from dalembert.native.assembly.windows import TracedWindow, Windowed
 from dalembert.native.llvm.builder import Code, Operand, module, where
-from dalembert.native.llvm.cache import CACHE, Cache
+from dalembert.native.llvm.cache import CACHE
 
 Pair = tuple[int, int]
 T = TypeVar("T")
@@ -454,11 +454,11 @@ class FrontalFactorization:
     reach: blocks after a block that are coupled to it. stored: numbers of a block that are kept.
     """
 
-    def __init__(self, summands: Sequence[Summand], plan: SymbolicPlan, cache: Cache = CACHE):
+    def __init__(self, summands: Sequence[Summand], plan: SymbolicPlan):
         self.plan, self.stored = plan, plan.stored
         self.reach = max((q for near in plan.below for q in near), default=0) // plan.size
         code, self.constants = text(summands, plan)
-        self.loaded = cache.load(code, plain=True)
+        self.loaded = CACHE.load(code, plain=True)
         number = {"first": 6 + 3 * len(summands), "forward": 4, "backward": 4}
         self.addresses = {name: self.loaded.address(name) for name in number}
         self.first, self.forward, self.backward = (

@@ -15,7 +15,7 @@ from dalembert.native.graph.derivative import along
 from dalembert.native.graph.graph import Graph, Unsupported
 from dalembert.native.graph.simplify import simplify_for
 from dalembert.native.llvm.builder import Code, Operand, module
-from dalembert.native.llvm.cache import CACHE, Cache, Loaded
+from dalembert.native.llvm.cache import CACHE, Loaded
 from dalembert.native.llvm.emit import Emitter, Values
 from dalembert.native.trace.elementwise import Nodes, elementwise
 from dalembert.native.trace.place import refusing
@@ -117,9 +117,7 @@ def vanishing(windowed: Windowed) -> list[np.ndarray]:
 
 
 @refusing
-def compile_accumulation(
-    windowed: Windowed, write: Sequence[Places], cache: Cache = CACHE
-) -> Callable[[np.ndarray, np.ndarray], Accumulation]:
+def compile_accumulation(windowed: Windowed, write: Sequence[Places]) -> Callable[[np.ndarray, np.ndarray], Accumulation]:
     """for i < count: array_w[write_w + i stride] += output_w of window i, for every output w.
 
     The result takes data of the windows' own, rows (count, size), and shared (size,), and returns a function of (count,
@@ -128,7 +126,7 @@ def compile_accumulation(
     traced = TracedWindow.of(windowed)
     if sum(len(w.offsets) for w in write) != len(traced.outputs):
         raise ValueError(f"write: {sum(len(w.offsets) for w in write)} places for {len(traced.outputs)} results")
-    loaded = cache.load(_window_text(traced, write), plain=True)
+    loaded = CACHE.load(_window_text(traced, write), plain=True)
     run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * (len(windowed.read) + 2 + len(write)))(
         loaded.address("windows")
     )

@@ -20,7 +20,6 @@ from dalembert.native.graph.dependence import Dependence, needed_nodes
 from dalembert.native.graph.derivative import along
 from dalembert.native.graph.graph import COMPARISONS, Expression, Graph, Unsupported, combine_pairs, express, operands
 from dalembert.native.graph.simplify import rebuild, replace_nodes
-from dalembert.native.llvm.cache import Cache
 
 MOVING = ("x0", "x1")  # the state and the time
 FLAT = frozenset(["exp", "exp2", "expm1", "sinh", "cosh", "tanh", "erf", "erfc"])
@@ -126,13 +125,13 @@ class Choices(NamedTuple):
     sides: int
 
     @classmethod
-    def of(cls, made: GraphFunction, cache: Cache) -> Choices | None:
+    def of(cls, made: GraphFunction) -> Choices | None:
         """made: results (ẏ, whether it holds), or ẏ alone; None where nothing is chosen and nothing is flat."""
         try:
             found = _choices(dataclasses.replace(made, graph=made.graph.copy()))
         except Unsupported:  # a border has no derivative
             return None
-        return found and cls(found[0].compile(cache), *found[1:])
+        return found and cls(found[0].compile(), *found[1:])
 
 
 def _choices(made: GraphFunction) -> tuple[GraphFunction, int, int, int] | None:

@@ -20,7 +20,7 @@ from dalembert.native.flow.field_code import FIELD, PROJECTION, field_text
 from dalembert.native.flow.loop_code import COUNTED, NUMBERS, REACHED, TOO_MANY, WATCHED, loop_text, work_size
 from dalembert.native.flow.written import write_elimination
 from dalembert.native.graph.graph import Unsupported
-from dalembert.native.llvm.cache import CACHE, Cache, Loaded
+from dalembert.native.llvm.cache import CACHE, Loaded
 from dalembert.native.llvm.dense import iteration, pivoted_solver
 from dalembert.native.llvm.packing import Held, bits
 from dalembert.native.root import REPORT
@@ -84,24 +84,19 @@ class Integration(NamedTuple):
     @classmethod
     def at(cls, y: np.ndarray, times: np.ndarray, accuracy: Accuracy) -> Integration:
         """The beginning: y at times[0]."""
-        rows = np.empty((len(times), len(y)))
-        rows[0] = y
-        numbers = NUMBERS.pack(t=times[0], tolerance=float(allowed_errors(accuracy.tolerance)), **STILL)
-        counts = COUNTED.pack(size=len(y), times=len(times), **BEGINNING)
-        return cls(numbers, counts, times, np.concatenate([rows[0], np.ones(len(y))]), rows, accuracy.steps)
+        return cls.many(y[None], times[None], np.array([accuracy.tolerance]), accuracy.steps).one(0)
 
     @classmethod
     def many(cls, y: np.ndarray, times: np.ndarray, tolerance: np.ndarray, steps: int) -> Integration:
         """The beginnings of many, in arrays with a leading axis: y (B, N); times and tolerance may have length 1."""
-        number, length = len(y), times.shape[1]
-        rows = np.empty((number, length, y.shape[1]))
+        (number, size), length = y.shape, times.shape[1]
+        rows = np.empty((number, length, size))
         rows[:, 0] = y
-        wide = lambda x: np.broadcast_to(x, number)  # noqa: E731
-        first = times[:, 0]
-        numbers = NUMBERS.pack(t=wide(first), tolerance=wide(allowed_errors(tolerance)), **{x: wide(0.0) for x in STILL})
-        sizes = {"size": y.shape[1], "times": length} | BEGINNING
-        counts = COUNTED.pack(**{name: wide(x) for name, x in sizes.items()})
-        return cls(numbers, counts, times, np.concatenate([rows[:, 0], np.ones(y.shape)], axis=1), rows, steps)
+        numbers = np.tile(NUMBERS.pack(t=0.0, tolerance=0.0, **STILL), (number, 1))
+        numbers[:, NUMBERS.offset("t")] = times[:, 0]
+        numbers[:, NUMBERS.offset("tolerance")] = allowed_errors(tolerance)
+        counts = np.tile(COUNTED.pack(size=size, times=length, **BEGINNING), (number, 1))
+        return cls(numbers, counts, times, np.concatenate([y, np.ones(y.shape)], axis=1), rows, steps)
 
     def one(self, i: int) -> Integration:
         """Of many: views."""
@@ -155,6 +150,10 @@ class FlowCodes:
 
     field: Loaded
     loop: Loaded
+
+    @classmethod
+    def load(cls) -> FlowCodes:
+        return cls(*(CACHE.load(text, plain=True) for text in (field_text(), loop_text())))
 
     @functools.cached_property
     def address(self) -> int:
@@ -237,10 +236,10 @@ class CompiledFlow:
     outputs: CompiledFunction
     watch: CompiledFunction | None
     equations: _Equations | None
-    codes: FlowCodes
     choices: Choices | None = None
     positions: int = 0
     projection: CompiledFunction | None = None
+    codes: FlowCodes = dataclasses.field(default_factory=FlowCodes.load)
 
     @property
     def without_pivots(self) -> bool:
@@ -375,27 +374,26 @@ class FlowArrays:
 
 
 @refusing
-def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] = (), cache: Cache = CACHE) -> CompiledFlow:
+def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] = ()) -> CompiledFlow:
     """The equation for states like y, and arrays like `given`; Unsupported where a function cannot be translated, or where
     the equations for z may jump, so that a small update is no proof of a root."""
     unknowns, examples = functions.unknowns, (np.zeros(np.shape(y)), np.zeros(()), *(np.zeros(np.shape(x)) for x in given))
     first = () if unknowns is None else (np.zeros_like(unknowns.start),)
 
     def compile_part(function: Callable) -> CompiledFunction:
-        return compile_function(function, *first, *examples, cache=cache)
+        return compile_function(function, *first, *examples)
 
     code = compile_part(functions.field), compile_part(functions.outputs)
     watch = None if functions.watch is None else compile_part(functions.watch)
     known = (*examples[:2], *(np.asarray(x, float) for x in given))
-    equations, plain = (None, None) if unknowns is None else _compile_equations(functions, unknowns, known, cache)
+    equations, plain = (None, None) if unknowns is None else _compile_equations(functions, unknowns, known)
     plain = translate_function(functions.field, *examples) if unknowns is None else plain
-    codes = FlowCodes(*(cache.load(text, plain=True) for text in (field_text(), loop_text())))
-    choices = None if plain is None else Choices.of(plain, cache)
-    return CompiledFlow(np.size(y), *code, watch, equations, codes, choices, functions.positions)
+    choices = None if plain is None else Choices.of(plain)
+    return CompiledFlow(np.size(y), *code, watch, equations, choices, functions.positions)
 
 
 def _compile_equations(
-    functions: FlowFunctions, unknowns: ImplicitPart, examples: Sequence[Any], cache: Cache
+    functions: FlowFunctions, unknowns: ImplicitPart, examples: Sequence[Any]
 ) -> tuple[_Equations, GraphFunction | None]:
     """And the field with z eliminated, where z enters linearly."""
 
@@ -410,12 +408,12 @@ def _compile_equations(
     everything = range(len(value))
     if proven.may_jump(everything, everything):
         raise Unsupported("equations", "they may jump with the unknowns")
-    loop_, solver = (cache.load(text, plain=True) for text in (iteration(), pivoted_solver(None)))
+    loop_, solver = (CACHE.load(text, plain=True) for text in (iteration(), pivoted_solver()))
     affine = proven.affine(everything, everything)
     wanted = (functions.field, functions.outputs)
     plain = write_elimination(wanted, unknowns.equations, len(value), examples) if affine else []
-    found = {name: x.compile(cache) for name, x in zip(("field", "outputs"), plain, strict=False)}
-    return _Equations(made.compile(cache), unknowns, affine, found, loop_, solver), plain[0] if plain else None
+    found = {name: x.compile() for name, x in zip(("field", "outputs"), plain, strict=False)}
+    return _Equations(made.compile(), unknowns, affine, found, loop_, solver), plain[0] if plain else None
 
 
 class FlowRuns(NamedTuple):
@@ -489,14 +487,13 @@ def _of(values: np.ndarray, i: int) -> np.ndarray:
     return values[i if len(values) > 1 else 0]
 
 
-def graph_flow(equation: GraphFunction, outputs: GraphFunction, positions: int, cache: Cache = CACHE) -> CompiledFlow:
+def graph_flow(equation: GraphFunction, outputs: GraphFunction, positions: int) -> CompiledFlow:
     """equation: results (ẏ, whether it holds); where it does not, the integration ends. outputs: of the same graph;
     positions: as of `FlowFunctions`."""
     g, (slope, holds) = equation.graph, equation.results
     nothing = g.constant(float("nan"))
     only = np.array([g.apply("select", int(holds.item()), i, nothing) for i in slope.tolist()])
     whole = dataclasses.replace(equation, results=(only,))
-    codes = FlowCodes(*(cache.load(text, plain=True) for text in (field_text(), loop_text())))
-    choices = Choices.of(equation, cache)
-    code = whole.compile(cache), outputs.compile(cache)
-    return CompiledFlow(len(only), *code, None, None, codes, choices, positions=positions)
+    choices = Choices.of(equation)
+    code = whole.compile(), outputs.compile()
+    return CompiledFlow(len(only), *code, None, None, choices, positions=positions)

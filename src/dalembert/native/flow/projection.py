@@ -20,7 +20,6 @@ from dalembert.native.graph.derivative import jacobian
 from dalembert.native.graph.elimination import GROWTH, PivotOrder, eliminate
 from dalembert.native.graph.graph import Expression, Graph, express
 from dalembert.native.graph.simplify import replace_nodes
-from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.trace.elementwise import Nodes, elementwise
 from dalembert.native.trace.place import refusing
 
@@ -29,7 +28,7 @@ LEAST = 1e-300
 
 
 @refusing
-def compile_projection(function: Callable, y: np.ndarray, given: Sequence[Any], cache: Cache = CACHE) -> CompiledFunction:
+def compile_projection(function: Callable, y: np.ndarray, given: Sequence[Any]) -> CompiledFunction:
     """(y, t, *given) → y after the update, the largest residual before and after it, each as a part of its terms, and the
     one after it as a part of terms in which |y_j| + 1 is in place of |y_j|.
 
@@ -50,7 +49,7 @@ def compile_projection(function: Callable, y: np.ndarray, given: Sequence[Any], 
             parts = abs(before) / terms, abs(after) / terms, abs(after) / whole
             sizes = [x.apply("max", part) for x, part in zip(sizes, parts, strict=True)]
     results = np.array([moved.get(x, x) for x in state]), np.array([x.node for x in sizes])
-    return GraphFunction(g, made.tracer, made.sizes, results).compile(cache)
+    return GraphFunction(g, made.tracer, made.sizes, results).compile()
 
 
 def _terms(g: Graph, slope: Nodes, state: list[int]) -> list[Expression]:

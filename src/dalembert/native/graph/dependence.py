@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -60,10 +60,6 @@ class Dependence:
         """True if node i depends on any of the named vectors."""
         mask = self._update_masks()[i]
         return any(mask >> self._bits[name] & 1 for name in names if name in self._bits)
-
-    def free(self, nodes: Iterable[int], *names: str) -> Iterator[int]:
-        """Those of the nodes that depend on none of the named vectors."""
-        return (i for i in nodes if not self.on(i, *names))
 
 
 def evaluate(g: Graph, outputs: Sequence[int], inputs: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -71,12 +71,9 @@ SOLVED, SINGULAR, NOT_FINITE, EXACT = range(4)
 INFINITY = math.inf
 
 
-def pivoted_solver(size: int | None = None) -> str:
-    """The module of `pivoted`. With a size, n is that number, so that the loops are compiled for it."""
-    return program([pivoted], size=size)
-
-
-size = None
+def pivoted_solver() -> str:
+    """The module of `pivoted`."""
+    return program([pivoted])
 
 
 @machine(apart=True)
@@ -87,8 +84,6 @@ def pivoted(n: Whole, a: Reals, b: Reals, report: Reals) -> Whole:
     determinant. Returns SOLVED; EXACT (b is zero: nothing to solve); SINGULAR (a pivot is at most SINGULAR_PIVOT of the
     largest); NOT_FINITE (an entry of a or b is).
     """
-    if size is not None:
-        n = size
     finite, zero, residual, whole = True, True, 0.0, 1.0
     for i in range(n):
         row = a[i * n :]

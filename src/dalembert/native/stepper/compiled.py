@@ -203,9 +203,8 @@ def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> C
     plan = found if found is not None and found.operations <= LARGEST_WRITTEN else None
     outputs = graph_outputs(translated, plan)
     text = StepCode(Frame(translated, layout, outputs, plan)).text()
-    # Beside a plan it takes over where a pivot fails: one for all systems, the same as that of the checks while n is small.
-    own = plan is None
-    solver = cache.load(pivoted_solver(layout.z if own else None), plain=not own and layout.z <= SHORT)
+    # Beside a plan it takes over where a pivot fails: the same as that of the checks while n is small.
+    solver = cache.load(pivoted_solver(), plain=plan is not None and layout.z <= SHORT)
     code = cache.load(text, plain=True)
     size = len(needed_nodes(translated.graph, [*outputs.f, *outputs.jacobian, *outputs.update, *outputs.affine_update]))
     parts = (translated, outputs, plan)

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.native.graph.dependence import eager
-from dalembert.native.graph.graph import operands
 from dalembert.native.llvm.builder import Code, Operand, intrinsic, real, vector, where
 from dalembert.native.llvm.emit import Emitter, Values
 from dalembert.native.stepper.arrays import (
@@ -74,7 +72,6 @@ class Frame:
         self.store(self.w, self._in_memory("history")[: layout.z])
         self.diverging = c.slot("diverging", "i1")
         self.stages.enter(self.count("k"))
-        self.stages.prepare(self.emitter, self.outputs.nodes_of_step, self.run_values, self.h)
         self.failures: set[Outcome] = set()
 
     @property
@@ -352,37 +349,11 @@ class Stages:
         self.now: Operand = code.number(0, "i64")
         self.back: Operand | None = None
         self.slot: Any = None
-        self.table: Any = None
-        self.prepared: list[int] = []
 
     def changes(self, i: int) -> int:
         """Level of a node, which says how often it is evaluated: what depends on h once per stage, where stages differ."""
         level = self.step.level(i)
         return max(level, 1) if self.number > 1 and self.step.depend.on(i, "h") else level
-
-    def prepare(self, emitter: Emitter, outputs: Sequence[int], values: Values, h: Operand) -> None:
-        """Compute, once per run and for every stage, what depends on h and on nothing that changes."""
-        if self.number == 1:
-            return
-        g, c = self.step.graph, self.code
-        users = [g.nodes[i] for i in eager(g, outputs) if self.step.level(i) > 0 and g.nodes[i][0] not in ("branch", "var")]
-        needed = {j for node in users for j in operands(node)} | set(outputs)
-        self.prepared = sorted(
-            j for j in needed if g.kind[j] == "f" and self.step.level(j) == 0 and self.step.depend.on(j, "h")
-        )
-        self.table = c.slot("stages", "double", self.number * len(self.prepared))
-        with c.loop(0, self.number) as i:
-            inside = dict(values)
-            emitter.bind(inside, "h", [self.part("gammas", i) * h])
-            row = self.table[i * len(self.prepared) :]
-            for j, value in enumerate(emitter.emit(self.prepared, inside)):
-                row[j] = value
-
-    def load(self, values: Values) -> None:
-        """Load the values that have been prepared for the stage that is under way."""
-        if self.prepared:
-            row = self.table[self.now * len(self.prepared) :]
-            values |= {i: row[j] for j, i in enumerate(self.prepared)}
 
     def of(self, k: Operand) -> Operand:
         """The stage that begins at count k."""

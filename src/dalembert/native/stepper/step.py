@@ -153,9 +153,9 @@ class Translated(StepNodes):
         return self.equations.affine(self.everything, self.everything)
 
 
-def translate(step: StepFunctions, sample: Sample | None = None, limit: int = 400_000) -> Translated:
+def translate(step: StepFunctions, sample: Sample | None = None) -> Translated:
     """Trace every function of the step once, into one graph. sample: a state at which pivots are chosen."""
-    graph = Graph(limit)
+    graph = Graph()
     tracer, n, k = Tracer(graph), step.n, step.k
     q, s, t, h = (graph.vector(*x) for x in (("q", n), ("s", k), ("t", 1), ("h", 1)))
     held_force, q_rest = (graph.vector(*x) for x in (("held_force", step.d), ("q_compensation", n)))

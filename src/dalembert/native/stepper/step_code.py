@@ -49,7 +49,6 @@ class StepCode:
         f.stages.begin()
         self._keep_beginning()
         values = dict(f.run_values)
-        f.stages.load(values)
         self._bind_time(values, k, f.stages.now)
         for name in ("q", "s", "q_compensation", "s_compensation", "reduced"):
             f.emitter.bind(values, name, f.read(name))
