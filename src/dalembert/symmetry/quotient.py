@@ -10,8 +10,9 @@ A state is (q, v) of a System, and a window of nodes of a DiscreteSystem, taken 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import unicodedata
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, cast
 
 import jax
 import jax.numpy as jnp
@@ -101,6 +102,129 @@ def move(g: Element, z: State) -> State:
     return (_lifted(z) @ g.T)[:, :-1]
 
 
+class _States(Protocol):
+    """The states of a kind of system: how they are given, stepped and given back."""
+
+    def first(self, q0: Any, v0: Any, nodes: Any) -> np.ndarray:
+        """The state from which the motion starts."""
+        ...
+
+    def marks(self, slots: int) -> list[str]:
+        """What is set behind the name of a coordinate, for each slot."""
+        ...
+
+    def scheme(self, given: Scheme | None) -> Scheme | None:
+        """The scheme of a step."""
+        ...
+
+    def step(self, z: State, h: float, scheme: Scheme | None, t) -> State:
+        """The state after one step of the full system; NaN where it is not solved."""
+        ...
+
+    def momentum(self, across: Slice, z: State, t) -> Float[Array, "k"]:
+        """p·ξ_a."""
+        ...
+
+    def join(self, q: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """The state with these numbers of a user; ValueError."""
+        ...
+
+    def motion(self, t: np.ndarray, z: np.ndarray) -> FullMotion:
+        """The motion through these states."""
+        ...
+
+
+class _OfSystem:
+    """(q, v)."""
+
+    def __init__(self, system: System):
+        self.system = system
+
+    def first(self, q0, v0, nodes):
+        if nodes is not None or q0 is None or v0 is None:
+            raise TypeError("q0, v0, nodes: a System starts from q0 and v0, without nodes")
+        return np.stack(as_state(q0, v0, self.system.coordinates, as_numbers))
+
+    def marks(self, slots):
+        return ["", "\u0307"]
+
+    def scheme(self, given):
+        chosen = Scheme() if given is None else own_scheme(given)
+        if chosen.form_for(self.system.constraints) == "nodes":
+            raise ValueError("scheme: the states of form 'nodes' are no (q, v); take another form, with the same nodes")
+        return chosen
+
+    def step(self, z, h, scheme, t):
+        path = simulate(self.system, z[0], z[1], h=h, steps=1, scheme=scheme, t0=t, throw=False)
+        return jnp.where(path.outcome == 0, jnp.stack([path.q[1], path.v[1]]), jnp.nan)
+
+    def momentum(self, across, z, t):
+        return jnp.einsum("ai,i->a", across.along(z)[:, 0], momentum_at(self.system, z[0], z[1], t))
+
+    def join(self, q, v):
+        if v.shape != q.shape:
+            raise ValueError(f"v: found shape {v.shape}; give one of shape {q.shape}")
+        return np.stack([q, v])
+
+    def motion(self, t, z):
+        return FullMotion(t, z[:, 0], t, z[:, 1])
+
+
+class _OfNodes:
+    """(q₀, q₁ - q₀, …) of a DiscreteSystem."""
+
+    def __init__(self, system: DiscreteSystem):
+        self.system = system
+
+    def first(self, q0, v0, nodes):
+        if nodes is None or q0 is not None or v0 is not None:
+            raise TypeError("system, nodes: a DiscreteSystem starts from its first nodes, (p, n), without q0 and v0")
+        first = as_numbers(nodes, "nodes")
+        if first.ndim != 2 or len(first) != self.system.reading(first.shape[-1]).needed:
+            raise ValueError(f"nodes: found shape {first.shape}; give the first nodes of the system, (p, n)")
+        return np.concatenate([first[:1], first[1:] - first[0]])
+
+    def marks(self, slots):
+        return ["", *(f"[{j}]" for j in range(1, slots))]
+
+    def scheme(self, given):
+        if given is not None:
+            raise ValueError("scheme: a DiscreteSystem has none; leave it out")
+
+    def step(self, z, h, scheme, t):
+        path = simulate(self.system, start=Start(nodes=self._nodes(z)), h=h, steps=len(z), t0=t, throw=False)
+        return jnp.where(path.outcome == 0, jnp.concatenate([path.q[1:2], path.q[2:] - path.q[1]]), jnp.nan)
+
+    def momentum(self, across, z, t):
+        last = self._nodes(z)[-2:]
+        slope = jax.grad(lambda q: self.system.call(self.system.lagrangian, last[0], q, t=t))(last[1])
+        return jnp.einsum("ai,i->a", across.along(last[1:])[:, 0], slope)
+
+    def join(self, q, v):
+        shape = (self.system.reading(len(q)).needed - 1, len(q))
+        if v.shape != shape:
+            raise ValueError(f"v: found shape {v.shape}; give one of shape {shape}")
+        return np.concatenate([q[None], v - q])
+
+    def motion(self, t, z):
+        h, behind = t[1] - t[0], z.shape[1] - 1
+        q = np.concatenate([z[:, 0], z[-1, 0] + z[-1, 1:]])
+        t = np.concatenate([t, t[-1] + h * np.arange(1, behind + 1)])
+        return FullMotion(t, q, 0.5 * (t[1:] + t[:-1]), np.diff(q, axis=0) / h)
+
+    def _nodes(self, z: State):
+        return jnp.concatenate([z[:1], z[1:] + z[0]])
+
+
+@functools.singledispatch
+def _states(system: Any) -> _States:
+    raise TypeError(f"system: found {described(system)}; give a System or a DiscreteSystem")
+
+
+_states.register(System, _OfSystem)
+_states.register(DiscreteSystem, _OfNodes)
+
+
 @described_by_fields
 class QuotientMotion(NamedTuple):
     """A motion of the states modulo the group.
@@ -174,7 +298,7 @@ class Quotient(Described):
             RankDeficientError: the group does not act freely at a state that was reached, or a step was not solved.
         """
         step, count = float(as_positive(h, "h")), whole_number(steps, "steps")
-        chosen = self._scheme(scheme)
+        chosen = _states(self.original).scheme(scheme)
         self._check_equivariance(step, chosen)
         times = self.t0 + step * np.arange(count + 1)
         rest, moves = map(np.asarray, _run(self, step, chosen, jnp.asarray(self.x0), jnp.asarray(times[:-1])))
@@ -209,12 +333,7 @@ class Quotient(Described):
                 f"motion: has states of shape {motion.x.shape[1:]}; those of this quotient have {self.x0.shape}"
             )
         z = np.asarray(_composed(self.slice, motion.x, motion.moves))
-        if isinstance(self.original, System):
-            return FullMotion(motion.t, z[:, 0], motion.t, z[:, 1])
-        h, behind = motion.t[1] - motion.t[0], len(self.slice.centre) - 1
-        q = np.concatenate([z[:, 0], z[-1, 0] + z[-1, 1:]])
-        t = np.concatenate([motion.t, motion.t[-1] + h * np.arange(1, behind + 1)])
-        return FullMotion(t, q, 0.5 * (t[1:] + t[:-1]), np.diff(q, axis=0) / h)
+        return _states(self.original).motion(motion.t, z)
 
     def split(self, q, v) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "n_plus_1 n_plus_1"]]:
         """(x, g) of a state g ẑ(x), by Newton's method from g = 1.
@@ -226,12 +345,8 @@ class Quotient(Described):
         Returns:
             x and g, a matrix on (q, 1); NaN where no g is found.
         """
-        place, others = as_vector(q, "q", self.slice.centre.shape[1], as_numbers), as_numbers(v, "v")
-        shape = self.slice.centre[1:].shape if isinstance(self.original, DiscreteSystem) else place.shape
-        if others.shape != shape:
-            raise ValueError(f"v: found shape {others.shape}; give one of shape {shape}")
-        others = np.atleast_2d(others) - (place if isinstance(self.original, DiscreteSystem) else 0.0)
-        x, g = _split(self.slice, jnp.concatenate([place[None], others]))
+        place = as_vector(q, "q", self.slice.centre.shape[1], as_numbers)
+        x, g = _split(self.slice, jnp.asarray(_states(self.original).join(place, as_numbers(v, "v"))))
         return np.asarray(x), np.asarray(g)
 
     def rates(self, x, t: float = 0.0) -> QuotientRates:
@@ -249,7 +364,7 @@ class Quotient(Described):
         Raises:
             ValueError: the system is a DiscreteSystem, or x has the wrong shape.
         """
-        if not isinstance(self.original, System):
+        if not hasattr(self.original, "constraints"):
             raise ValueError("rates: a DiscreteSystem has no continuous equations; use simulate")
         return _rates(self, as_vector(x, "x", len(self.x0)), jnp.asarray(as_number(t, "t", "a finite time"), dtype=float))
 
@@ -258,17 +373,6 @@ class Quotient(Described):
         slots, n = self.slice.centre.shape
         head = f"quotient: states of {slots * n} numbers to {len(self.x0)} ({', '.join(self.coordinates)})"
         return "\n".join([head, *(one.describe() for one in self.generators)])
-
-    def _scheme(self, scheme: Scheme | None) -> Scheme | None:
-        """The scheme, whose state is (q, v)."""
-        if isinstance(self.original, DiscreteSystem):
-            if scheme is not None:
-                raise ValueError("scheme: a DiscreteSystem has none; leave it out")
-            return None
-        chosen = Scheme() if scheme is None else own_scheme(scheme)
-        if chosen.form_for(self.original.constraints) == "nodes":
-            raise ValueError("scheme: the states of form 'nodes' are no (q, v); take another form, with the same nodes")
-        return chosen
 
     def _check_equivariance(self, h: float, scheme: Scheme | None) -> None:
         """ValueError where a step does not go from orbit to orbit."""
@@ -331,11 +435,10 @@ def quotient(
         (1, True)
     """
     check_x64()
+    states = _states(system)
     jets_of(system)
-    if not isinstance(system, System | DiscreteSystem):
-        raise TypeError(f"system: found {described(system)}; give a System or a DiscreteSystem")
     check_flat(system, "quotient")
-    centre = _first_state(system, q0, v0, nodes)
+    centre = states.first(q0, v0, nodes)
     now, n = float(as_number(t0, "t0", "a finite time")), centre.shape[1]
     given = [generators] if isinstance(generators, Symmetry) else generators
     if not isinstance(given, list | tuple | Symmetries) or not given:
@@ -353,24 +456,9 @@ def quotient(
     reach = None if size is None else as_vector(size, "size", n, as_numbers)
     scales = scales_at(system, jets_of(system).first(centre[0], centre[1]), now, reach)[:2]
     across = _slice(fields, centre, np.concatenate([scales[:1], np.tile(scales[1:], (len(centre) - 1, 1))]))
-    dots = ["", "\u0307"] if isinstance(system, System) else ["", *(f"[{j}]" for j in range(1, len(centre)))]
-    entries = [unicodedata.normalize("NFC", f"{name}{dot}") for dot in dots for name in names]
+    entries = [unicodedata.normalize("NFC", f"{name}{mark}") for mark in states.marks(len(centre)) for name in names]
     x0 = centre.ravel()[list(across.kept)]
     return Quotient(system, tuple(entries[i] for i in across.kept), x0, tuple(found), across, now)
-
-
-def _first_state(system: System | DiscreteSystem, q0, v0, nodes) -> np.ndarray:
-    """(q, v), or the first node and the differences of the others from it."""
-    if isinstance(system, System):
-        if nodes is not None or q0 is None or v0 is None:
-            raise TypeError("q0, v0, nodes: a System starts from q0 and v0, without nodes")
-        return np.stack(as_state(q0, v0, system.coordinates, as_numbers))
-    if nodes is None or q0 is not None or v0 is not None:
-        raise TypeError("system, nodes: a DiscreteSystem starts from its first nodes, (p, n), without q0 and v0")
-    first = as_numbers(nodes, "nodes")
-    if first.ndim != 2 or len(first) != system.reading(first.shape[-1]).needed:
-        raise ValueError(f"nodes: found shape {first.shape}; give the first nodes of the system, (p, n)")
-    return np.concatenate([first[:1], first[1:] - first[0]])
 
 
 def _pair(value: Any, name: str, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -430,24 +518,13 @@ def _freedom(across: Slice, x) -> float:
     return float(_singular_values(np.asarray(across.along(across.state(x))).reshape(len(across.rows), -1))[-1])
 
 
-def _step(system: Any, z: State, h: float, scheme: Scheme | None, t) -> State:
-    """The state after one step of the full system."""
-    if isinstance(system, System):
-        path = simulate(system, z[0], z[1], h=h, steps=1, scheme=scheme, t0=t, throw=False)
-        found, solved = jnp.stack([path.q[1], path.v[1]]), path.outcome == 0
-    else:
-        first = jnp.concatenate([z[:1], z[1:] + z[0]])
-        path = simulate(system, start=Start(nodes=first), h=h, steps=len(z), t0=t, throw=False)
-        found, solved = jnp.concatenate([path.q[1:2], path.q[2:] - path.q[1]]), path.outcome == 0
-    return jnp.where(solved, found, jnp.nan)
-
-
 @Jitted
 def _run(reduced: Quotient, h: float, scheme: Scheme | None, x0, times):
     """(x, g) of every step."""
+    step = _states(reduced.original).step
 
     def advance(x, t):
-        found = reduced.slice.split(_step(reduced.original, reduced.slice.state(x), h, scheme, t))
+        found = reduced.slice.split(step(reduced.slice.state(x), h, scheme, t))
         return found[0], found
 
     return jax.lax.scan(advance, x0, times)[1]
@@ -456,13 +533,13 @@ def _run(reduced: Quotient, h: float, scheme: Scheme | None, x0, times):
 @seldom
 def _equivariance(reduced: Quotient, h: float, scheme: Scheme | None, x0, t):
     """|Φ(g z) - g Φ(z)| for an element along each generator, relative to the sizes of its terms."""
-    across, z = reduced.slice, reduced.slice.state(x0)
-    after = _step(reduced.original, z, h, scheme, t)
+    across, z, step = reduced.slice, reduced.slice.state(x0), _states(reduced.original).step
+    after = step(z, h, scheme, t)
 
     def compare(e):
         g = across.element(e)
         before, expected = move(g, z), move(g, after)
-        away = jnp.abs(_step(reduced.original, before, h, scheme, t) - expected)
+        away = jnp.abs(step(before, h, scheme, t) - expected)
         return jnp.max(away) / (jnp.max(jnp.abs(before)) + jnp.max(jnp.abs(expected)))
 
     return jax.lax.map(compare, jnp.diag(ASIDE / across.lengths))
@@ -480,25 +557,15 @@ def _composed(across: Slice, x, moves):
 _split = seldom(lambda across, z: across.split(z))
 
 
-def _momentum(reduced: Quotient, z: State, t):
-    """p·ξ_a of a state, (k,)."""
-    system = reduced.original
-    if isinstance(system, System):
-        return jnp.einsum("ai,i->a", reduced.slice.along(z)[:, 0], momentum_at(system, z[0], z[1], t))
-    last = jnp.concatenate([z[:1], z[1:] + z[0]])[-2:]
-    slope = jax.grad(lambda q: system.call(system.lagrangian, last[0], q, t=t))(last[1])
-    return jnp.einsum("ai,i->a", reduced.slice.along(last[1:])[:, 0], slope)
-
-
 @seldom
 def _momenta(reduced: Quotient, x, times):
-    return jax.vmap(lambda y, t: _momentum(reduced, reduced.slice.state(y), t))(x, times)
+    momentum = _states(reduced.original).momentum
+    return jax.vmap(lambda y, t: momentum(reduced.slice, reduced.slice.state(y), t))(x, times)
 
 
 @seldom
 def _rates(reduced: Quotient, x, t) -> QuotientRates:
-    system, across = reduced.original, reduced.slice
-    assert isinstance(system, System)
+    system, across = cast("System", reduced.original), reduced.slice
     z = across.state(x)
     a, multipliers, _ = acceleration(system, z[0], z[1], t)
     along = across.along(z)
