@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import dalembert as da
-from dalembert.gallery.pendulum_transmission import entry, pendulum_transmission
+from dalembert.gallery import ENTRIES
 
 STEPS = 10_000 if os.environ.get("DALEMBERT_EXAMPLES_FAST") else 1_000_000
 SCHEMES = {
@@ -28,8 +28,9 @@ SCHEMES = {
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     figure, axes = plt.subplots(1, 2, figsize=(9.0, 3.6), sharey=True, layout="constrained")
+    entry = ENTRIES["pendulum_transmission"]
     for ax, b in zip(axes, (0.0, 0.3), strict=True):
-        system = pendulum_transmission(b=b)
+        system = entry.system.replace(b=b)
         for name, scheme in SCHEMES.items():
             save = da.Save(every=STEPS // 1000)
             path = da.simulate(system, entry.q0, entry.v0, h=0.1, steps=STEPS, scheme=scheme, save=save)

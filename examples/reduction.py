@@ -44,7 +44,7 @@ tasks = {
 
 print(f"{'system':20}{'numbers':>8}  " + "".join(f"order {order:<6}" for order in (2, 4, 6, 8)))
 for name, (system, q0, v0, generators) in tasks.items():
-    small = da.quotient(system, q0, v0, generators=generators)
+    small = da.symmetry.quotient(system, q0, v0, generators=generators)
     apart = []
     for order in (2, 8) if FAST else (2, 4, 6, 8):
         run = {"h": 0.05, "steps": 20 if FAST else 100, "scheme": da.Scheme(order=order)}

@@ -115,7 +115,7 @@ if TYPE_CHECKING:
     from dalembert.store import FileError, load, matches, save
     from dalembert.studies import resume, sweep
     from dalembert.symbolic import from_sympy
-    from dalembert.symmetry import Symmetry, chaplygin, quotient, routh, symmetries
+    from dalembert.symmetry import Symmetry, chaplygin, routh, symmetries
     from dalembert.systems import (
         Constraint,
         Holonomic,
@@ -239,7 +239,6 @@ __all__ = [
     "plot",
     "prepare",
     "project",
-    "quotient",
     "reference",
     "references",
     "refine",

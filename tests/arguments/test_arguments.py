@@ -124,7 +124,7 @@ def rolled_path():
 
 @functools.cache
 def divided():
-    return da.quotient(FREE, PLACE, [1.0, 0.5], generators=[(np.zeros((2, 2)), [0.0, 1.0])])
+    return da.symmetry.quotient(FREE, PLACE, [1.0, 0.5], generators=[(np.zeros((2, 2)), [0.0, 1.0])])
 
 
 @functools.cache
@@ -421,10 +421,11 @@ CALLS = {
                   {"group": "group", "frame": "frame or None", "size": "sizes or None"}),
     "routh": (da.routh, STATE | {"group": (1,)}, {"group": "group", "generators": ELSEWHERE, "size": "sizes or None"}),
     "routh by generators": (da.routh, STATE | {"generators": [(np.zeros((2, 2)), [0.0, 1.0])]}, {"generators": "flows"}),
-    "quotient": (da.quotient, STATE | {"v0": [1.0, 0.5], "generators": [(np.zeros((2, 2)), [0.0, 1.0])]},
+    "quotient": (da.symmetry.quotient, STATE | {"v0": [1.0, 0.5], "generators": [(np.zeros((2, 2)), [0.0, 1.0])]},
                  {"generators": "flows", "nodes": ELSEWHERE, "size": "sizes or None"}),
     "quotient of a discrete system": (
-        da.quotient, PAIRS | {"generators": [(np.zeros((2, 2)), [0.0, 1.0])]}, {"generators": "flows", "nodes": "rows"},
+        da.symmetry.quotient, PAIRS | {"generators": [(np.zeros((2, 2)), [0.0, 1.0])]},
+        {"generators": "flows", "nodes": "rows"},
     ),
     "Quotient.simulate": (lambda h, steps, scheme: divided().simulate(h=h, steps=steps, scheme=scheme),
                           {"h": 0.1, "steps": 2, "scheme": None}, {}),

@@ -8,7 +8,6 @@ from scipy.optimize import fsolve
 
 import dalembert as da
 from dalembert.gallery import ENTRIES
-from dalembert.gallery.pendulum_transmission import pendulum_transmission
 
 H = 2 * np.sin(np.pi / 40)
 ENTRY, DRIVEN = ENTRIES["contact_oscillator"], ENTRIES["pendulum_transmission"]
@@ -42,7 +41,7 @@ def magnetic(q, v):
 
 MAGNETIC = {
     "contact oscillator": (da.System(uneven, CONTACT), ENTRY.q0, ENTRY.v0),
-    "transmission": (pendulum_transmission(b=0.3), DRIVEN.q0, DRIVEN.v0),
+    "transmission": (DRIVEN.system.replace(b=0.3), DRIVEN.q0, DRIVEN.v0),
     "knife edge": (da.System(magnetic, BLADE), (1.0, 0.5, 0.3), (0.0, 0.0, 1.0)),
     "sleigh": (da.System(magnetic, SLEIGH), (1.0, 0.0, 0.0), (1.0, 0.5, 1.0)),
 }

@@ -8,10 +8,9 @@ from scipy.spatial.transform import Rotation
 from scipy.special import ellipj, ellipk
 
 import dalembert as da
-from dalembert.gallery import ENTRIES
-from dalembert.gallery.satellite import OMEGA, WHEELS, satellite
-from dalembert.gallery.slung_load import LENGTH, SWING
+from dalembert.gallery import ENTRIES, satellite, slung_load
 
+OMEGA, WHEELS, LENGTH, SWING = satellite.OMEGA, satellite.WHEELS, slung_load.LENGTH, slung_load.SWING
 MOMENTS, WHEEL, DAMPING = np.array([1.0, 1.5, 2.2]), 0.1, 1.2
 LOADED, SATELLITE = ENTRIES["slung_load"], ENTRIES["satellite"]
 
@@ -28,7 +27,7 @@ def only_damped(t):
 @pytest.mark.parametrize(("order", "tolerance"), [(2, 3e-3), (4, 1e-7), (6, 1e-12)])
 def test_wheels_take_up_the_momentum_of_a_satellite(order, tolerance):
     path = da.simulate(
-        satellite(stiffness=0.0), SATELLITE.q0, SATELLITE.v0, h=0.05, steps=100, scheme=da.Scheme(order=order)
+        satellite.satellite(stiffness=0.0), SATELLITE.q0, SATELLITE.v0, h=0.05, steps=100, scheme=da.Scheme(order=order)
     )
     for found, wanted in zip((path["R"], path.v[:, :3], path.v[:, 3:]), only_damped(path.t), strict=True):
         assert_allclose(found, wanted, rtol=0, atol=tolerance)

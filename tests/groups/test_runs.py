@@ -9,10 +9,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import dalembert as da
-from dalembert.gallery import ENTRIES
-from dalembert.gallery.free_rigid_body import angular_velocity
+from dalembert.gallery import ENTRIES, free_rigid_body
 from dalembert.groups import SE2, SO2, SO3
 
+angular_velocity = free_rigid_body.angular_velocity
 BODY, BALL, SLED = (ENTRIES[name] for name in ("free_rigid_body", "chaplygin_ball", "sled"))
 HERE, SPIN = {"R": np.eye(3)}, {"R": [0.1, 1.5, 0.3]}
 

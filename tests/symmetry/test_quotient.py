@@ -7,7 +7,7 @@ from scipy.integrate import solve_ivp
 
 import dalembert as da
 from dalembert.gallery import ENTRIES, curvature_particle
-from dalembert.symmetry.quotient import move
+from dalembert.symmetry.orbits import act
 from dalembert.systems import with_parameters
 
 
@@ -66,7 +66,7 @@ ORDERS = [("curvature particle by SE(2)", 4), ("wheel pendulum by its rotation",
 @pytest.mark.parametrize(("case", "order"), [*((case, order) for case in CASES for order in (2, 8)), *ORDERS])
 def test_the_reduced_motion_is_the_full_one_at_every_node(case, order):
     system, q0, v0, generators, left = CASES[case]
-    small = da.quotient(system, q0, v0, generators=generators)
+    small = da.symmetry.quotient(system, q0, v0, generators=generators)
     assert len(small.x0) == len(small.coordinates) == left
     scheme = da.Scheme(order=order)
     motion = small.simulate(h=0.05, steps=100, scheme=scheme)
@@ -92,13 +92,13 @@ def continuous(small, until):
 
     begin = np.concatenate([small.x0, np.eye(shape[0]).ravel()])
     y = solve_ivp(rates, (0.0, until), begin, method="DOP853", rtol=1e-13, atol=1e-13).y[:, -1]
-    return y[:d], np.asarray(move(jnp.asarray(y[d:].reshape(shape)), small.slice.state(y[:d])))
+    return y[:d], np.asarray(act(jnp.asarray(y[d:].reshape(shape)), small.slice.section(y[:d])))
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_reduced_equations_are_those_of_the_continuous_flow(case):
     system, q0, v0, generators, _ = CASES[case]
-    small = da.quotient(system, q0, v0, generators=generators)
+    small = da.symmetry.quotient(system, q0, v0, generators=generators)
     _, z = continuous(small, 0.5)
     full = da.reference(system, q0, v0, np.linspace(0.0, 0.5, 3), tolerance=1e-13)
     np.testing.assert_allclose(z[0], full.q[-1], rtol=1e-12, atol=1e-12)
@@ -109,7 +109,7 @@ def test_the_reduced_equations_are_those_of_the_continuous_flow(case):
 def test_the_momentum_equation(case):
     """d/dt p·ξ along the reduced flow, by differences of the reduced motion, is work of reactions and the turning frame."""
     system, q0, v0, generators, _ = CASES[case]
-    small = da.quotient(system, q0, v0, generators=generators)
+    small = da.symmetry.quotient(system, q0, v0, generators=generators)
     h, scheme = 1e-3, da.Scheme(order=6)
     momentum = small.simulate(h=h, steps=8, scheme=scheme).momentum
     weights = np.array([1 / 280, -4 / 105, 1 / 5, -4 / 5, 0.0, 4 / 5, -1 / 5, 4 / 105, -1 / 280])
@@ -120,7 +120,7 @@ def test_the_momentum_equation(case):
 
 
 def test_the_particle_leaves_its_speed_and_turns_by_the_angle_of_the_polygon():
-    small = da.quotient(BEND.system, BEND.q0, BEND.v0, generators=RIGID)
+    small = da.symmetry.quotient(BEND.system, BEND.q0, BEND.v0, generators=RIGID)
     motion = small.simulate(h=0.1, steps=20)
     side = 0.1 * np.sqrt(2.0)
     sine = side / (1.0 + np.sqrt(1.0 + side**2))  # 2 sin(α/2) = k h|v| cos²(α/2)
@@ -170,7 +170,7 @@ NODES = {
 @pytest.mark.parametrize("case", NODES)
 def test_nodes_of_a_discrete_system(case):
     system, nodes, generators, h = NODES[case]
-    small = da.quotient(system, nodes=nodes, generators=generators)
+    small = da.symmetry.quotient(system, nodes=nodes, generators=generators)
     motion = small.simulate(h=h, steps=99)
     full = da.simulate(system, start=da.Start(nodes=nodes), h=h, steps=100)
     back = small.reconstruct(motion)
@@ -185,7 +185,7 @@ def test_nodes_of_a_discrete_system(case):
 def test_the_discrete_momentum_equation(case):
     """J on the slice, carried by g, is the momentum of the full run, which changes by the work of the reactions."""
     system, nodes, generators, h = NODES[case]
-    small = da.quotient(system, nodes=nodes, generators=generators)
+    small = da.symmetry.quotient(system, nodes=nodes, generators=generators)
     motion = small.simulate(h=h, steps=20)
     full = da.simulate(system, start=da.Start(nodes=nodes), h=h, steps=21)
     fields, g = small.slice.fields, np.eye(len(nodes[0]) + 1)
@@ -205,27 +205,27 @@ def test_the_discrete_momentum_equation(case):
 def test_what_is_no_symmetry_is_refused_with_what_fails():
     start = [0.2, 0.5], [0.1, 0.3]
     with pytest.raises(ValueError, match=r"-θ ∂x \+ x ∂θ.* L changes by 1 .*constraints 1, reactions 1"):
-        da.quotient(SERVO, *start, generators=[turn(2)])
+        da.symmetry.quotient(SERVO, *start, generators=[turn(2)])
     with pytest.raises(ValueError, match=r"∂ψ: .*changed: constraints 1"):
-        da.quotient(WHEEL.system, WHEEL.q0, WHEEL.v0, generators=[shift(2, 1)])
+        da.symmetry.quotient(WHEEL.system, WHEEL.q0, WHEEL.v0, generators=[shift(2, 1)])
     side = da.System(
         lambda q, v: 0.5 * v @ v, da.SecondOrder(lambda q, v, a: a[0], reactions=lambda q, v, a: jnp.array([1.0, q[1]]))
     )
     with pytest.raises(ValueError, match=r"∂q1: .*changed: reactions 1"):
-        da.quotient(side, [0.1, 0.2], [0.3, 0.4], generators=[shift(2, 1)])
+        da.symmetry.quotient(side, [0.1, 0.2], [0.3, 0.4], generators=[shift(2, 1)])
     with pytest.raises(ValueError, match=r"1 of the bracket of ∂y and -y ∂x \+ x ∂y is no combination"):
-        da.quotient(BEND.system, BEND.q0, BEND.v0, generators=RIGID[1:])
+        da.symmetry.quotient(BEND.system, BEND.q0, BEND.v0, generators=RIGID[1:])
 
 
 def test_where_the_group_does_not_act_freely():
     free = da.System(lambda q, v: 0.5 * v @ v)
     with pytest.raises(da.RankDeficientError, match=r"singular values \[0\.\]; .*acts freely"):
-        da.quotient(free, [0.0, 0.0], [0.0, 0.0], generators=[turn(2)])
-    da.quotient(free, [0.0, 0.0], [0.0, 1.0], generators=[turn(2)])  # on states, where `routh` has no slice
+        da.symmetry.quotient(free, [0.0, 0.0], [0.0, 0.0], generators=[turn(2)])
+    da.symmetry.quotient(free, [0.0, 0.0], [0.0, 1.0], generators=[turn(2)])  # on states, where `routh` has no slice
     with pytest.raises(da.RankDeficientError, match="singular values"):
-        da.quotient(free, [1.0, 0.0], [0.0, 0.0], generators=RIGID)
+        da.symmetry.quotient(free, [1.0, 0.0], [0.0, 0.0], generators=RIGID)
     with pytest.raises(da.RankDeficientError, match=r"no state follows x = .* at t = 0"):
-        da.quotient(BEND.system, BEND.q0, BEND.v0, generators=RIGID).simulate(h=50.0, steps=3)
+        da.symmetry.quotient(BEND.system, BEND.q0, BEND.v0, generators=RIGID).simulate(h=50.0, steps=3)
 
 
 def test_a_motion_that_leaves_the_slice_is_continued_from_there():
@@ -234,9 +234,9 @@ def test_a_motion_that_leaves_the_slice_is_continued_from_there():
     start = [1.0, 0.0], [0.0, 1e-6]
     run = {"h": 0.1, "steps": 40}
     with pytest.raises(da.RankDeficientError, match=r"no state follows .* does not cross the slice"):
-        da.quotient(spring, *start, generators=[turn(2)]).simulate(**run)
+        da.symmetry.quotient(spring, *start, generators=[turn(2)]).simulate(**run)
     full = da.simulate(spring, *start, **run)
-    small = da.quotient(spring, full.q[15], full.v[15], generators=[turn(2)], t0=1.5)
+    small = da.symmetry.quotient(spring, full.q[15], full.v[15], generators=[turn(2)], t0=1.5)
     back = small.reconstruct(small.simulate(h=0.1, steps=10))
     np.testing.assert_allclose(back.q, full.q[15:26], rtol=0, atol=1e-12)
 
@@ -249,7 +249,7 @@ def test_maps_that_do_not_commute_with_the_group():
             return q0 + 0.5 * d + 0.1 * jnp.sin(q0) * (d @ d), d / h
 
     spring = da.System(lambda q, v: 0.5 * v @ v - 0.5 * q @ q)
-    small = da.quotient(spring, [1.0, 0.5], [0.1, 0.3], generators=[turn(2)])
+    small = da.symmetry.quotient(spring, [1.0, 0.5], [0.1, 0.3], generators=[turn(2)])
     with pytest.raises(ValueError, match=r"-q1 ∂q0 \+ q0 ∂q1 has moved misses the moved step by \S+ of it"):
         small.simulate(h=0.05, steps=5, scheme=da.Scheme(action=Bent()))
     with pytest.raises(ValueError, match="form 'nodes'"):
@@ -258,7 +258,7 @@ def test_maps_that_do_not_commute_with_the_group():
 
 @pytest.mark.parametrize("size", [1e-14, 1e9])
 def test_units_of_a_generator_do_not_matter(size):
-    small = da.quotient(BEND.system, BEND.q0, BEND.v0, generators=[*RIGID[:2], (size * RIGID[2][0], RIGID[2][1])])
+    small = da.symmetry.quotient(BEND.system, BEND.q0, BEND.v0, generators=[*RIGID[:2], (size * RIGID[2][0], RIGID[2][1])])
     full = da.simulate(BEND.system, BEND.q0, BEND.v0, h=0.1, steps=20)
     np.testing.assert_allclose(small.reconstruct(small.simulate(h=0.1, steps=20)).q, full.q, rtol=0, atol=1e-13)
 
@@ -266,28 +266,28 @@ def test_units_of_a_generator_do_not_matter(size):
 def test_bad_input():
     start = [0.2, 0.5], [0.1, 0.3]
     with pytest.raises(TypeError, match="a System starts from q0 and v0"):
-        da.quotient(SERVO, nodes=[[0.0, 0.0]], generators=[shift(2, 0)])
+        da.symmetry.quotient(SERVO, nodes=[[0.0, 0.0]], generators=[shift(2, 0)])
     with pytest.raises(TypeError, match="a DiscreteSystem starts from its first nodes"):
-        da.quotient(curved(0.1), *start, generators=RIGID)
+        da.symmetry.quotient(curved(0.1), *start, generators=RIGID)
     with pytest.raises(ValueError, match="first nodes of the system"):
-        da.quotient(curved(0.1), nodes=[[0.0, 0.0]], generators=RIGID)
+        da.symmetry.quotient(curved(0.1), nodes=[[0.0, 0.0]], generators=RIGID)
     with pytest.raises(TypeError, match="generators"):
-        da.quotient(SERVO, *start, generators=[])
+        da.symmetry.quotient(SERVO, *start, generators=[])
     with pytest.raises(ValueError, match="is a function"):
-        da.quotient(SERVO, *start, generators=[lambda q: q])
+        da.symmetry.quotient(SERVO, *start, generators=[lambda q: q])
     with pytest.raises(TypeError, match="give a System or a DiscreteSystem"):
-        da.quotient(da.VariationalProblem(lambda q, v: 0.5 * v @ v), *start, generators=[shift(2, 0)])
+        da.symmetry.quotient(da.VariationalProblem(lambda q, v: 0.5 * v @ v), *start, generators=[shift(2, 0)])
     with pytest.raises(TypeError, match="give what simulate of this quotient returned"):
-        da.quotient(SERVO, *start, generators=[shift(2, 0)]).reconstruct(da.simulate(SERVO, *start, h=0.1, steps=2))
+        da.symmetry.quotient(SERVO, *start, generators=[shift(2, 0)]).reconstruct(da.simulate(SERVO, *start, h=0.1, steps=2))
     with pytest.raises(ValueError, match="no continuous equations"):
-        da.quotient(curved(0.1), nodes=[[0.0, 0.0], [0.1, 0.1]], generators=RIGID).rates([0.1])
+        da.symmetry.quotient(curved(0.1), nodes=[[0.0, 0.0], [0.1, 0.1]], generators=RIGID).rates([0.1])
     found = da.symmetries(SERVO, *start)
-    assert da.quotient(SERVO, *start, generators=found).coordinates == ("θ", "ẋ", "θ̇")
+    assert da.symmetry.quotient(SERVO, *start, generators=found).coordinates == ("θ", "ẋ", "θ̇")
 
 
 def test_the_curvature_that_changes_has_no_group():
     bend = curvature_particle.curvature_particle(lambda q, p: 1.0 + 0.3 * q[0])
     with pytest.raises(ValueError, match=r"∂x: .*changed: constraints"):
-        da.quotient(bend, BEND.q0, BEND.v0, generators=[shift(2, 0)])
-    small = da.quotient(bend, BEND.q0, BEND.v0, generators=[shift(2, 1)])
+        da.symmetry.quotient(bend, BEND.q0, BEND.v0, generators=[shift(2, 0)])
+    small = da.symmetry.quotient(bend, BEND.q0, BEND.v0, generators=[shift(2, 1)])
     assert small.coordinates == ("x", "ẋ", "ẏ")

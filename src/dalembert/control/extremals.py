@@ -153,7 +153,7 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
         check_parabolas(problem, t, {"bounds['v']": velocities, "inequalities": asked.inequalities})
     horizon = horizon_of(asked.grid.T, t)
     guess = guess if horizon is None else fit_times(guess, t)
-    own = _given(problem, asked.request._replace(guess=guess), t, n, horizon is not None)
+    own = _read_request(problem, asked.request._replace(guess=guess), t, n, horizon is not None)
     given, path, v, sets = own.given, own.path, own.v, own.sets
     of_coordinates = Bounded(n, problem.system.velocities)
     bounds = read_bounds(asked.bounds, {"q": of_coordinates, "v": of_coordinates, "u": Bounded(r)}, len(t))
@@ -189,7 +189,7 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     return ControlStart(data, z, sizes, path_values(data, *own.smooth), guess)
 
 
-def _given(problem: OptimalControl, request: Request, t: np.ndarray, n: int, timed: bool) -> GivenPath:
+def _read_request(problem: OptimalControl, request: Request, t: np.ndarray, n: int, timed: bool) -> GivenPath:
     """The data of a request, read and checked, and its first path. timed: whether the final time is free."""
     space = problem.system.space
     if isinstance(space, Product):

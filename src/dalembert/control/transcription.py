@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from dalembert.boundary import Elements, KKTSystem, Term
-from dalembert.boundary.data.around import coordinates_of, group_velocities, moved
+from dalembert.boundary.data.around import coordinates_of, group_velocities, move_elements
 from dalembert.boundary.data.ends import at_times
 from dalembert.boundary.data.limits import Level, PathInequalities, parabola_rates
 from dalembert.boundary.kkt.assembly import Place, term_of
@@ -115,7 +115,7 @@ def sample_path(problem: OptimalControl, q, v, r: int, t) -> Sampled:
     spread = APART * np.ptp(coordinates_of(space, q[None])[0] if isinstance(space, Product) else q, axis=0)
     apart = random.standard_normal(shape) * spread, random.standard_normal(shape) * spread / np.ptp(t)
     u = random.standard_normal((len(chosen), r))
-    near = moved(space, q[chosen], apart[0]) if isinstance(space, Product) else q[chosen] + apart[0]
+    near = move_elements(space, q[chosen], apart[0]) if isinstance(space, Product) else q[chosen] + apart[0]
     found = _sample(problem, near, v[chosen] + apart[1], u, t[chosen])
     return jax.tree.map(np.asarray, found)
 
@@ -323,7 +323,7 @@ def transcribe(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance:
         parts = with_free_time(parts, [None] * len(parts.elements.terms), data.horizon.begin, data.time_place)
     return KKTSystem(
         *parts, near, role=lambda codes: role_of(codes, data.problem, {}),
-        recentre=None if data.space.flat else data.recentred,
+        recentre=None if data.space.flat else data.recentre,
     )  # fmt: skip
 
 

@@ -93,8 +93,8 @@ def roots(
     position, velocity = system.space.read_point(q, v)
     if is_traced(system, position, velocity, length, now):
         raise TypeError("roots: works on numbers and not under jit, vmap or grad")
-    local, *start = at_origin(system, position, velocity)
-    check_initial_data(local, *start, now, STEPS * abs(length))
+    local, x, w = at_origin(system, position, velocity)
+    check_initial_data(local, x, w, now, STEPS * abs(length))
     time = jnp.asarray(now, dtype=float)
     check_maps(scheme or Scheme(), velocity.shape[0])
     if not system.space.flat:

@@ -319,7 +319,7 @@ def chaplygin(system: System, q0, v0, *, group: Any, frame: Any = None, t0: floa
         True
     """
     check_x64()
-    check_first_order(system, "chaplygin", holonomic=frame is not None, instead="reduced by dalembert.quotient")
+    check_first_order(system, "chaplygin", holonomic=frame is not None, instead="reduced by dalembert.symmetry.quotient")
     place = place_of_search("chaplygin", system, q0, v0, t0, size)
     q, v, now, _ = place
     m = sum(check_shapes(system, q, v, np.asarray(now)))

@@ -447,7 +447,7 @@ class Fields:
 
 
 @made
-def combined(space: Any, kind: Kind, weights: Any) -> Callable:
+def combine_fields(space: Any, kind: Kind, weights: Any) -> Callable:
     """q ↦ Σ c_k ξ_k(q) of these fields, called as a user's generator is."""
     family, c = Fields(space, kind), np.asarray(weights, dtype=float)
     return lambda q, *_: family(q) @ jnp.asarray(c)
@@ -467,7 +467,7 @@ def _search_family(search: AffineSearch, family: Fields, kind: Kind) -> Symmetri
     for one in (space, horizontal):
         found = _complete(found, basis(one), len(one) - len(kept), _of_length_one)
     named = [(_sum([_term(c, x) for c, x in zip(row, family.names, strict=True) if c]), row) for row in found]
-    judged = (_judge(search, name, combined(family.space, kind, row.tolist()), None) for name, row in named)
+    judged = (_judge(search, name, combine_fields(family.space, kind, row.tolist()), None) for name, row in named)
     return Symmetries(tuple(judged), accepted, rejected, len(samples.jets))
 
 

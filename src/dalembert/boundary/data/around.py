@@ -99,14 +99,14 @@ def _many_jets(space: Product, rows, chained, x, bases):
 
 
 @seldom
-def moved(space: Any, bases, x):
+def move_elements(space: Any, bases, x):
     """ḡ τ(η) of elements (K, size) and coordinates (K, n), in the group to the last digit."""
     return jax.vmap(space.move)(bases, x)
 
 
 def around(space: Product, bases: Float[np.ndarray, "N+1 size"], paths: Float[np.ndarray, "starts N+1 n"]) -> np.ndarray:
     """The paths with these coordinates around one, (starts, N+1, size)."""
-    return np.stack([np.asarray(moved(space, bases, x)) for x in paths])
+    return np.stack([np.asarray(move_elements(space, bases, x)) for x in paths])
 
 
 @seldom
@@ -170,7 +170,7 @@ def on_path(space: Product, request: Request, t: np.ndarray, derivatives: int) -
             int(i): space.read_position(request.through[s], f"through[{s:g}]") for i, s in zip(places, times, strict=True)
         }
         through = {float(s): np.zeros(space.n) for s in times}
-    bases = _geodesics(space, t, known) if request.guess is None else _guessed(space, request.guess, t)
+    bases = _geodesics(space, t, known) if request.guess is None else _read_guess(space, request.guess, t)
     for node, q in known.items():
         bases[node] = q
     steps, told = (np.asarray(x) for x in _betweens(space, bases[:-1], bases[1:]))
@@ -210,12 +210,12 @@ def _geodesics(space: Product, t: np.ndarray, known: Mapping[int, np.ndarray]) -
     found = given[np.maximum(np.searchsorted(nodes, np.arange(len(t)), side="right") - 1, 0)]
     for (a, b), way in zip(itertools.pairwise(nodes), increments(space, given), strict=True):
         part = (t[a : b + 1] - t[a])[:, None] / (t[b] - t[a])
-        half = moved(space, found[[a] * len(part)], 0.5 * part * way)
-        found[a : b + 1] = moved(space, half, 0.5 * part * way)
+        half = move_elements(space, found[[a] * len(part)], 0.5 * part * way)
+        found[a : b + 1] = move_elements(space, half, 0.5 * part * way)
     return found
 
 
-def _guessed(space: Product, guess: Any, t: np.ndarray) -> Float[np.ndarray, "N+1 size"]:
+def _read_guess(space: Product, guess: Any, t: np.ndarray) -> Float[np.ndarray, "N+1 size"]:
     """The guess at the times t."""
     if isinstance(guess, CriticalPoint):
         return np.array(guess.interpolate(np.clip(t, float(guess.t[0]), float(guess.t[-1]))))

@@ -47,7 +47,7 @@ def transcribe(own: WindowUnknowns, sample: np.ndarray, sizes: Sizes) -> Transcr
     samples = _samples(parts.scales, sample.reshape(len(z), -1))
     kkt = KKTSystem(
         *parts, samples, role=lambda codes: role_of(codes, own.given, {}),
-        recentre=None if own.space.flat else own.recentred,
+        recentre=None if own.space.flat else own.recentre,
     )  # fmt: skip
     return Transcription(**vars(own), kkt=kkt)
 

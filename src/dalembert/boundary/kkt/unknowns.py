@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Bool, Float
 
-from dalembert.boundary.data.around import moved
+from dalembert.boundary.data.around import move_elements
 from dalembert.boundary.data.end_sets import NO_SETS, EndFunction, EndSets, EndState, check_rank, sizes_of_set, state_of
 from dalembert.boundary.data.free_time import Horizon
 from dalembert.boundary.data.limits import Level, PathInequalities, PathPoints, continued_forces, nodes_of
@@ -139,7 +139,7 @@ class PathUnknowns(abc.ABC):
     def elements(self, z: np.ndarray) -> Float[np.ndarray, "N+1 size"]:
         """The nodes of a path (blocks, b) on groups."""
         nodes = slice(self.first_block, self.first_block + len(self.t))
-        return np.array(moved(self.space, z[nodes, self.layout.part("base")], z.ravel()[self.places("q")]))
+        return np.array(move_elements(self.space, z[nodes, self.layout.part("base")], z.ravel()[self.places("q")]))
 
     def counted_from(self, z: np.ndarray, q: Float[np.ndarray, "N+1 size"]) -> np.ndarray:
         """The path with its nodes at the elements q, from which they are counted."""
@@ -148,7 +148,7 @@ class PathUnknowns(abc.ABC):
         z.ravel()[self.places("q")] = 0.0
         return z
 
-    def recentred(self, z: np.ndarray) -> np.ndarray:
+    def recentre(self, z: np.ndarray) -> np.ndarray:
         """The same path, counted from where it is."""
         return self.counted_from(z, self.elements(z))
 

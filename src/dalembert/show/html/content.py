@@ -30,7 +30,7 @@ from dalembert.show.panels import (
 )
 from dalembert.show.results import Shown, scene_for
 from dalembert.solution import ControlSolution, CriticalPoint
-from dalembert.systems import System, VariationalProblem, holonomic_constraints
+from dalembert.systems import System, holonomic_constraints
 from dalembert.systems import energy as energy_at
 from dalembert.systems.equations import value
 from dalembert.tracing import seldom
@@ -153,7 +153,7 @@ def _position_constraints(problem: Any, q, t):
     """φ(q, t) at all nodes."""
 
     def values_at(x, s):
-        if isinstance(problem, VariationalProblem):
+        if hasattr(problem, "holonomic"):
             return holonomic_constraints(problem, x, s)
         found = [value(problem, c, x, x, x, s) for c in getattr(problem, "constraints", ()) if c.order == 0]
         return jnp.concatenate([jnp.zeros(0), *found])

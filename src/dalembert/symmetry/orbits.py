@@ -60,16 +60,16 @@ class Slice:
     solved: tuple[int, ...]
     kept: tuple[int, ...]
 
-    def state(self, x) -> State:
+    def section(self, x) -> State:
         """ẑ(x)."""
         kept, solved, centre = np.array(self.kept), np.array(self.solved), self.centre.ravel()
         slopes = -np.linalg.solve(self.rows[:, solved], self.rows[:, kept])
         z = jnp.asarray(centre).at[kept].set(x).at[solved].set(centre[solved] + slopes @ (x - centre[kept]))
         return z.reshape(self.centre.shape)
 
-    def along(self, z: State) -> Float[Array, "k slots n"]:
+    def fields_at(self, z: State) -> Float[Array, "k slots n"]:
         """ξ_a, lifted to the state."""
-        return jnp.einsum("aij,sj->asi", self.fields[:, :-1], _lifted(z))
+        return jnp.einsum("aij,sj->asi", self.fields[:, :-1], _lift(z))
 
     def element(self, e) -> Element:
         """exp(Σ e_a ξ_a), by halving the steps and Taylor's series: moves of a state to a slice nearby are small."""
@@ -84,22 +84,22 @@ class Slice:
         def correct(found):
             count, g, on, _ = found
             away = self.rows @ (on - self.centre).ravel()
-            e = jnp.linalg.solve(jnp.einsum("ri,ai->ra", self.rows, self.along(on).reshape(len(self.rows), -1)), away)
-            return count + 1, g @ self.element(e), move(self.element(-e), on), jnp.max(jnp.abs(self.lengths * e))
+            e = jnp.linalg.solve(jnp.einsum("ri,ai->ra", self.rows, self.fields_at(on).reshape(len(self.rows), -1)), away)
+            return count + 1, g @ self.element(e), act(self.element(-e), on), jnp.max(jnp.abs(self.lengths * e))
 
         first = jnp.zeros((), int), jnp.eye(len(z[0]) + 1), z, jnp.asarray(jnp.inf)
         _, g, on, last = jax.lax.while_loop(lambda x: (x[0] < TURNS) & (x[3] > NEAR), correct, first)
         return jnp.where(last <= np.sqrt(NEAR), on.ravel()[np.array(self.kept)], jnp.nan), g
 
 
-def _lifted(z: State):
+def _lift(z: State):
     """(q, 1), and 0 behind vectors."""
     return jnp.concatenate([z, jnp.eye(len(z), 1)], axis=1)
 
 
-def move(g: Element, z: State) -> State:
+def act(g: Element, z: State) -> State:
     """g z."""
-    return (_lifted(z) @ g.T)[:, :-1]
+    return (_lift(z) @ g.T)[:, :-1]
 
 
 class _States(Protocol):
@@ -125,7 +125,7 @@ class _States(Protocol):
         """p·ξ_a."""
         ...
 
-    def join(self, q: np.ndarray, v: np.ndarray) -> np.ndarray:
+    def read_state(self, q: np.ndarray, v: np.ndarray) -> np.ndarray:
         """The state with these numbers of a user; ValueError."""
         ...
 
@@ -159,9 +159,9 @@ class _OfSystem:
         return jnp.where(path.outcome == 0, jnp.stack([path.q[1], path.v[1]]), jnp.nan)
 
     def momentum(self, across, z, t):
-        return jnp.einsum("ai,i->a", across.along(z)[:, 0], momentum_at(self.system, z[0], z[1], t))
+        return jnp.einsum("ai,i->a", across.fields_at(z)[:, 0], momentum_at(self.system, z[0], z[1], t))
 
-    def join(self, q, v):
+    def read_state(self, q, v):
         if v.shape != q.shape:
             raise ValueError(f"v: found shape {v.shape}; give one of shape {q.shape}")
         return np.stack([q, v])
@@ -198,9 +198,9 @@ class _OfNodes:
     def momentum(self, across, z, t):
         last = self._nodes(z)[-2:]
         slope = jax.grad(lambda q: self.system.call(self.system.lagrangian, last[0], q, t=t))(last[1])
-        return jnp.einsum("ai,i->a", across.along(last[1:])[:, 0], slope)
+        return jnp.einsum("ai,i->a", across.fields_at(last[1:])[:, 0], slope)
 
-    def join(self, q, v):
+    def read_state(self, q, v):
         shape = (self.system.reading(len(q)).needed - 1, len(q))
         if v.shape != shape:
             raise ValueError(f"v: found shape {v.shape}; give one of shape {shape}")
@@ -332,7 +332,7 @@ class Quotient(Described):
             raise ValueError(
                 f"motion: has states of shape {motion.x.shape[1:]}; those of this quotient have {self.x0.shape}"
             )
-        z = np.asarray(_composed(self.slice, motion.x, motion.moves))
+        z = np.asarray(_compose(self.slice, motion.x, motion.moves))
         return _states(self.original).motion(motion.t, z)
 
     def split(self, q, v) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "n_plus_1 n_plus_1"]]:
@@ -346,7 +346,7 @@ class Quotient(Described):
             x and g, a matrix on (q, 1); NaN where no g is found.
         """
         place = as_vector(q, "q", self.slice.centre.shape[1], as_numbers)
-        x, g = _split(self.slice, jnp.asarray(_states(self.original).join(place, as_numbers(v, "v"))))
+        x, g = _split(self.slice, jnp.asarray(_states(self.original).read_state(place, as_numbers(v, "v"))))
         return np.asarray(x), np.asarray(g)
 
     def rates(self, x, t: float = 0.0) -> QuotientRates:
@@ -428,7 +428,7 @@ def quotient(
         >>> bend = ENTRIES["curvature_particle"]  # by the rigid motions of the plane: one number is left, the speed
         >>> turn, still = [[0.0, -1.0], [1.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]]
         >>> rigid = [(still, [1.0, 0.0]), (still, [0.0, 1.0]), (turn, [0.0, 0.0])]
-        >>> small = da.quotient(bend.system, bend.q0, bend.v0, generators=rigid)
+        >>> small = da.symmetry.quotient(bend.system, bend.q0, bend.v0, generators=rigid)
         >>> back = small.reconstruct(small.simulate(h=0.1, steps=50, scheme=da.Scheme(order=6)))
         >>> full = da.simulate(bend.system, bend.q0, bend.v0, h=0.1, steps=50, scheme=da.Scheme(order=6))
         >>> len(small.x0), bool(abs(back.q - full.q).max() < 1e-12)
@@ -515,7 +515,7 @@ def _singular_values(along: np.ndarray) -> np.ndarray:
 
 def _freedom(across: Slice, x) -> float:
     """The least singular value of the fields at ẑ(x)."""
-    return float(_singular_values(np.asarray(across.along(across.state(x))).reshape(len(across.rows), -1))[-1])
+    return float(_singular_values(np.asarray(across.fields_at(across.section(x))).reshape(len(across.rows), -1))[-1])
 
 
 @Jitted
@@ -524,7 +524,7 @@ def _run(reduced: Quotient, h: float, scheme: Scheme | None, x0, times):
     step = _states(reduced.original).step
 
     def advance(x, t):
-        found = reduced.slice.split(step(reduced.slice.state(x), h, scheme, t))
+        found = reduced.slice.split(step(reduced.slice.section(x), h, scheme, t))
         return found[0], found
 
     return jax.lax.scan(advance, x0, times)[1]
@@ -533,12 +533,12 @@ def _run(reduced: Quotient, h: float, scheme: Scheme | None, x0, times):
 @seldom
 def _equivariance(reduced: Quotient, h: float, scheme: Scheme | None, x0, t):
     """|Φ(g z) - g Φ(z)| for an element along each generator, relative to the sizes of its terms."""
-    across, z, step = reduced.slice, reduced.slice.state(x0), _states(reduced.original).step
+    across, z, step = reduced.slice, reduced.slice.section(x0), _states(reduced.original).step
     after = step(z, h, scheme, t)
 
     def compare(e):
         g = across.element(e)
-        before, expected = move(g, z), move(g, after)
+        before, expected = act(g, z), act(g, after)
         away = jnp.abs(step(before, h, scheme, t) - expected)
         return jnp.max(away) / (jnp.max(jnp.abs(before)) + jnp.max(jnp.abs(expected)))
 
@@ -546,12 +546,12 @@ def _equivariance(reduced: Quotient, h: float, scheme: Scheme | None, x0, t):
 
 
 @seldom
-def _composed(across: Slice, x, moves):
+def _compose(across: Slice, x, moves):
     """g_0 ⋯ g_{k-1} ẑ(x_k)."""
     product = lambda g, each: (g @ each,) * 2  # noqa: E731
     one = jnp.eye(moves.shape[-1])
     every = jnp.concatenate([one[None], jax.lax.scan(product, one, moves)[1]])
-    return jax.vmap(lambda g, y: move(g, across.state(y)))(every, x)
+    return jax.vmap(lambda g, y: act(g, across.section(y)))(every, x)
 
 
 _split = seldom(lambda across, z: across.split(z))
@@ -560,16 +560,16 @@ _split = seldom(lambda across, z: across.split(z))
 @seldom
 def _momenta(reduced: Quotient, x, times):
     momentum = _states(reduced.original).momentum
-    return jax.vmap(lambda y, t: momentum(reduced.slice, reduced.slice.state(y), t))(x, times)
+    return jax.vmap(lambda y, t: momentum(reduced.slice, reduced.slice.section(y), t))(x, times)
 
 
 @seldom
 def _rates(reduced: Quotient, x, t) -> QuotientRates:
     system, across = cast("System", reduced.original), reduced.slice
-    z = across.state(x)
+    z = across.section(x)
     a, multipliers, _ = acceleration(system, z[0], z[1], t)
-    along = across.along(z)
-    basis = jnp.concatenate([jax.jacfwd(across.state)(x).reshape(z.size, -1), along.reshape(len(along), -1).T], axis=1)
+    along = across.fields_at(z)
+    basis = jnp.concatenate([jax.jacfwd(across.section)(x).reshape(z.size, -1), along.reshape(len(along), -1).T], axis=1)
     rates = jnp.linalg.solve(basis, jnp.concatenate([z[1], a]))
     rest, group = rates[: len(x)], rates[len(x) :]
     pushed = force(system, z[0], z[1], t) + all_reactions(system, z[0], z[1], a, t).T @ multipliers
