@@ -207,7 +207,7 @@ def test_a_solution_is_stored_pickled_and_drawn(solution, tmp_path):
         for name in ("t", "q", "v", "u", "adjoints", "costates_initial", "costates_final", "cost", "step_multipliers"):
             np.testing.assert_array_equal(getattr(other, name), getattr(solution, name))
     figure = da.plot(solution, exact=lambda t: (t**2 * (3.0 - 2.0 * t))[:, None])
-    assert [ax.get_ylabel() for ax in figure.axes] == ["q", "dq/dt", "u"]
+    assert [ax.get_ylabel() for ax in figure.axes] == ["q", "dq/dt", "control u"]
     np.testing.assert_array_equal(figure.axes[2].lines[0].get_ydata(), solution.u[:, 0])
     assert "cost 11.94" in solution.describe()
     assert repr(solution).startswith("ControlSolution(q=(21, 1), cost=11.94")

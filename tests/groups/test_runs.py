@@ -267,7 +267,7 @@ def test_what_is_refused_says_what_is_right():
             lambda: da.measure.consistency(BODY.system, BODY.q0, BODY.v0, h=[0.1, 0.05]),
             "consistency is there for systems on Rⁿ",
         ),
-        (lambda: da.VariationalProblem(lambda q, v: 0.0, coordinates={"R": SO3()}), "belong to a System"),
+        (lambda: da.DiscreteSystem(lambda a, b: 0.0, coordinates={"R": SO3()}), "belong to a System"),
     ]
     for call, message in cases:
         with pytest.raises((ValueError, TypeError), match=re.escape(message)):

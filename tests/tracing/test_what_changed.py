@@ -429,7 +429,11 @@ def test_threads_that_change_nothing_get_what_one_gets():
 
 
 SOURCES = Path(da.__file__).parent
-NO_FUNCTION_OF_THE_USER = ("path/path.py", "discretize/window_maps.py")  # jit of formulas of the library's own
+NO_FUNCTION_OF_THE_USER = (
+    "path/path.py",
+    "discretize/window_maps.py",
+    "groups/space.py",
+)  # jit of formulas of the library's own
 
 
 def test_nothing_is_compiled_past_the_fingerprints():
