@@ -7,7 +7,6 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.algebra import inverse, value_and_jacobian
-from dalembert.boundary.data.around import apart, coordinates_of
 from dalembert.control.problem import OptimalControl, actuation
 from dalembert.control.rows import RowFunction
 from dalembert.groups import Product
@@ -23,12 +22,11 @@ def unresolved(accelerations: RowFunction, found: ControlSolution, sizes: Float[
     """What to say where the plant, integrated over single steps, ends far from the nodes; otherwise "". See
     `step/run/assemble`."""
     h, space = np.diff(found.t), accelerations.problem.system.space
-    path = coordinates_of(space, found.q[None])[0] if isinstance(space, Product) else found.q
-    moves = np.maximum(sizes, np.ptp(path, axis=0))
+    moves = np.maximum(sizes, space.extent(found.q)[1])
 
     def distances(parts: int) -> np.ndarray:
         ends = integrate_steps(accelerations, found.q[:-1], found.v[:-1], found.u[:-1], found.u[1:], found.t[:-1], h, parts)
-        off = apart(space, found.q[1:], ends) if isinstance(space, Product) else ends - found.q[1:]
+        off = space.differences(found.q[1:], ends)
         return (np.abs(off) / moves).max(axis=1)
 
     if np.all(distances(1) < SUSPICIOUS):  # a quarter of the time of all parts

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import unicodedata
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -133,6 +133,10 @@ class _States(Protocol):
         """The motion through these states."""
         ...
 
+    def rates(self, reduced: Quotient, x: Any, t: Any) -> QuotientRates:
+        """The reduced equations of motion; ValueError where there are none."""
+        ...
+
 
 class _OfSystem:
     """(q, v)."""
@@ -168,6 +172,10 @@ class _OfSystem:
 
     def motion(self, t, z):
         return FullMotion(t, z[:, 0], t, z[:, 1])
+
+    def rates(self, reduced, x, t):
+        time = jnp.asarray(as_number(t, "t", "a finite time"), dtype=float)
+        return _rates(self.system, reduced.slice, as_vector(x, "x", len(reduced.x0)), time)
 
 
 class _OfNodes:
@@ -211,6 +219,9 @@ class _OfNodes:
         q = np.concatenate([z[:, 0], z[-1, 0] + z[-1, 1:]])
         t = np.concatenate([t, t[-1] + h * np.arange(1, behind + 1)])
         return FullMotion(t, q, 0.5 * (t[1:] + t[:-1]), np.diff(q, axis=0) / h)
+
+    def rates(self, reduced, x, t):
+        raise ValueError("rates: a DiscreteSystem has no continuous equations; use simulate")
 
     def _nodes(self, z: State):
         return jnp.concatenate([z[:1], z[1:] + z[0]])
@@ -364,9 +375,7 @@ class Quotient(Described):
         Raises:
             ValueError: the system is a DiscreteSystem, or x has the wrong shape.
         """
-        if not hasattr(self.original, "constraints"):
-            raise ValueError("rates: a DiscreteSystem has no continuous equations; use simulate")
-        return _rates(self, as_vector(x, "x", len(self.x0)), jnp.asarray(as_number(t, "t", "a finite time"), dtype=float))
+        return _states(self.original).rates(self, x, t)
 
     def describe(self) -> str:
         """The states before and after the reduction, and each generator."""
@@ -564,8 +573,7 @@ def _momenta(reduced: Quotient, x, times):
 
 
 @seldom
-def _rates(reduced: Quotient, x, t) -> QuotientRates:
-    system, across = cast("System", reduced.original), reduced.slice
+def _rates(system: System, across: Slice, x, t) -> QuotientRates:
     z = across.section(x)
     a, multipliers, _ = acceleration(system, z[0], z[1], t)
     along = across.fields_at(z)

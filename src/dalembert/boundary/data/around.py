@@ -118,17 +118,12 @@ def _betweens(space: Product, a, b):
 
 def increments(space: Product, q: Float[np.ndarray, "K size"]) -> Float[np.ndarray, "K-1 n"]:
     """Coordinates of every element around the one before it."""
-    return apart(space, q[:-1], q[1:])
-
-
-def apart(space: Product, a, b) -> np.ndarray:
-    """Coordinates of elements b around a, (K, size) each."""
-    return np.asarray(_betweens(space, a, b)[0])
+    return space.differences(q[:-1], q[1:])
 
 
 def coordinates_of(space: Product, bases: Float[np.ndarray, "batch N+1 size"]) -> Float[np.ndarray, "batch N+1 n"]:
     """Those of paths around their first nodes, which tell how far they go."""
-    return np.stack([apart(space, np.repeat(g[:1], len(g), axis=0), g) for g in bases])
+    return np.stack([space.differences(g[:1], g) for g in bases])
 
 
 def slots_around(w: Windows, values: Float[np.ndarray, "slots n"], path: Float[np.ndarray, "N+1 n"]) -> np.ndarray:
