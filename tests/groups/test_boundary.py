@@ -163,7 +163,7 @@ def test_products_pass_through_points_and_begin_from_solutions_and_paths(tmp_pat
     da.save(s, tmp_path / "s.nc")
     opened = da.load(tmp_path / "s.nc")
     assert_allclose(opened["R"], s["R"], rtol=0, atol=0)
-    assert da.store.to_xarray(s).v.dims == ("node", "velocity")
+    assert da.store.to_xarray(s).v.dims == ("time", "velocity")
     assert_allclose(np.linalg.norm(s.interpolate([0.13, 0.77])[:, :4], axis=1), 1.0, rtol=0, atol=1e-14)
     da.page(s, tmp_path / "s.html")
 

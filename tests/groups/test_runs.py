@@ -249,7 +249,7 @@ def test_files_and_stores(tmp_path):
     assert_array_equal(again.v, path.v)
     data = path.to_xarray()
     assert data.q.sel(coordinate="R.w").shape == (41,)
-    assert data.v.dims == ("node", "velocity")
+    assert data.v.dims == ("time", "velocity")
     run(save=da.Save(store=tmp_path / "b.zarr"))
     assert_array_equal(da.load(tmp_path / "b.zarr").q, path.q)
 

@@ -361,7 +361,7 @@ def test_a_study_ends_at_a_time_as_an_ensemble_does(tmp_path):
     stored = da.sweep(entry.system, {"v0": starts}, {"q0": entry.q0, **given}, store=tmp_path / "study.zarr", block=2)
     da.save(study, tmp_path / "study.nc")
     assert study.outcomes.values.tolist() == ["success", "left_domain", "left_domain"]
-    assert np.array_equal(study.data.node, [0.0, 4.0])
+    assert np.array_equal(study.data.time, [0.0, 4.0])
     assert "first step = 0.1" in study.describe()
     for one in (study, stored, da.load(tmp_path / "study.nc")):
         for i, path in enumerate(one):

@@ -92,20 +92,76 @@ def test_values_that_are_not_finite_keep_their_bits(tmp_path):
 
 def test_every_level_has_its_own_dimension_and_times():
     data = da.store.to_xarray(PATHS["thinned"]())
-    assert data.q.dims == data.v.dims == ("node", "coordinate")
-    assert data.multipliers.dims == ("mid", "multiplier")
-    np.testing.assert_allclose(data.node, [0, 0.5, 1, 1.5, 2, 2.3])
-    np.testing.assert_allclose(data.mid, [0.45, 0.95, 1.45, 1.95, 2.25])
+    assert data.q.dims == data.v.dims == ("time", "coordinate")
+    assert data.multipliers.dims == ("time_mid", "multiplier")
+    np.testing.assert_allclose(data.time, [0, 0.5, 1, 1.5, 2, 2.3])
+    np.testing.assert_allclose(data.time_mid, [0.45, 0.95, 1.45, 1.95, 2.25])
     nodes = da.store.to_xarray(PATHS["nodes"]())
-    assert [nodes[x].dims[0] for x in ("q", "v", "multipliers")] == ["node", "mid", "interior"]
-    np.testing.assert_allclose(nodes.mid, 0.1 * (np.arange(6) + 0.5))
-    np.testing.assert_allclose(nodes.interior, 0.1 * np.arange(1, 6))
+    assert [nodes[x].dims[0] for x in ("q", "v", "multipliers")] == ["time", "time_mid", "time_interior"]
+    np.testing.assert_allclose(nodes.time_mid, 0.1 * (np.arange(6) + 0.5))
+    np.testing.assert_allclose(nodes.time_interior, 0.1 * np.arange(1, 6))
+
+
+FIRST_NAMES = {
+    "time": "node", "time_mid": "mid", "time_interior": "interior", "time_held": "held", "time_velocity": "node_velocity",
+    "time_multipliers": "node_multipliers", "last_time": "last_node", "last_time_mid": "last_mid", "t": "t_node",
+}  # fmt: skip
+FIRST_NAMES_OF_SOLUTIONS = {"time": "node", "t": "t_node", "time_mid": "window", "t_mid": "t_window"}
+
+
+def as_first_format(data):
+    """The data set as version 0.1 wrote it."""
+    names = FIRST_NAMES_OF_SOLUTIONS if "solution" in data.attrs.get("content", "") else FIRST_NAMES
+    there = {*data.variables, *data.dims}
+    return data.rename({now: then for now, then in names.items() if now in there}).assign_attrs(dalembert_format=1)
+
+
+@pytest.mark.parametrize("make", PATHS.values(), ids=PATHS.keys())
+def test_paths_of_the_first_format_are_read(make):
+    path = make()
+    assert same(da.store.from_xarray(as_first_format(da.store.to_xarray(path))), path)
+
+
+def test_studies_of_the_first_format_are_read():
+    inside = lambda q, v, p: q < 0.55  # noqa: E731
+    task = da.OptimalControl(
+        da.System(lambda q, v: 0.5 * v @ v, coordinates=("x",)), cost=lambda q, v, u: u @ u, actuated="x"
+    )
+    runs = da.sweep(
+        da.System(lambda q, v, p: 0.5 * p["m"] * v @ v, coordinates=("x",), parameters={"m": 1.0}), {"m": [1.0, 2.0]},
+        {"q0": [0.0], "v0": [1.0], "h": 0.1, "steps": 9, "save": da.Save(every=2), "stop": da.Stop(domain=inside)},
+    )  # fmt: skip
+    ends = {"initial": ([0.0], [0.0]), "final": ([1.0], [0.0]), "steps": 4}
+    for study, names in (
+        (runs, {"node", "mid", "last_node", "last_mid"}),
+        (da.sweep(task, {"T": [1.0, 2.0]}, ends, threads=1), {"node", "t_node"}),
+    ):
+        earlier = as_first_format(study.data)
+        assert names <= {*earlier.variables, *earlier.dims}
+        read = da.store.from_xarray(earlier)
+        xr.testing.assert_identical(read.data, study.data)
+        for one, other in zip(read, study, strict=True):
+            np.testing.assert_array_equal(one.q, other.q)
+
+
+def test_swept_names_and_parameters_do_not_take_those_of_times():
+    free = da.System(
+        lambda q, v, p: 0.5 * p["time"] * p["t"] * v @ v, coordinates=("x",), parameters={"time": 1.0, "t": 2.0}
+    )
+    study = da.sweep(free, {"time": [1.0, 2.0], "t": [3.0]}, {"q0": [0.0], "v0": [1.0], "h": 0.1, "steps": 3})
+    assert study.data.q.dims == ("swept_time", "t", "time", "coordinate")
+    assert study.sel(time=2.0, t=3.0).t[-1] == pytest.approx(0.3, rel=1e-15)
+    runs = da.ensemble(free, [0.0], [1.0], parameters={"time": [1.0, 2.0], "t": [3.0, 4.0]}, h=0.1, steps=3)
+    data = runs.to_xarray()
+    assert data.parameter_time.values.tolist() == [1.0, 2.0]
+    assert data.parameter_t.values.tolist() == [3.0, 4.0]
+    assert same(da.store.from_xarray(data), runs)
 
 
 def test_equal_level_names_with_other_times_do_not_share_a_dimension():
     path = dataclasses.replace(PATHS["nodes"](), levels=("node", "node"))
     data = da.store.to_xarray(path)
-    assert [data[x].dims[0] for x in ("q", "v", "multipliers")] == ["node", "node_velocity", "node_multipliers"]
+    assert [data[x].dims[0] for x in ("q", "v", "multipliers")] == ["time", "time_velocity", "time_multipliers"]
     assert same(da.store.from_xarray(data), path)
 
 
@@ -113,15 +169,15 @@ def test_components_are_selected_by_name_and_time():
     path = PATHS["thinned"]()
     data = da.store.to_xarray(path)
     assert list(data.coordinate.values) == ["x", "y", "z"]
-    assert float(data.q.sel(coordinate="y").sel(node=1.4, method="nearest")) == float(path.q[3, 1])
+    assert float(data.q.sel(coordinate="y").sel(time=1.4, method="nearest")) == float(path.q[3, 1])
     assert data.q.attrs["long_name"] == "position"
     assert all("units" in data[name].attrs for name in ("q", "v", "multipliers", "constraint_forces", "h"))
 
 
 def test_lanes_keep_their_own_times():
     data = da.store.to_xarray(PATHS["lanes"]())
-    assert data.q.dims == ("lane", "node", "coordinate")
-    assert data.t_mid.dims == ("lane", "mid")
+    assert data.q.dims == ("lane", "time", "coordinate")
+    assert data.t_mid.dims == ("lane", "time_mid")
     assert list(data.coordinate.values) == ["q0", "q1"]
 
 
@@ -213,8 +269,8 @@ def test_a_round_trip_of_a_solution_changes_no_bit(make, tmp_path):
     assert same(found, solution)
     assert (found.kind, found.describe()) == (solution.kind, solution.describe())
     data = da.store.to_xarray(solution)
-    assert data.q.dims == ("node", "coordinate")
-    assert data.jets.dims == ("window", "derivative", "coordinate")
+    assert data.q.dims == ("time", "coordinate")
+    assert data.jets.dims == ("time_mid", "derivative", "coordinate")
     assert data.attrs["kind"] == solution.kind
     assert data.attrs["outcome"] == solution.outcome.name.lower()
 
@@ -258,7 +314,7 @@ def test_forces_of_many_runs_that_do_not_exist_are_not_stored(tmp_path):
     assert "constraint_forces" not in da.store.to_xarray(runs)
     da.save(runs, tmp_path / "runs.nc")
     np.testing.assert_array_equal(da.load(tmp_path / "runs.nc").constraint_forces, np.zeros((3, 5, 2)))
-    earlier = da.store.to_xarray(runs).assign(constraint_forces=(("lane", "mid", "coordinate"), np.zeros((3, 5, 2))))
+    earlier = da.store.to_xarray(runs).assign(constraint_forces=(("lane", "time_mid", "coordinate"), np.zeros((3, 5, 2))))
     np.testing.assert_array_equal(da.store.from_xarray(earlier).q, runs.q)
     whole = da.sweep(free, {"m": [1.0, 2.0, 3.0]}, given)
     stored = da.sweep(free, {"m": [1.0, 2.0, 3.0]}, given, store=tmp_path / "runs.zarr", block=2)

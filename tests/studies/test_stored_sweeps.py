@@ -83,7 +83,7 @@ def test_a_store_has_the_bits_of_memory(complete, whole):
     assert path.provenance == da.simulate(SYSTEM.replace(m=2.0, k=1.0), throw=False, **one).provenance
     assert da.matches(complete, SYSTEM)
     plain = xarray.open_zarr(complete)
-    assert plain.q.dims == ("m", "k", "node", "coordinate")
+    assert plain.q.dims == ("m", "k", "time", "coordinate")
     assert plain.q.sel(m=2.0).shape == (5, 10, 1)
     assert plain.committed.values.tolist() == [1] * 6
 
@@ -288,7 +288,7 @@ def reach(study):
 
 def parts(study):
     """Of the runs of a block, whatever its axes."""
-    return {"first": study.data.m.values.min(), "text": [float(study["x"].isel(node=1).sum()), study.data.code.size]}
+    return {"first": study.data.m.values.min(), "text": [float(study["x"].isel(time=1).sum()), study.data.code.size]}
 
 
 def joined(a, b):
@@ -302,7 +302,7 @@ def test_statistics_over_the_runs_are_those_of_the_runs():
     ends = whole.q.values[..., -1, 0].ravel()[fine]
     assert 1 < len(ends) < 15
     edges = np.linspace(ends.min() + 0.01, ends.max() - 0.01, 4)
-    pair = da.studies.run_statistics(lambda study: study["x"].isel(node=-1), bins=edges)
+    pair = da.studies.run_statistics(lambda study: study["x"].isel(time=-1), bins=edges)
     found = sweep(over_runs=pair, block=3, steps=20)
     assert (int(found["runs"]), int(found["failed"]), int(found["count"])) == (15, 15 - len(ends), len(ends))
     wanted = {"mean": ends.mean(), "variance": ends.var(), "minimum": ends.min(), "maximum": ends.max()}

@@ -81,21 +81,21 @@ def test_every_run_is_the_single_run(study, ended, ends):
 def test_the_runs_oscillate_with_the_frequency_of_the_discrete_oscillator(study):
     """The midpoint rule keeps the circle and turns by 2 atan(ω h/2) in each step, ω² = k/m: that over both axes."""
     omega = np.sqrt(study.data.k / study.data.m)
-    angle = 2 * np.arctan(0.5 * H * omega) * np.round(study.data.node / H)
-    assert angle.dims == ("k", "m", "node")
+    angle = 2 * np.arctan(0.5 * H * omega) * np.round(study.data.time / H)
+    assert angle.dims == ("k", "m", "time")
     assert float(abs(np.cos(angle) - study["x"]).max()) < 1e-12
     period = 2 * np.pi / omega  # second order: of the continuous one it is the angle to h²
-    assert float(abs(angle / (2 * np.pi) * period - study.data.node).max()) < 8 * H**2 / 12 * STEPS * H
+    assert float(abs(angle / (2 * np.pi) * period - study.data.time).max()) < 8 * H**2 / 12 * STEPS * H
 
 
 def test_axes_coordinates_and_times_have_their_names(study):
     assert study.axes == ("m", "k")
-    assert study["x"].dims == ("m", "k", "node")
+    assert study["x"].dims == ("m", "k", "time")
     np.testing.assert_array_equal(study.data.m, MASSES)
-    np.testing.assert_array_equal(study.data.node, H * np.append(np.arange(0, STEPS, 7), STEPS))
+    np.testing.assert_array_equal(study.data.time, H * np.append(np.arange(0, STEPS, 7), STEPS))
     assert study.data.residual.dims == study.data.steps_done.dims == ("m", "k")
     assert study.reduced["reach"].dims == ("m", "k")
-    np.testing.assert_array_equal(study.reduced["end"][..., 0], study["x"].isel(node=-1))
+    np.testing.assert_array_equal(study.reduced["end"][..., 0], study["x"].isel(time=-1))
     assert len(study) == 12 == len(list(study))
     assert "3 m × 4 k" in study.describe()
     assert "success: 12" in study.describe()
@@ -157,10 +157,10 @@ def test_a_run_that_fails_is_an_outcome_in_the_map(ended):
     for one in ("q", "v"):
         values = ended.data[one]
         level = values.dims[2]
-        lead = ended.data.sizes["node"] - ended.data.sizes[level]
+        lead = ended.data.sizes["time"] - ended.data.sizes[level]
         there = np.arange(ended.data.sizes[level]) < (kept.values - lead)[..., None]
         np.testing.assert_array_equal(np.isfinite(values[..., 0]), there, err_msg=one)
-    assert float(abs(ended.data.last_node - ended.data.steps_done * H).max()) < 1e-12
+    assert float(abs(ended.data.last_time - ended.data.steps_done * H).max()) < 1e-12
     nodes = da.Scheme("nodes")  # begins with two nodes, of which one is between the saved times
     nothing = da.sweep(
         SYSTEM,
@@ -185,7 +185,7 @@ def test_what_is_saved_comes_back(study, ended, tmp_path):
         assert sent.data.identical(one.data)
     with xr.open_dataset(tmp_path / "study.nc") as plain:
         assert plain.q.encoding["zlib"]
-        assert plain.q.sel(m=2.0, coordinate="x").dims == ("k", "node")
+        assert plain.q.sel(m=2.0, coordinate="x").dims == ("k", "time")
     assert da.store.from_xarray(study.sel(m=2.0).to_xarray()).axes == ("k",)
 
 
@@ -247,7 +247,7 @@ def test_ctrl_c_keeps_the_study():
     study = error.value.path
     assert set(study.outcomes.values) == {"interrupted"}
     assert all(path.steps > 0 for path in study)
-    assert study.data.sizes["node"] == 1
+    assert study.data.sizes["time"] == 1
     assert all(path.q.shape == (2, 1) for path in study)  # the last state was between two saved times
 
 
@@ -307,7 +307,7 @@ def test_the_figure_of_a_study(study, ended, tmp_path):
     shown = np.ma.getmaskarray(np.ma.masked_invalid(failed.collections[0].get_array())).reshape(4, 3)
     np.testing.assert_array_equal(shown, (ended.outcomes == "left_domain").values.T)
     assert [text.get_text() for text in failed.get_legend().get_texts()] == ["left domain"]
-    (line,) = da.plot(study.sel(k=1.0), value=study["x"].sel(k=1.0).max("node").rename("most")).axes[0].lines
+    (line,) = da.plot(study.sel(k=1.0), value=study["x"].sel(k=1.0).max("time").rename("most")).axes[0].lines
     np.testing.assert_array_equal(line.get_xdata(), MASSES)
     with pytest.raises(ValueError, match="value: found str 'z'; give one of reach, steps_done"):
         da.plot(study, value="z")

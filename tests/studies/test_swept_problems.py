@@ -74,11 +74,11 @@ def complete(tmp_path_factory):
 
 def test_costs_are_those_of_the_closed_form_at_their_names():
     study = da.sweep(MASS, {"final.angle": [0.5, 2.0], "T": [1.0, 3.0], "m": [1.0, 4.0]}, ENDS)
-    assert study.data.q.dims == ("final_angle", "T", "m", "node", "coordinate")
+    assert study.data.q.dims == ("final_angle", "T", "m", "time", "coordinate")
     x, T, m = (study.data[name] for name in ("final_angle", "T", "m"))
     np.testing.assert_allclose(study.data.cost, exact(x, T, m).transpose(*study.axes), rtol=1e-10)
-    np.testing.assert_allclose(study["angle"].isel(node=-1), x + 0 * T + 0 * m)
-    np.testing.assert_allclose(study.data.t_node.isel(node=-1), (0 * x + T + 0 * m))
+    np.testing.assert_allclose(study["angle"].isel(time=-1), x + 0 * T + 0 * m)
+    np.testing.assert_allclose(study.data.t.isel(time=-1), (0 * x + T + 0 * m))
     assert study.sel(T=3.0).data.cost.dims == ("final_angle", "m")
     single = study.sel(**{"final.angle": 2.0, "T": 3.0, "m": 4.0})
     assert float(single.cost) == float(study.data.cost[1, 1, 1])
@@ -141,7 +141,7 @@ def test_a_free_final_time_has_times_of_its_own():
     """min ∫ 1 + u² dt: T = √(6x)."""
     quick = da.OptimalControl(PENDULUM, cost=lambda q, v, u, p: 1.0 + u @ u, actuated=0).replace(g=0.0)
     study = da.sweep(quick, {"final.angle": [1.0, 2.0]}, {**ENDS, "T": da.Free(2.0)})
-    np.testing.assert_allclose(study.data.t_node[:, -1], np.sqrt(6 * np.array([1.0, 2.0])), rtol=2e-3)
+    np.testing.assert_allclose(study.data.t[:, -1], np.sqrt(6 * np.array([1.0, 2.0])), rtol=2e-3)
     assert abs(float(study.sel(final_angle=2.0).final_time.slope)) < 1e-6
 
 
@@ -156,7 +156,7 @@ def test_splines_are_those_of_spline():
     curve = da.spline(globe, {0.0: [1.0, 0.0, 0.0], 2.0: points[1]}, derivatives=1, steps=20)
     np.testing.assert_allclose(study.sel(final=1, T=2.0).q, curve.q, rtol=0, atol=1e-12)
     middle = da.sweep(problem, {"through": [{1.0: q} for q in points]}, {**given, "final": ([-0.8, 0.6, 0.0],), "T": 2.0})
-    np.testing.assert_allclose(middle.data.q.isel(node=10), points, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(middle.data.q.isel(time=10), points, rtol=0, atol=1e-12)
     assert middle.data["through_1.0_1"].values.tolist() == [q[1] for q in points]
 
 
@@ -259,7 +259,7 @@ def test_other_functions_are_another_sweep(complete):
 
 def test_what_a_solution_is_reduced_to_has_the_axes(whole):
     study = sweep(reduce=lambda s: {"force": np.abs(s.u).max(), "u": s.u[:, 0]})
-    np.testing.assert_array_equal(study.reduced["force"], np.abs(whole.data.u).max(("node", "control"), skipna=False))
+    np.testing.assert_array_equal(study.reduced["force"], np.abs(whole.data.u).max(("time", "control"), skipna=False))
     assert study.reduced["u"].dims[:2] == ("T", "bounds_u")
     assert np.isnan(study.reduced["u"][0, 0]).all()
 

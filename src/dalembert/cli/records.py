@@ -77,7 +77,7 @@ def study_record(study: Study, name: str, files: list[str]) -> dict[str, Any]:
         numbers = {"h": float(study.data["h"]), "steps_done": study.data["steps_done"].values.tolist()}
     else:
         value = "cost" if "cost" in study.data else "action"
-        numbers = {"steps": study.data.sizes["node"] - 1, "value_of": value}
+        numbers = {"steps": study.data.sizes["time"] - 1, "value_of": value}
         numbers |= {"value": study.data[value].values.tolist(), "iterations": study.data["iterations"].values.tolist()}
     return {
         "name": name,

@@ -59,7 +59,7 @@ class Study(Described):
     Example:
         >>> study = da.sweep(pendulum, {"v0": [0.0, 0.5, 1.0]}, {"q0": [1.0], "h": 0.1, "steps": 20})
         >>> study.data.q.dims, len(study)
-        (('v0', 'node', 'coordinate'), 3)
+        (('v0', 'time', 'coordinate'), 3)
     """
 
     data: xarray.Dataset
@@ -155,7 +155,7 @@ class Study(Described):
         counts = collections.Counter(self.data["code"].values.ravel().tolist())
         ends = {Outcome(code): count for code, count in counts.most_common()}
         listed = ", ".join(f"{one.name.lower().replace('_', ' ')}: {count}" for one, count in ends.items())
-        nodes = self.data.sizes["node"]
+        nodes = self.data.sizes["time"]
         if self.of_runs:
             step = "first step" if "h_last" in self.data else "h"
             return f"{self._size()}; {step} = {float(self.data['h']):g}, {nodes} saved times\noutcomes: {listed}"

@@ -69,7 +69,7 @@ def _last_value(study: Study, name: str) -> DataArray:
     """The last saved value of each run."""
     if "last_q" in study.data:
         return study.data["last_q"].sel(coordinate=name)
-    return study[name].isel(node=study.data["nodes_kept"] - 1 if study.of_runs else -1)
+    return study[name].isel(time=study.data["nodes_kept"] - 1 if study.of_runs else -1)
 
 
 def _axis_values(study: Study, axis: str) -> tuple[np.ndarray, str]:

@@ -14,7 +14,7 @@ from dalembert.path import Path, Study
 from dalembert.solution import CriticalPoint
 from dalembert.store.atomic import NOTE, FileError, last_line, read_content, verify_checksum, write
 from dalembert.store.chunked import attributes_of_store
-from dalembert.store.paths import attribute, check_format, check_path, path_from_xarray, path_to_xarray
+from dalembert.store.paths import attribute, check_path, in_this_format, path_from_xarray, path_to_xarray
 from dalembert.store.runs import StoredRun
 from dalembert.store.solutions import CONTENTS, check_solution, solution_from_xarray, solution_to_xarray
 from dalembert.store.studies import STUDIES, VALUES, check_study, load_study, study_from_xarray
@@ -28,12 +28,12 @@ PACKED = {"zlib": True, "complevel": 4, "shuffle": True}  # of a study: runs res
 
 
 def to_xarray(path: Path | CriticalPoint | Study) -> xarray.Dataset:
-    """A path, a solution or a study as a Dataset: q(node, coordinate), and every other variable over its own times,
+    """A path, a solution or a study as a Dataset: q(time, coordinate), and every other variable over its own times,
     with labels and units.
 
     `data.q.sel(coordinate="x")` is a labelled series over its times. Statistics, step, action and outcome code are
     scalar variables; the name of the outcome, the levels and the whole Provenance are attributes. A solution has the
-    jets and the multipliers over `window`, and the momenta at its ends over `momentum`.
+    jets and the multipliers over `time_mid`, and the momenta at its ends over `momentum`.
 
     Args:
         path: a Path, a Solution or a Study.
@@ -47,7 +47,7 @@ def to_xarray(path: Path | CriticalPoint | Study) -> xarray.Dataset:
 
     Example:
         >>> da.store.to_xarray(path).q.dims
-        ('node', 'coordinate')
+        ('time', 'coordinate')
     """
     if isinstance(path, Study):
         return path.data
@@ -74,7 +74,7 @@ def from_xarray(data: xarray.Dataset) -> Path | CriticalPoint | Study:
     """
     if not hasattr(data, "attrs"):
         raise TypeError(f"data: found {described(data)}; give the Dataset that to_xarray returned")
-    check_format(data)
+    data = in_this_format(data)
     if data.attrs.get("content") in STUDIES:
         return study_from_xarray(data)
     return solution_from_xarray(data) if data.attrs.get("content") in CONTENTS else path_from_xarray(data)

@@ -1,8 +1,8 @@
 """A path as a labelled data set, with everything needed to run it again.
 
-Dimensions: `node`, `mid`, `interior`, one per time level, and `held` for a sampled feedback; `coordinate` with the names
-of q; `multiplier`; `lane` in front for the paths of a vmapped run. A level's own times are its coordinate: the dimension
-itself for one path, `t_node`, `t_mid`, … over (lane, level) for several, whose times differ where runs ended early.
+Dimensions: `time`, that of the nodes, and `time_mid`, `time_interior`, `time_held` of the other levels; `coordinate` with
+the names of q; `multiplier`; `lane` in front for the paths of a vmapped run. The times are the coordinate of the dimension
+for one path; for several, whose times differ where runs ended early, they are `t`, `t_mid`, … over (lane, dimension).
 
 Before it stand the variables that data sets of several kinds have, the value of a reducer and a drawing, and the checks of
 all. Every fault is a ValueError: the variable, what was found, what would be right.
@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Set
+import re
+from collections.abc import Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -29,13 +30,37 @@ if TYPE_CHECKING:
     import xarray
 
 
-FORMAT = 1
+FORMAT = 2  # the first one called the dimensions of times by their levels
+FIRST_NAMES = {"node": "time", "mid": "time_mid", "interior": "time_interior", "held": "time_held"}
+FIRST_NAMES_OF_SOLUTIONS = {
+    "node": "time", "window": "time_mid", "v_place": "time_v", "inequalities_place": "time_inequalities",
+}  # fmt: skip
 CODES = {"flag_values": np.array([int(o) for o in Outcome]), "flag_meanings": " ".join(o.name.lower() for o in Outcome)}
 REAL, WHOLE = "real numbers of 64 bits", "whole numbers"
 
 
-def check_format(data: xarray.Dataset) -> None:
-    """ValueError where it is no data set of ours, of a format that this version reads."""
+def dimension_of(level: str) -> str:
+    """The dimension of the times of a level."""
+    return "time" if level == "node" else f"time_{level}"
+
+
+def times_on(dimension: str) -> str:
+    """The variable with the times, where they differ from run to run."""
+    return "t" + dimension.removeprefix("time")
+
+
+def names_now(names: Iterable[str], content: str | None) -> dict[str, str]:
+    """What has another name now among the names of a data set of format 1."""
+    first = FIRST_NAMES_OF_SOLUTIONS if content and "solution" in content else FIRST_NAMES
+    first = first | ({"sample": "time_sample"} if content == LOOP_CONTENT else {})
+    whole = re.compile(rf"(last_|t_|)({'|'.join(first)})(_velocity|_multipliers|_feedback|)")
+    found = {name: match.groups() for name in names if (match := whole.fullmatch(name))}
+    now = {name: (front, first[level] + apart) for name, (front, level, apart) in found.items()}
+    return {name: times_on(x) if front == "t_" else front + x for name, (front, x) in now.items()}
+
+
+def in_this_format(data: xarray.Dataset) -> xarray.Dataset:
+    """The data set with the names of today; ValueError where it is none of ours, of a format that this version reads."""
     version = data.attrs.get("dalembert_format")
     if version is None:
         raise ValueError("data: is not a dalembert path: the attribute dalembert_format is missing")
@@ -43,6 +68,10 @@ def check_format(data: xarray.Dataset) -> None:
         raise ValueError(f"data: the attribute dalembert_format is {version!r}; formats are numbered from 1")
     if version > FORMAT:
         raise ValueError(f"data: written in format {int(version)}, this dalembert reads up to {FORMAT}; update it")
+    if version == FORMAT:
+        return data
+    names = names_now(map(str, {*data.variables, *data.dims}), data.attrs.get("content"))
+    return data.rename(names).assign_attrs(dalembert_format=FORMAT)
 
 
 def attribute(data: xarray.Dataset, name: str) -> str:
@@ -199,11 +228,11 @@ SCALARS = {
 LOOP_CONTENT = "closed loop"
 # of a ClosedLoop, the last four where they are there: dimensions, long_name, units
 LOOP = {
-    "u": (("sample", "control"), "control, held until the next", "unit of the control"),
-    "planned": (("node", "coordinate"), "position in the controller's plan", LENGTH),
-    "plan_codes": (("sample",), "how the plan of a control ended", "1"),
+    "u": (("time_sample", "control"), "control, held until the next", "unit of the control"),
+    "planned": (("time", "coordinate"), "position in the controller's plan", LENGTH),
+    "plan_codes": (("time_sample",), "how the plan of a control ended", "1"),
     "disturbance": (("step", "coordinate"), "generalised force of the disturbance over a step", FORCE),
-    "noise": (("sample", "state"), "error of the measured (q, v)", "unit of q or v"),
+    "noise": (("time_sample", "state"), "error of the measured (q, v)", "unit of q or v"),
 }
 VARYING = {"h_last": ("last step, to all its digits", TIME)}  # only where steps vary in length
 STATISTICS = {
@@ -223,7 +252,7 @@ STATISTICS = {
 
 
 def path_to_xarray(path: Path) -> xarray.Dataset:
-    """The path as a Dataset: q(node, coordinate), v, multipliers and forces on their own levels, with labels and units. A
+    """The path as a Dataset: q(time, coordinate), v, multipliers and forces on their own levels, with labels and units. A
     path without multipliers has no forces: none are stored.
 
     `data.q.sel(coordinate="x")` is a labelled series over its times. Statistics, step and outcome are scalar variables;
@@ -256,7 +285,7 @@ def path_to_xarray(path: Path) -> xarray.Dataset:
     drawing, described = drawing_to_variables(subject, numbers_of(path, "t"), numbers_of(path, "q"))
     attributes = _attributes(path) | {"reduced": tree} | described
     coordinates = _coordinate_arrays(path, lanes, dimension)
-    taken = variables.keys() | leaves.keys() | coordinates.keys()
+    taken = variables.keys() | leaves.keys() | coordinates.keys() | set(dimension.values())
     return xr.Dataset(variables | leaves | drawing, coordinates | _of_runs(path, lanes, taken), attributes)
 
 
@@ -297,13 +326,15 @@ def path_from_xarray(data: xarray.Dataset) -> Path:
     lanes = np.ndim(fields["code"])
     for name, (times, *_) in VARIABLES.items():
         if name in layout:
-            fields[times] = np.array(data[_time_name(str(data[name].dims[-2]), lanes)].values)
+            dimension = str(data[name].dims[-2])
+            fields[times] = np.array(data[times_on(dimension) if lanes else dimension].values)
     if "constraint_forces" not in layout:
         fields["constraint_forces"] = np.zeros((*fields["multipliers"].shape[:-1], fields["v"].shape[-1]))
     kind = Path
     if _is_loop(data):
         kind = ClosedLoop
-        fields |= {name: np.array(data[name].values) for name in LOOP if name in layout} | {"t_u": data["sample"].values}
+        fields |= {name: np.array(data[name].values) for name in LOOP if name in layout}
+        fields["t_u"] = data["time_sample"].values
     return kind(
         **fields,
         statistics=Statistics(**{name: _statistic(data, name, np.shape(fields["code"])) for name in STATISTICS}),
@@ -343,9 +374,10 @@ def _layout(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
             other = _apart(wanted[times], times)  # the name of a level whose times are not those of its namesake
             level = other if other in dimensions else wanted[times]
             found[name] = ((*lanes, level, axis), REAL)
-            found[_time_name(level, len(lanes))] = ((*lanes, level), REAL)
+            found[times_on(level) if lanes else level] = ((*lanes, level), REAL)
     if _is_loop(data):
-        loop = {name: axes for name, (axes, *_) in LOOP.items() if name in data or name == "u"} | {"sample": ("sample",)}
+        loop = {name: axes for name, (axes, *_) in LOOP.items() if name in data or name == "u"}
+        loop |= {"time_sample": ("time_sample",)}
         found |= {name: (axes, WHOLE if name == "plan_codes" else REAL) for name, axes in loop.items()}
     scalars = [name for name in (*SCALARS, *VARYING, *STATISTICS) if name in data or name not in (*LATER, *VARYING)]
     return found | {name: (lanes, WHOLE if name in COUNTED else REAL) for name in scalars}
@@ -377,7 +409,8 @@ def _lanes(count: int) -> tuple[str, ...]:
 
 
 def _levels(levels: tuple[str, str]) -> dict[str, str]:
-    return {"t": "node", "t_velocity": levels[0], "t_multipliers": levels[1], "t_feedback": "held"}
+    fields = {"t": "node", "t_velocity": levels[0], "t_multipliers": levels[1], "t_feedback": "held"}
+    return {field: dimension_of(level) for field, level in fields.items()}
 
 
 def _apart(level: str, field: str) -> str:
@@ -396,20 +429,16 @@ def _dimensions(path: Path) -> dict[str, str]:
     return wanted
 
 
-def _time_name(dimension: str, lanes: int) -> str:
-    return f"t_{dimension}" if lanes else dimension
-
-
 def _coordinate_arrays(path: Path, lanes: tuple[str, ...], dimension: dict[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field, level in dimension.items():
         if getattr(path, field) is not None:
-            labels = {"long_name": f"time of level {level}", "units": TIME, "axis": "T"}
-            found[_time_name(level, len(lanes))] = ((*lanes, level), numbers_of(path, field), labels)
+            labels = {"long_name": level.replace("_", ", "), "units": TIME, "axis": "T"}
+            found[times_on(level) if lanes else level] = ((*lanes, level), numbers_of(path, field), labels)
     found |= coordinate_variables(path)
     if isinstance(path, ClosedLoop):
         labels = {"long_name": "time from which a control acts", "units": TIME, "axis": "T"}
-        found["sample"] = ("sample", path.t_u, labels)
+        found["time_sample"] = ("time_sample", path.t_u, labels)
     count = np.shape(path.multipliers)[-1]
     found["multiplier"] = ("multiplier", np.arange(count), {"long_name": "index of the multiplier"})
     return found

@@ -27,6 +27,7 @@ from dalembert.store.paths import (
     TIME,
     VARIABLES,
     coordinate_names,
+    dimension_of,
     flatten,
     reduced_value,
 )
@@ -55,7 +56,7 @@ def scalars_of(path: Path) -> dict[str, np.ndarray]:
 def specs_of(path: Path, rows: int, state: dict[str, np.ndarray]) -> dict[str, Spec]:
     """The arrays of a run that has so many rows after those of the path. state: of the checkpoint, with the scalars."""
     fields = fields_of(path)
-    level: dict[str, str] = dict(zip(TIMES, ("node", *path.levels, "held"), strict=True))
+    level: dict[str, str] = dict(zip(TIMES, map(dimension_of, ("node", *path.levels, "held")), strict=True))
     sizes: dict[str, int] = {}
     for times in TIMES:  # levels that have another number of times than their namesake are apart
         if times in fields:
@@ -66,7 +67,7 @@ def specs_of(path: Path, rows: int, state: dict[str, np.ndarray]) -> dict[str, S
     chunk = rows_of_chunk(max(x.shape[1] for x in fields.values() if x.ndim > 1), max(sizes.values()))
     found = {}
     for name, values in fields.items():
-        times, axis, about, units = VARIABLES.get(name, (name, "", f"time of level {level.get(name)}", TIME))
+        times, axis, about, units = VARIABLES.get(name, (name, "", level.get(name, "time").replace("_", ", "), TIME))
         size, labels = sizes[level[times]], {"long_name": about, "units": units}
         own = {} if name == times else {"coordinates": times}
         names = (level[times], *([axis] if axis else []))

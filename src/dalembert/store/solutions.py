@@ -61,8 +61,8 @@ OPTIONAL = (
 Table = dict[str, tuple[tuple[str, ...], str, str]]  # variable: (dimensions, long_name, units)
 SOLVER_STATISTICS: Table = {f.name: ((), f"{f.name} of the solver", "") for f in dataclasses.fields(BoundaryStatistics)}
 COMMON: Table = {
-    "q": (("node", "coordinate"), "position", LENGTH),
-    "v": (("node", "coordinate"), "velocity", f"{LENGTH} / {TIME}"),
+    "q": (("time", "coordinate"), "position", LENGTH),
+    "v": (("time", "coordinate"), "velocity", f"{LENGTH} / {TIME}"),
     "negative_directions": ((), "independent variations that lower what is minimal, -1: not counted", "1"),
     "flat_directions": ((), "independent variations that change it to third order only", "1"),
     "code": ((), "how the iteration ended", "1"),
@@ -77,19 +77,19 @@ COMMON: Table = {
 }
 VARIABLES: Table = {
     **COMMON,
-    "jets": (("window", "derivative", "coordinate"), "derivatives q⁽ʲ⁾ as the windows see them", f"{LENGTH} / {TIME}ʲ"),
-    "multipliers": (("window", "multiplier"), "multiplier λ of the differential constraints", "unit of L / unit of φ"),
-    "holonomic_multipliers": (("node", "holonomic"), "multiplier of the holonomic constraints", "unit of L / unit of φ"),
+    "jets": (("time_mid", "derivative", "coordinate"), "derivatives q⁽ʲ⁾ as the windows see them", f"{LENGTH} / {TIME}ʲ"),
+    "multipliers": (("time_mid", "multiplier"), "multiplier λ of the differential constraints", "unit of L / unit of φ"),
+    "holonomic_multipliers": (("time", "holonomic"), "multiplier of the holonomic constraints", "unit of L / unit of φ"),
     "momenta_initial": (("momentum", "coordinate"), "Ostrogradsky momentum p⁽ʲ⁾ at the first node", f"{FORCE} · {TIME}ʲ⁺¹"),
     "momenta_final": (("momentum", "coordinate"), "Ostrogradsky momentum p⁽ʲ⁾ at the last node", f"{FORCE} · {TIME}ʲ⁺¹"),
     "action": ((), "discrete action", f"unit of the Lagrangian · {TIME}"),
 }
 CONTROLLED: Table = {
     **COMMON,
-    "u": (("node", "control"), "control", "unit of the control"),
-    "multipliers": (("node", "multiplier"), "multiplier ν of the plant's constraints", "unit of L / unit of φ"),
-    "constraint_forces": (("node", "coordinate"), "force Rᵀν", FORCE),
-    "adjoints": (("node", "coordinate"), "adjoint λ of the equations of motion", f"unit of the cost / {FORCE}"),
+    "u": (("time", "control"), "control", "unit of the control"),
+    "multipliers": (("time", "multiplier"), "multiplier ν of the plant's constraints", "unit of L / unit of φ"),
+    "constraint_forces": (("time", "coordinate"), "force Rᵀν", FORCE),
+    "adjoints": (("time", "coordinate"), "adjoint λ of the equations of motion", f"unit of the cost / {FORCE}"),
     "step_multipliers": (("step", "multiplier"), "adjoint η of the plant's constraints", "unit of the cost / unit of φ"),
     "costates_initial": (
         ("costate", "coordinate"),
@@ -105,8 +105,8 @@ CONTROLLED: Table = {
 }
 # of what has bounds, where there are some: dimensions of the bounds
 BOUNDED = {
-    "q": ("node", "coordinate"), "u": ("node", "control"), "v": ("v_place", "coordinate"),
-    "inequalities": ("inequalities_place", "inequality"),
+    "q": ("time", "coordinate"), "u": ("time", "control"), "v": ("time_v", "coordinate"),
+    "inequalities": ("time_inequalities", "inequality"),
 }  # fmt: skip
 # of a final time that was free
 FREE_TIME: Table = {
@@ -161,10 +161,11 @@ class Stored(NamedTuple):
 PARTS = {"final_time": ("T_", FREE_TIME), "refinement": ("refinement_", REFINED)}
 CONTENTS = {
     "solution": Stored(
-        Solution, "extremal of a boundary problem computed by dalembert", VARIABLES, {"node": "t", "window": "t_multipliers"}
+        Solution, "extremal of a boundary problem computed by dalembert", VARIABLES,
+        {"time": "t", "time_mid": "t_multipliers"},
     ),
     "control solution": Stored(
-        ControlSolution, "optimal control computed by dalembert", CONTROLLED, {"node": "t"}
+        ControlSolution, "optimal control computed by dalembert", CONTROLLED, {"time": "t"}
     ),
 }  # fmt: skip
 
@@ -213,7 +214,7 @@ def solution_variables(solution: CriticalPoint) -> tuple[dict[str, tuple], dict[
             if value is not None:
                 labels = {"long_name": long_name, "units": units} if units else {"long_name": long_name}
                 found[f"{prefix}{name}"] = (axes_of(name, axes, on_group), np.asarray(value), labels)
-    times = {name: (getattr(solution, t), f"time of level {name}") for name, t in stored.times.items()}
+    times = {name: (getattr(solution, t), name.replace("_", ", ")) for name, t in stored.times.items()}
     times |= {BOUNDED[x][0]: (b.t, f"time of {x}") for x, b in solution.bounds.items() if BOUNDED[x][0] not in times}
     labelled: dict[str, Any] = {
         name: ((name,), np.asarray(t), {"long_name": about, "units": TIME, "axis": "T"})

@@ -6,7 +6,7 @@ ended between two saved times the variables `last_…` are each run's last state
 multipliers, at times that differ from run to run, are there alone.
 
 Of solutions the times stand once where they are the same; where the final time is swept or free they are variables over the
-axes, `t_node`, `t_window`. Of a problem that is not solved only what was given, its outcome and the statistics of the solver
+axes, `t`, `t_mid`. Of a problem that is not solved only what was given, its outcome and the statistics of the solver
 are there: the path it had come to is no solution, and is NaN.
 
 In a Zarr store a study is written block by block, in any order and by any process: a region of every array each. All arrays
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path as File
@@ -35,6 +36,7 @@ from dalembert.store.chunked import FILLS, SUMS, ChunkedArray, Spec, check_conte
 from dalembert.store.paths import (
     CODES,
     COUNTED,
+    FIRST_NAMES,
     REAL,
     SCALARS,
     STATISTICS,
@@ -48,6 +50,7 @@ from dalembert.store.paths import (
     check_variables,
     coordinate_variables,
     flatten,
+    in_this_format,
     may_lack,
     numbers_of,
     path_from_xarray,
@@ -56,6 +59,7 @@ from dalembert.store.paths import (
     reduced_from_xarray,
     reduced_to_variables,
     stored_names,
+    times_on,
     variable,
 )  # fmt: skip
 from dalembert.store.solutions import (
@@ -80,14 +84,15 @@ def _every_variable(content: str) -> set[str]:
     parts: Collection[tuple[str, Table]] = stored.parts([*BOUNDED, "final_time"]).values()
     levels = {*stored.times, *(axes[0] for axes in BOUNDED.values())}
     axes = {axis for _, table in parts for axes, *_ in table.values() for axis in axes}
-    return {*(f"{prefix}{x}" for prefix, table in parts for x in table), *axes, *levels, *(f"t_{x}" for x in levels)}
+    return {*(f"{prefix}{x}" for prefix, table in parts for x in table), *axes, *levels, *(times_on(x) for x in levels)}
 
 
-_AXES = ("node", "coordinate", "velocity", "multiplier", "run", "committed", "block")
+_AXES = ("time", "coordinate", "velocity", "multiplier", "run", "committed", "block")
 # what a swept name cannot be called in a study of runs, and in one of solutions
-RUN_NAMES = frozenset({*VARIABLES, *SCALARS, *STATISTICS, *_AXES, "nodes_kept", "mid", "interior", "held"})
+_LEVELS = {f"{level}{apart}" for level in FIRST_NAMES.values() for apart in ("", "_velocity", "_multipliers", "_feedback")}
+RUN_NAMES = frozenset({*VARIABLES, *SCALARS, *STATISTICS, *_AXES, "nodes_kept", *_LEVELS})
 SOLUTION_NAMES = frozenset({*_AXES, *(name for content in CONTENTS for name in _every_variable(content))})
-APART = ("reduced", "last_", "drawing", "node_", "mid_", "interior_", "held_")  # beginnings of names that are taken
+APART = ("reduced", "last_", "drawing")  # beginnings of names that are taken
 
 
 def label_of(name: str, taken: frozenset[str] = RUN_NAMES) -> str:
@@ -157,11 +162,11 @@ def study_to_xarray(runs: Path, times: np.ndarray, names: Mapping[str, SweptName
             continue
         (_, level, axis), values, labels = base[name].dims, base[name].values, base[name].attrs
         lead = t.shape[1] - values.shape[1]
-        end = 0 if varies and level != "node" else max(longest - lead, 0)
+        end = 0 if varies and level != "time" else max(longest - lead, 0)
         seen = on[:, lead : lead + end]
         cut = values[:, :end]
         add_variable(name, (level, axis), cut if seen.all() else np.where(seen[..., None], cut, np.nan), labels)
-        moments = base[f"t_{level}"]
+        moments = base[times_on(str(level))]
         levels[str(level)] = (level, times[:end] if varies else moments.values[best, :end], moments.attrs)
         if between:
             add_variable(f"last_{name}", (axis,), _last(values), labels)
@@ -189,12 +194,12 @@ def check_runs(data: xarray.Dataset) -> None:
         name: (axes, WHOLE if name in (*COUNTED, "nodes_kept") else REAL)
         for name in (*OF_A_RUN, *(VARYING.keys() & data.keys()))
     }
-    layout["h"], layout["node"] = ((), REAL), (("node",), REAL)
+    layout["h"], layout["time"] = ((), REAL), (("time",), REAL)
     for name, (_, plain, *_) in VARIABLES.items():
         axis = axis_of(name, plain, "velocity" in data.sizes)
         if name in data or not may_lack(data, name):
             dimensions = variable(data, name).dims
-            level = "node" if name == "q" or len(dimensions) < 2 else str(dimensions[-2])
+            level = "time" if name == "q" or len(dimensions) < 2 else str(dimensions[-2])
             layout[name], layout[level] = ((*axes, level, axis), REAL), ((level,), REAL)
             if f"last_{name}" in data or f"last_{level}" in data:
                 layout[f"last_{name}"], layout[f"last_{level}"] = ((*axes, axis), REAL), (axes, REAL)
@@ -202,7 +207,7 @@ def check_runs(data: xarray.Dataset) -> None:
     check_outcomes(data)
     check_names(data, axes)
     variable(data, "coordinate")
-    kept, nodes = data["nodes_kept"].values, data.sizes["node"]
+    kept, nodes = data["nodes_kept"].values, data.sizes["time"]
     if kept.size and not (kept.min() >= 1 and kept.max() <= nodes):
         raise ValueError(f"data: nodes_kept is from {kept.min()} to {kept.max()}; a run has from 1 to {nodes} of the times")
     for name in VARIABLES:
@@ -215,9 +220,9 @@ def path_of_one(data: xarray.Dataset) -> Path:
     """The one run that is left, as `lane` of an ensemble gives it."""
     import xarray as xr
 
-    kept, nodes = int(data["nodes_kept"]), data.sizes["node"]
+    kept, nodes = int(data["nodes_kept"]), data.sizes["time"]
     moved = int(data["steps_done"]) > 0  # the rows of a run without any step repeat its beginning
-    between = moved and "last_node" in data and float(data["last_node"]) != float(data["node"][kept - 1])
+    between = moved and "last_time" in data and float(data["last_time"]) != float(data["time"][kept - 1])
 
     def rows_of(values: np.ndarray, last: str) -> np.ndarray:
         own = values[: max(kept - (nodes - len(values)), 0)]
@@ -238,7 +243,6 @@ def path_of_one(data: xarray.Dataset) -> Path:
 
 SOLUTIONS = "study of solutions"
 NOTHING = json.dumps(flatten(None)[0])  # of which nothing is reduced
-FOUND = "t_"  # beginning of the names of times that differ
 
 
 class SolutionRow(NamedTuple):
@@ -253,7 +257,7 @@ class SolutionRow(NamedTuple):
 def row_of(solution: CriticalPoint, reduced: Any, moving: bool) -> SolutionRow:
     """Of one solution. reduced: what is kept besides; moving: whether times differ from one to the other."""
     variables, times = solution_variables(solution)
-    variables |= {f"{FOUND}{name}": x for name, x in times.items()} if moving else {}
+    variables |= {times_on(name): x for name, x in times.items()} if moving else {}
     tree, leaves = reduced_to_variables(reduced, "value of reduce of a solution")
     variables |= {name: (axes, x.astype(float), labels) for name, (axes, x, labels) in leaves.items()}
     if solution.outcome is not Outcome.SUCCESS:
@@ -265,7 +269,7 @@ def row_of(solution: CriticalPoint, reduced: Any, moving: bool) -> SolutionRow:
 def _is_known_unsolved(name: str, free: bool) -> bool:
     """True for a variable that is known of a problem that is not solved."""
     given = name.endswith(("_lower", "_upper")) or name == "T_guess"
-    return given or name in (*SOLVER_STATISTICS, "code") or (name.startswith(FOUND) and not free)
+    return given or name in (*SOLVER_STATISTICS, "code") or (not free and re.fullmatch("t(_.*)?", name) is not None)
 
 
 def unbegun_row(outcome: Outcome) -> SolutionRow:
@@ -337,7 +341,7 @@ def check_solutions(data: xarray.Dataset) -> None:
     layout: dict[str, tuple[tuple[str, ...], str]] = {}
     for name, (dims, kind) in solution_layout(data, content).items():
         level = dims == (name,)
-        own, front = (f"{FOUND}{name}", axes) if level and f"{FOUND}{name}" in data else (name, () if level else axes)
+        own, front = (times_on(name), axes) if level and times_on(name) in data else (name, () if level else axes)
         layout[own] = ((*front, *dims), kind)
     check_variables(data, layout)
     check_outcomes(data)
@@ -355,7 +359,7 @@ def solution_of_one(data: xarray.Dataset) -> CriticalPoint:
     variables = {str(name): x.variable for name, x in data.data_vars.items()}
     levels = [name for name, (dims, kind) in solution_layout(data, content).items() if dims == (name,) and kind is REAL]
     times = {
-        name: (name, variables.pop(f"{FOUND}{name}").values) if f"{FOUND}{name}" in variables else data[name].variable
+        name: (name, variables.pop(times_on(name)).values) if times_on(name) in variables else data[name].variable
         for name in levels
     }
     return solution_from_xarray(xr.Dataset(variables, times, data.attrs | {"content": content}))
@@ -465,7 +469,7 @@ class StudyStore:
         except Exception as error:
             raise FileError(self.place, f"is damaged ({type(error).__name__}: {error})") from error
         data.attrs = {name: x for name, x in data.attrs.items() if name not in OWN}
-        return data
+        return in_this_format(data)
 
 
 def record_of(store: StudyStore) -> Provenance:

@@ -114,7 +114,7 @@ def run_statistics(value: Callable[[Study], xarray.DataArray], bins: Any = None)
     Source: mean and variance are merged as in Chan, Golub, LeVeque (1979).
 
     Example:
-        >>> ends = da.studies.run_statistics(lambda study: study.data.q.isel(node=-1, coordinate=0), bins=[-2.0, 0.0, 2.0])
+        >>> ends = da.studies.run_statistics(lambda study: study.data.q.isel(time=-1, coordinate=0), bins=[-2.0, 0.0, 2.0])
         >>> swings = {"q0": np.linspace(0.5, 1.5, 100)}
         >>> found = da.sweep(pendulum, swings, {"v0": [0.0], "h": 0.1, "steps": 20}, over_runs=ends)
         >>> int(found["count"]), found["histogram"].tolist()

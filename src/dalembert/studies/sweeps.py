@@ -124,7 +124,7 @@ def sweep(
     Example:
         >>> study = da.sweep(da.prepare(pendulum, h=0.1), {"q0": [0.5, 1.0, 1.5], "v0": [0.0, 1.0]}, {"steps": 20})
         >>> study.data.q.dims, study.sel(q0=1.0, v0=0.0).q.shape
-        (('q0', 'v0', 'node', 'coordinate'), (21, 1))
+        (('q0', 'v0', 'time', 'coordinate'), (21, 1))
         >>> beam = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, derivatives=2)
         >>> ends = {"initial": ([0.0], [0.0]), "final": ([1.0], [0.0]), "steps": 10}
         >>> bent = da.sweep(beam, {"T": [1.0, 2.0], "final.0": [0.5, 1.0]}, ends)
