@@ -32,6 +32,7 @@ NEW_CLAIM = "verdict measures claims that it did not measure then"
 ARRAYS = "results hold arrays of NumPy outside of tracing"
 NEW_PAGE = "the page of the truth table has another form"
 SAME_LABEL = "an axis of a figure has the name that it has on the page, 'control u'"
+TIMES = "the dimensions of times in data sets are called time, time_mid, …: format 2, decisions.md"
 INSIDE = "the test imports what is inside a room by way of a helper"
 # Tests of the tag that fail, each with the reason for which it may.
 EXPECTED = {
@@ -53,6 +54,14 @@ EXPECTED = {
     "tests/store/test_damage.py::test_malformed_data_are_refused[code 99]": NEW_OUTCOME,
     "tests/systems/test_independent.py::test_everything_else_takes_the_chosen_system_and_names_the_other": NEW_WORDS,
     "tests/test_default_compilation.py::test_back_ends_agree_under_xlas_defaults": INSIDE,
+    "tests/store/test_damage.py::test_malformed_data_are_refused[no times]": TIMES,
+    "tests/store/test_damage.py::test_malformed_data_are_refused[transposed]": TIMES,
+    "tests/store/test_damage.py::test_malformed_data_are_refused[too long]": TIMES,
+    "tests/store/test_damage.py::test_malformed_data_are_refused[several steps]": TIMES,
+    "tests/store/test_damage.py::test_malformed_data_are_refused[lanes of another name]": TIMES,
+    "tests/store/test_damage.py::test_malformed_data_are_refused[format 99]": TIMES,
+    "tests/store/test_damage.py::test_malformed_data_are_refused[nodes]": TIMES,
+    "tests/store/test_damage.py::test_malformed_data_are_refused[an action per node]": TIMES,
 }
 FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/.*?)(?: - .*)?$", re.MULTILINE)
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
