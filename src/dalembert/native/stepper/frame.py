@@ -35,11 +35,10 @@ class Frame:
 
     solver: the address of the pivoted solver of dense.py, compiled once for all steps. `LaneFrame` is that of runs in lanes,
     where a number is one of each lane; nodes and what is told in counts are shared by all lanes, and the run of one is left
-    what needs the pivoted solver, and what ends with an outcome. The last update of an iteration, which ends it without
-    another Jacobian, is a `Chord`.
+    what needs the pivoted solver, and what ends with an outcome.
 
     part: addresses in the carry and in the scratch; registers: slots of those that live there while it runs.
-    t0, h, tolerance, close (its root), run_values: what does not change in a run. Slots: z: the iterate, w: the solution,
+    t0, h, tolerance, run_values: what does not change in a run. Slots: z: the iterate, w: the solution,
     compensation: what rounding has cut off it, increments: w - s of unknowns that start at s; of the system that was solved
     last: size of its scaled residual, sign and size of its determinant; iterations: of this step.
     """
@@ -83,7 +82,6 @@ class Frame:
         """Name what does not change, make the slots of a step, and compute what depends on nothing else."""
         c, g, out = self.code, self.step.graph, self.outputs
         self.t0, self.h, self.tolerance = (inputs[name][0] for name in SETTINGS)
-        self.close = intrinsic("sqrt", self.tolerance * 10.0)
         self.run_values = Values()
         for name in ("h", "p", "captured") if self.stages.number == 1 else ("p", "captured"):
             self.emitter.bind(self.run_values, name, inputs[name])
@@ -98,10 +96,6 @@ class Frame:
     def store(self, slots: Sequence[Operand], values: Sequence[Operand]) -> None:
         for slot, value in zip(slots, values, strict=True):
             slot[0] = value
-
-    def place(self, slot: Operand, value: Operand, condition: Operand | None) -> None:
-        """Store a value, in lanes where a condition holds; None: everywhere."""
-        slot[0] = value if condition is None or self.code.width == 1 else where(condition, value, slot[0])
 
     def load_all(self, slots: Sequence[Operand]) -> list[Operand]:
         return [slot[0] for slot in slots]
@@ -218,28 +212,6 @@ class Frame:
     def require_convergence(self, small: Operand) -> None:
         """Go on with the iteration where this condition fails."""
         self._go_on(small, "again")
-
-    def finish(self, small: Operand, tiny: Operand, close: Operand, last: Any) -> None:
-        """The iteration ends where an update is tiny, or small and the last that is allowed; where it is close to that
-        `last` is tried once, and ends it where it can."""
-        c, here = self.code, [self.code.name(x) for x in ("small", "large", "chord", "taken", "ended")]
-        more = self.iterations[0] < self.count("limit")
-        c.fork(tiny | (small & ~more), here[0], here[1])
-        c.label(here[0])
-        last.keep()
-        self.size[0] = last.report()
-        c.go(here[4])
-        c.label(here[1])
-        c.fork(close & more, here[2], "again")
-        c.label(here[2])
-        c.fork(last.try_next(), here[3], "again", True)
-        c.label(here[3])
-        self.count_iteration()
-        last.take(None)
-        c.label(here[4])
-
-    def conclude(self, last: Any) -> None:
-        """Both ways of `finish` have stored all."""
 
     def repeat(self, z: Sequence[Operand], w: Sequence[Operand]) -> None:
         """The block "again", where pivoted.py writes it, has been gone to."""

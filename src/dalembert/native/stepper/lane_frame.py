@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from dalembert.native.llvm.builder import Operand, where
 from dalembert.native.stepper.arrays import COUNTED, SINCE, Layout, history_length
@@ -33,8 +32,8 @@ class LaneFrame(Frame):
     Arrays as in Layout, one after the other for each lane; a stride of 0 shares the inputs. Of the first `lanes` lanes
     those without outcome at node `from` are advanced to node `until`.
 
-    fixed: counts that nothing changes. Masks: alive: lanes that take part; going: whose iteration goes on; chord: whose has
-    ended with one; out: that leave; good, settled: what the conditions of a step have come to.
+    fixed: counts that nothing changes. Masks: alive: lanes that take part; going: whose iteration goes on; out: that
+    leave; good, settled: what the conditions of a step have come to.
     """
 
     def __init__(self, step: Translated, layout: Layout, outputs: GraphOutputs, plan: Plan, width: int):
@@ -58,7 +57,7 @@ class LaneFrame(Frame):
         since = [f"begin_{name}" for name in (*SINCE, "w")] if self.stages.number > 1 else []
         self.registers = {name: self._copy(name, there) for name in (*STATE, *since)}
         self._copy_solutions(there, self.affine_columns)
-        self.going, self.out, self.chord = (c.slot(name, c.truth) for name in ("going", "out", "chord"))
+        self.going, self.out = (c.slot(name, c.truth) for name in ("going", "out"))
         self.lap = c.slot("lap", "i64")
         self.good = self.settled = c.number(True)
         self.enter(inputs)
@@ -184,25 +183,6 @@ class LaneFrame(Frame):
 
     def require_convergence(self, small: Operand) -> None:
         self.settled = self.settled & small
-
-    def finish(self, small: Operand, tiny: Operand, close: Operand, last: Any) -> None:
-        """A lane that has ended by a chord does so again in every lap of the others, bit by bit, and counts it once."""
-        c = self.code
-        last.keep()
-        self.chord[0] = False
-        fewer = (self.iterations[0] < c.broadcast(self.fixed["limit"])) | ~self.going[0]
-        tiny = tiny | (small & ~fewer)
-        try_next = self.good & ~tiny & (close & fewer)
-        with c.only_if(c.some(try_next)):
-            taken = try_next & last.try_next()
-            last.take(taken)
-            self.chord[0] = taken
-            self.iterations[0] = self.iterations[0] + (taken & self.going[0]).convert("i64")
-        self.settled = self.settled & (tiny | self.chord[0])
-
-    def conclude(self, last: Any) -> None:
-        report = last.report()
-        self.size[0] = where(self.chord[0], self.size[0], report)
 
     def repeat(self, z: Sequence[Operand], w: Sequence[Operand]) -> None:
         """Those that have settled stay where they are while others go on, up to the limit."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import numpy as np
 
@@ -15,8 +14,6 @@ from dalembert.native.stepper.step import StepNodes, Translated
 from dalembert.native.trace.partition import Part, split_unknowns
 
 FOLLOWING = ("new_velocity", "turned", "overlap", "inside", "stop", "new_reduced", "clock")  # what depends on the new s
-CHORD = 1.75  # times the operations of a chord that an update has at least, where chords are tried
-SINE = 10  # operations of a sine or cosine
 LARGEST_WRITTEN = 12_000  # operations of an elimination that is written out; beyond it the loops of the pivoted solver
 
 
@@ -76,7 +73,7 @@ class GraphOutputs(StepNodes):
     the others, with the first in z. Updates are in the order of the plan's sorted columns.
 
     size: largest scaled residual of what is iterated. following: its update from another point, with this Jacobian, of F
-    there, `again`, and following_size the size of that residual; empty where one solution is enough.
+    there, `again`; empty where no update is judged by the one that follows.
     """
 
     update: list[int]
@@ -87,12 +84,6 @@ class GraphOutputs(StepNodes):
     affine_pivots: list[int]
     size: list[int]
     following: list[int]
-    following_size: list[int]
-
-    @property
-    def ends_with_chord(self) -> bool:
-        """True if the last update is found with the Jacobian of the one before."""
-        return bool(self.following_size)
 
     def compensated_unknowns(self, g: Graph) -> list[int]:
         """The unknowns of which is kept what rounding cuts off."""
@@ -127,16 +118,12 @@ def graph_outputs(step: Translated, plan: Plan | None) -> GraphOutputs:
     new = dict(zip(step.new_s, new_s, strict=True))
     rows = sorted(plan.nonlinear.rows) if plan else range(n)
     size = scaled_residual(g, [f[i] for i in rows], jacobian[list(rows)])
-    following = _following(step, jacobian, plan)
-    chord = plan is not None and not plan.judged and worth_a_chord(g, step.level, f, [*update, *check], following)
-    again = g.vector("again", len(f))[list(rows)].tolist() if chord else []
-    following_size = [scaled_residual(g, again, jacobian[list(rows)])] if again else []
     lists = {field.name: getattr(step, field.name) for field in dataclasses.fields(StepNodes)}
     lists |= {"f": f, "jacobian": jacobian.ravel().tolist(), "new_s": new_s, "new_s_compensation": new_s_compensation}
     lists |= {name: replace_nodes(g, lists[name], new) for name in FOLLOWING}
     lists |= dict(zip(("update", "check", "pivots"), (update, check, pivots), strict=True))
     lists |= dict(zip(("affine_update", "affine_check", "affine_pivots"), affine, strict=True))
-    lists |= {"size": [size], "following": following, "following_size": following_size}
+    lists |= {"size": [size], "following": _following(step, jacobian, plan)}
     flat = iter(share_reciprocals(g, [i for part in lists.values() for i in part], step.level))
     return GraphOutputs(**{name: [next(flat) for _ in part] for name, part in lists.items()})
 
@@ -158,22 +145,11 @@ def _solve_blocks(
 
 
 def _following(step: Translated, jacobian: np.ndarray, plan: Plan | None) -> list[int]:
-    if plan is None or plan.once:
+    if plan is None or not plan.judged:
         return []
     again = step.graph.vector("again", len(step.f)).tolist()
     found = eliminate(step.graph, again, jacobian, plan.nonlinear, step.level, plan.growth)
     return [found.update[j] for j in sorted(found.update)]
-
-
-def worth_a_chord(g: Graph, level: Callable[[int], int], f: list[int], update: list[int], following: list[int]) -> bool:
-    """True if an update with the Jacobian of the one before has so few operations that it may also be tried in vain."""
-
-    def operations(nodes: list[int]) -> int:
-        iterated = (g.nodes[i][0] for i in needed_nodes(g, nodes) if level(i) == 2)
-        return sum(SINE if op in ("sin", "cos") else op not in ("const", "var") for op in iterated)
-
-    solved = len(needed_nodes(g, [*update, *following])) - len(needed_nodes(g, update))
-    return bool(following) and operations(update) > CHORD * (operations(f) + solved)
 
 
 def _increments(step: Translated) -> tuple[list[int], list[int]]:

@@ -5,7 +5,7 @@ Written once, over a frame: of one run, or of runs in lanes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dalembert.algebra import DIVERGING
@@ -17,10 +17,6 @@ from dalembert.native.stepper.arrays import HISTORY, LEAP, LONG_HISTORY, SINCE, 
 from dalembert.native.stepper.frame import Frame, tables
 from dalembert.native.stepper.linear_systems import Plan
 from dalembert.outcome import Outcome
-
-# Of an unknown's size: an error that may be left. It is no rounding, which goes this way and that: it adds up, step by step.
-NEGLIGIBLE = 1e-20
-TINY = 1e-10  # an update whose square is negligible, whatever the tolerance
 
 Updates = Mapping[int, Operand]  # by unknown
 
@@ -132,25 +128,17 @@ class StepCode:
         f, c, out, iterated = self.frame, self.code, self.outputs, sorted(plan.nonlinear.columns)
         *update, check = self.emit([*out.update, *out.check], inner)
         self._check_update(plan, update, f.trust(check))
-        last = Chord(f, plan, inner, values, z=z, first=dict(zip(iterated, update, strict=True)))
-        w = last.w
+        updates = dict(zip(iterated, update, strict=True))
+        w = [x - updates[j] if j in updates else x for j, x in enumerate(z)]
         f.store(f.w, w)
         if not plan.once:
-            small, near = judgement(f, values, last.first, w)
+            small, near = judgement(f, values, updates, w)
             f.note_divergence(near)
-            if out.ends_with_chord:
-                tiny, close = is_tiny(f, values, last.first, w), is_below(f, values, last.first, w, f.close)
-                f.finish(small, tiny, close, last)
-            else:
-                f.require_convergence(small)
+            f.require_convergence(small)
             if plan.judged:
-                f.require_convergence(judgement(f, values, next_update(f, plan, inner, values, w)[0], w)[0])
+                f.require_convergence(judgement(f, values, next_update(f, plan, inner, values, w), w)[0])
             f.repeat(z, w)
-        if out.ends_with_chord:
-            f.conclude(last)
-            w = f.load_all(f.w)
-        else:
-            last.keep()
+        keep_compensation(f, z, dict(enumerate(w)), updates)
         known = dict(values)
         if plan.affine.rows:
             self._solve_affine(plan, known, w)
@@ -292,95 +280,31 @@ class StepCode:
 def judgement(f: Frame, values: Values, update: Updates, w: Sequence[Operand]) -> tuple[Operand, Operand]:
     """Conditions that every tested |update_i| is ≤ tolerance · scale_i at the new w, and ≤ DIVERGING · scale_i."""
     small, near = f.code.number(True), f.code.number(True)
-    for largest, scale in _updates(f, values, w, update):
-        small, near = small & (largest <= scale * f.tolerance), near & (largest <= scale * DIVERGING)
-    return small, near
-
-
-def is_tiny(f: Frame, values: Values, update: Updates, w: Sequence[Operand]) -> Operand:
-    """Condition that every tested |update_i| ≤ TINY · scale_i and ≤ tolerance · scale_i: another gains nothing."""
-    return is_below(f, values, update, w, where(f.tolerance < TINY, f.tolerance, TINY))
-
-
-def is_below(f: Frame, values: Values, update: Updates, w: Sequence[Operand], limit: Operand) -> Operand:
-    """Condition that every tested |update_i| ≤ limit · scale_i. Below f.close, the root of the tolerance, the next one will
-    be small, with this Jacobian too."""
-    below = f.code.number(True)
-    for largest, scale in _updates(f, values, w, update):
-        below = below & (largest <= scale * limit)
-    return below
-
-
-def is_finished(f: Frame, values: Values, w: Sequence[Operand], first: Updates, second: Updates) -> Operand:
-    """Condition that `second`, which follows on the update `first` with the same Jacobian, is finite and small, and that
-    what it leaves is negligible: about |second|²/|first|, because updates with one Jacobian fall by the same factor. Where
-    the first was small already the second only has to be."""
-    done = f.all_finite(list(second.values()))
-    for (before, _), (largest, scale) in zip(_updates(f, values, w, first), _updates(f, values, w, second), strict=True):
-        limit, small = before * scale * NEGLIGIBLE, scale * f.tolerance
-        done = done & (largest <= small) & ((largest * largest <= limit) | (before <= small))
-    return done
-
-
-def _updates(f: Frame, values: Values, w: Sequence[Operand], update: Updates) -> Iterator[tuple[Operand, Operand]]:
-    """(the largest |update_i|, the scale at w) of the tested unknowns of every scale."""
-    inside, groups = dict(values), dict[int, list[Operand]]()
+    inside, groups = dict(values), dict[int, list[Operand]]()  # by the scale
     f.emitter.bind(inside, "w", w)
     for j, value in update.items():
         if f.step.graph.value(f.outputs.scale[j]) != float("inf"):
             groups.setdefault(f.outputs.scale[j], []).append(abs(value))
     for node, sizes in groups.items():
-        yield f.code.maximum(sizes), f.emitter.emit([node], inside, fast=True)[0]
+        largest, (scale,) = f.code.maximum(sizes), f.emitter.emit([node], inside, fast=True)
+        small, near = small & (largest <= scale * f.tolerance), near & (largest <= scale * DIVERGING)
+    return small, near
 
 
-def next_update(f: Frame, plan: Plan, inner: Values, values: Values, w: Sequence[Operand]) -> tuple[Updates, Values]:
-    """The update from w with the Jacobian at z, where `inner` is, by unknown; and the values with F at w, `again`."""
+def next_update(f: Frame, plan: Plan, inner: Values, values: Values, w: Sequence[Operand]) -> Updates:
+    """The update from w with the Jacobian at z, where `inner` is, by unknown."""
     there, again, rows = dict(values), dict(inner), sorted(plan.nonlinear.rows)
     f.emitter.bind(there, "z", w)
     residual = f.emitter.emit([f.outputs.f[i] for i in rows], there)
     again |= {f.step.graph.variable("again", i): value for i, value in zip(rows, residual, strict=True)}
     update = f.emitter.emit(f.outputs.following, again)
-    return dict(zip(sorted(plan.nonlinear.columns), update, strict=True)), again
+    return dict(zip(sorted(plan.nonlinear.columns), update, strict=True))
 
 
-class Chord:
-    """w - F′(z)⁻¹F(w) after w = z - F′(z)⁻¹F(z): with one Jacobian the error is the product of both updates, times a number
-    that the quotient of both tells. inner: values at z; first: the update from there, by unknown."""
-
-    def __init__(
-        self, f: Frame, plan: Plan, inner: Values, values: Values, *, z: Sequence[Operand], first: dict[int, Operand]
-    ):
-        self.frame, self.plan, self.inner, self.values, self.z, self.first = f, plan, inner, values, z, first
-        self.w = [x - first[j] if j in first else x for j, x in enumerate(z)]
-        self.second, self.again = dict[int, Operand](), Values()
-
-    def keep(self) -> None:
-        """The update that was small."""
-        keep_compensation(self.frame, self.z, dict(enumerate(self.w)), self.first)
-
-    def report(self) -> Operand:
-        """The size of the residual before it."""
-        return self.frame.emitter.emit(self.frame.outputs.size, dict(self.inner), fast=True)[0]
-
-    def try_next(self) -> Operand:
-        """Condition that the next update is small, too, and that all it changes may be taken."""
-        self.second, self.again = next_update(self.frame, self.plan, self.inner, self.values, self.w)
-        return is_finished(self.frame, self.values, self.w, self.first, self.second)
-
-    def take(self, lanes: Operand | None) -> None:
-        """The next one instead, with the size of its residual."""
-        f = self.frame
-        new = {j: self.w[j] - x for j, x in self.second.items()}
-        for j, value in new.items():
-            f.place(f.w[j], value, lanes)
-        keep_compensation(f, self.w, new, self.second, lanes)
-        f.place(f.size, f.emitter.emit(f.outputs.following_size, self.again, fast=True)[0], lanes)
-
-
-def keep_compensation(f: Frame, z: Sequence[Operand], w: Updates, update: Updates, lanes: Operand | None = None) -> None:
-    """Store what rounding has cut off w = z - update: exact, because the update is smaller than z. lanes: in which runs."""
+def keep_compensation(f: Frame, z: Sequence[Operand], w: Updates, update: Updates) -> None:
+    """Store what rounding has cut off w = z - update: exact, because the update is smaller than z."""
     for j in sorted(f.compensation.keys() & update.keys()):
-        f.place(f.compensation[j], (z[j] - w[j]) - update[j], lanes)
+        f.compensation[j][0] = (z[j] - w[j]) - update[j]
     for j in sorted(f.increments.keys() & update.keys()):
         f.increments[j][0] = -update[j]
 
@@ -389,11 +313,10 @@ def report(f: Frame, plan: Plan, inner: Values, known: Values) -> None:
     """Scaled residual, sign and size of the determinant of the last evaluation, from the written-out elimination.
 
     inner: values at the iterate; known: those at the solution of the nonlinear unknowns. Where one evaluation solves
-    them, what is left is not evaluated: it counts as zero. Where the iteration ends with a chord its residual is known.
+    them, what is left is not evaluated: it counts as zero.
     """
     out, emit = f.outputs, f.emitter.emit
-    if not out.ends_with_chord:
-        f.size[0] = 0.0 if plan.once else emit(out.size, inner, fast=True)[0]
+    f.size[0] = 0.0 if plan.once else emit(out.size, inner, fast=True)[0]
     if not out.factor:
         pivots = [*emit(out.pivots, inner), *emit(out.affine_pivots, known)]
         f.sign[0] = determinant_sign(f.code, pivots, plan.parity)
