@@ -5,7 +5,6 @@ from dalembert.native.assembly.function import CompiledFunction, GraphFunction, 
 from dalembert.native.assembly.windows import (
     Accumulation,
     Chosen,
-    OnceTraced,
     Places,
     Windowed,
     compile_accumulation,

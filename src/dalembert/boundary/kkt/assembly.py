@@ -16,7 +16,6 @@ from dalembert.native import (
     BoundFactorization,
     Chosen,
     FrontalFactorization,
-    OnceTraced,
     Places,
     Summand,
     Unsupported,
@@ -185,10 +184,10 @@ def _flat(function: Callable, reads: int, kind) -> Callable:
 
 
 @remember(16)
-def _derivatives(term: Term, kind) -> OnceTraced:
+def _derivatives(term: Term, kind) -> Windowed:
     """Derivatives of a term, traced once, from which all its codes are made."""
     read = Places(tuple(range(len(term.offsets))), 0)
-    return OnceTraced(_flat(term.derivatives, 1, kind), (read,), kind[1], kind[3])
+    return Windowed(_flat(term.derivatives, 1, kind), (read,), kind[1], kind[3])
 
 
 def _window_program(choose: Callable, reads: tuple[Places, ...], term: Term, kind) -> Windowed:

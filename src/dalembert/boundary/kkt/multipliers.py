@@ -8,7 +8,6 @@ smaller in A than in M. A sequence alternates where A is the larger one, and not
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -38,20 +37,13 @@ def alternation(given: Sequence) -> Float[np.ndarray, "m"]:
     t, x = given
     if len(t) < 5 or not x.shape[1]:
         return np.zeros(x.shape[1])
-    cubic, line = _weights(np.asarray(t, dtype=float).tobytes())
+    at, knots = t[2:-2, None], t[np.arange(2, len(t) - 2)[:, None] + NEAR]
+    cubic, line = lagrange_weights(at, knots), lagrange_weights(at, knots[:, [0, 3]])
     middle, near = x[2:-2], [x[2 + k : len(t) - 2 + k] for k in NEAR.tolist()]
     fine = 0.375 * (middle - sum(w[:, None] * y for w, y in zip(cubic.T, near, strict=True)))
     coarse = middle - sum(w[:, None] * y for w, y in zip(line.T, (near[0], near[-1]), strict=True))
     sizes = [np.sqrt(np.mean(y**2, axis=0)) for y in (fine, coarse, x)]
     return np.where((sizes[0] > LARGE * sizes[1]) & (sizes[0] > SMALL * sizes[2]), sizes[0], 0.0)
-
-
-@functools.lru_cache(8)
-def _weights(times: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Of cubic and line at all inner times: those of a batch, and of the sequences of a solution, are the same."""
-    t = np.frombuffer(times)
-    at, near = t[2:-2, None], t[np.arange(2, len(t) - 2)[:, None] + NEAR]
-    return lagrange_weights(at, near), lagrange_weights(at, near[:, [0, 3]])
 
 
 def lagrange_weights(at: Float[np.ndarray, "K 1"], knots: Float[np.ndarray, "K p"]) -> Float[np.ndarray, "K p"]:
@@ -138,19 +130,11 @@ def by_parabolas(
     """Values at the times known, increasing, at other times: parabolas through the three nearest; NaN without any."""
     if not len(known) or not values.shape[1]:
         return np.full((len(times), values.shape[1]), np.nan)
-    near, weights = _parabolas(np.asarray(known, dtype=float).tobytes(), np.asarray(times, dtype=float).tobytes())
-    return np.einsum("tp,tpm->tm", weights, values[near])
-
-
-@functools.lru_cache(8)
-def _parabolas(known: bytes, times: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """(T, 3) each: which of the times known are nearest, and their weights; the same for all entries of a batch."""
-    given, at = np.frombuffer(known), np.frombuffer(times)
-    points = min(3, len(given))
-    nearest = np.searchsorted(0.5 * (given[1:] + given[:-1]), at)
-    start = np.clip(nearest - points // 2, 0, len(given) - points)
+    points = min(3, len(known))
+    nearest = np.searchsorted(0.5 * (known[1:] + known[:-1]), times)
+    start = np.clip(nearest - points // 2, 0, len(known) - points)
     near = start[:, None] + np.arange(points)
-    return near, lagrange_weights(at[:, None], given[near])
+    return np.einsum("tp,tpm->tm", lagrange_weights(times[:, None], known[near]), values[near])
 
 
 def _own(made: Transcription, z: np.ndarray) -> np.ndarray:

@@ -53,11 +53,14 @@ class Stretched:
 
 
 @dataclasses.dataclass(frozen=True)
-class SameTime:
-    """w(θ_{i+1} - θ_i)."""
+class Alike:
+    """x - y - shift, x and y: halves of z, of so many numbers each."""
+
+    number: int
+    scaling: ClassVar = (0,)
 
     def __call__(self, z, data, shared):
-        return jnp.zeros(()), data[0] * (z[1:2] - z[:1])
+        return jnp.zeros(()), z[: self.number] - z[self.number : 2 * self.number] - data[0]
 
 
 class TimedParts(NamedTuple):
@@ -99,8 +102,8 @@ def timed_elements(elements: Elements, blocks: int, orders: Sequence[np.ndarray 
         (*arrays, np.zeros((t.number, 0)) if o is None else o.astype(float), np.full(t.number, begin))
         for t, arrays, o in zip(terms, data, orders, strict=True)
     ]
-    same = Term(SameTime(), (0, 1, 0), (at, at, at + 1), (2,), 0, blocks - 1)
-    return Elements((*timed, same), [*given, (np.ones(blocks - 1),)], shared)
+    same = term_of(Alike(1), [(1, at), (0, at)], [(0, at + 1)], 0, blocks - 1)
+    return Elements((*timed, same), [*given, (np.zeros((blocks - 1, 1)),)], shared)
 
 
 def _with_time(term: Term, at: int) -> Term:
@@ -129,17 +132,6 @@ class OnSet:
         first, *others = (z[i * self.n : (i + 1) * self.n] for i in range(self.levels))
         problem = with_parameters(self.function.problem, parameters)
         return jnp.zeros(()), self.function.call(problem, [origin + first, *others], t)
-
-
-@dataclasses.dataclass(frozen=True)
-class SameAtEnds:
-    """x - y - shift, x and y: halves of z."""
-
-    number: int
-    scaling: ClassVar = (0,)
-
-    def __call__(self, z, data, shared):
-        return jnp.zeros(()), z[: self.number] - z[self.number : 2 * self.number] - data[0]
 
 
 class EndCondition(NamedTuple):
@@ -172,17 +164,17 @@ def with_ends(parts: TimedParts, at: int, conditions: list[EndCondition], tie: T
         start = max(block for block, _ in tie.first)
         here, link = list(range(at, at + number)), list(range(at + number, own))
         copies, zero = [(start + 1, c) for c in here], np.zeros((1, number))
-        terms.append(_placed_term(SameAtEnds(number), [*copies, *tie.first], [(start, c) for c in link]))
+        terms.append(_placed_term(Alike(number), [*copies, *tie.first], [(start, c) for c in link]))
         read = [(i, c) for i in (1, 0) for c in here]
         count = blocks - start - 2
-        terms.append(term_of(SameAtEnds(number), read, [(0, c) for c in link], start + 1, count))
+        terms.append(term_of(Alike(number), read, [(0, c) for c in link], start + 1, count))
         data += [(zero,), (np.zeros((count, number)),)]
         fixed[start + 1 :, here] = fixed[start:-1, link] = False
         primal[here] = True
         sizes = np.array([units[place] for place in tie.first])
         units[:, here], units[:, link] = sizes, power_of_two(scales.action / sizes)
         end = [*tie.last, *((blocks - 1, c) for c in here)]
-        conditions = [*conditions, EndCondition(SameAtEnds(number), end, (tie.shift[None],), sizes, blocks - 1)]
+        conditions = [*conditions, EndCondition(Alike(number), end, (tie.shift[None],), sizes, blocks - 1)]
     for one in conditions:
         mine = list(range(own, own + len(one.sizes)))
         terms.append(_placed_term(one.function, one.places, [(one.owner, c) for c in mine]))

@@ -52,16 +52,12 @@ class Windowed:
         parts = {"read": self.read, "row": self.row, "shared": self.shared}
         return [f"{part}{k}" for part, given in parts.items() for k in range(len(given))]
 
-
-class OnceTraced:
-    """function(*read, *row, *shared) for several codes that need parts of its results: JAX traces it once."""
-
-    def __init__(self, function: Callable, read: tuple[Places, ...], row, shared):
-        self.windowed = Windowed(function, read, row, shared)
-
     @functools.cached_property
     def trace(self) -> GraphFunction:
-        return _trace(self.windowed)
+        """The graph of the function, which JAX traces once for all codes that need it or parts of its results."""
+        if isinstance(self.function, Chosen):
+            return self.function.trace(self)
+        return translate_function(self.function, *map(np.empty, self.shapes), names=self.names)
 
 
 class Formed:
@@ -84,10 +80,10 @@ class Formed:
 
 @dataclass(frozen=True)
 class Chosen:
-    """choose(formed, read, *results) → arrays of nodes. read: all that the window reads, also what the function does
-    not."""
+    """choose(formed, read, *results) → arrays of nodes. once: the window with these results; read: all that the window
+    reads, also what the function does not."""
 
-    once: OnceTraced
+    once: Windowed
     choose: Callable[..., Sequence[Nodes]]
 
     def trace(self, windowed: Windowed) -> GraphFunction:
@@ -112,7 +108,7 @@ class Accumulation:
 @refusing
 def vanishing(windowed: Windowed) -> list[np.ndarray]:
     """For every output, which of its entries are identically zero, as the graph of the function shows it."""
-    traced = _trace(windowed)
+    traced = windowed.trace
     return [o == traced.graph.zero for o in traced.results]
 
 
@@ -145,7 +141,7 @@ class TracedWindow:
 
     @classmethod
     def of(cls, windowed: Windowed) -> TracedWindow:
-        made = _trace(windowed)
+        made = windowed.trace
         outputs = simplify_for(made.graph, [i for o in made.results for i in o.ravel().tolist()], windowed.names)
         return cls(windowed, made.graph, outputs, np.asarray(made.tracer.captured, float))
 
@@ -170,12 +166,6 @@ class TracedWindow:
         lengths = [(f"row{k}", math.prod(s)) for k, s in enumerate(w.row)]
         own = rows[i * sum(length for _, length in lengths) :]
         return Emitter(self.graph, rows.code).emit(self.outputs, values | self._bound(own, lengths))
-
-
-def _trace(windowed: Windowed) -> GraphFunction:
-    if isinstance(windowed.function, Chosen):
-        return windowed.function.trace(windowed)
-    return translate_function(windowed.function, *map(np.empty, windowed.shapes), names=windowed.names)
 
 
 def _window_text(traced: TracedWindow, write: Sequence[Places]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -144,32 +143,14 @@ class Integration(NamedTuple):
             chunk = next_chunk(chunk, time.perf_counter() - began)
 
 
-@dataclasses.dataclass(frozen=True)
 class FlowCodes:
-    """The code that is the same for all equations."""
+    """The code that is the same for all equations: addresses and functions."""
 
-    field: Loaded
-    loop: Loaded
-
-    @classmethod
-    def load(cls) -> FlowCodes:
-        return cls(*(CACHE.load(text, plain=True) for text in (field_text(), loop_text())))
-
-    @functools.cached_property
-    def address(self) -> int:
-        return self.field.address("field")
-
-    @functools.cached_property
-    def project(self) -> int:
-        return self.field.address("project")
-
-    @functools.cached_property
-    def along(self) -> Callable[..., None]:
-        return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 3)(self.field.address("along"))
-
-    @functools.cached_property
-    def integrate(self) -> Callable[..., int]:
-        return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 12)(self.loop.address("integrate"))
+    def __init__(self) -> None:
+        self._loaded = field, loop = [CACHE.load(text, plain=True) for text in (field_text(), loop_text())]
+        self.field, self.project = (field.address(name) for name in ("field", "project"))
+        self.along = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 3)(field.address("along"))
+        self.integrate = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 12)(loop.address("integrate"))
 
 
 ROWS = 10_000  # at which a function is evaluated in one call
@@ -239,7 +220,7 @@ class CompiledFlow:
     choices: Choices | None = None
     positions: int = 0
     projection: CompiledFunction | None = None
-    codes: FlowCodes = dataclasses.field(default_factory=FlowCodes.load)
+    codes: FlowCodes = dataclasses.field(default_factory=FlowCodes)
 
     @property
     def without_pivots(self) -> bool:
@@ -273,11 +254,11 @@ class CompiledFlow:
         """Integrate from where it stands to the end; returns how it ended."""
         told = arrays.parameters_of("field")
         at.measure(self._rates(arrays, at.t, at.y[None])[0], self.positions)
-        watch = (self.codes.address, arrays.parameters_of("watch")) if self.watch is not None else (0, 0)
+        watch = (self.codes.field, arrays.parameters_of("watch")) if self.watch is not None else (0, 0)
         project = (self.codes.project, arrays.projection(self.projection)) if self.projection else (0, 0)
         many = self.choices.signs + self.choices.flat if self.choices else 0
         work, integrate = np.empty(work_size(self.size, many)), self.codes.integrate
-        run = lambda *x: integrate(self.codes.address, told, *watch, *project, *x, work.ctypes.data)  # noqa: E731
+        run = lambda *x: integrate(self.codes.field, told, *watch, *project, *x, work.ctypes.data)  # noqa: E731
         return at.go_on(run, clipped)
 
     def along(self, rows: np.ndarray, times: np.ndarray, arrays: FlowArrays) -> tuple[np.ndarray, np.ndarray]:
