@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dalembert.algebra import left_to_the_reader, value_and_jacobian
-from dalembert.native import CACHE, SLOPES, along, compile_function, evaluate, translate_function
+from dalembert.native import CACHE, SLOPES, compile_function, directional_derivative, evaluate, translate_function
 
 RULES = {
     "add": lambda z, p: z[0] + z[1], "sub": lambda z, p: p[0] - z[1], "mul": lambda z, p: z[0] * z[1],
@@ -51,7 +51,7 @@ def test_a_rule(name):
     function = RULES[name]
     made = translate_function(both(function), np.zeros(2), np.zeros(2))
     code, nodes = made.compile(CACHE), made.results[0].ravel().tolist()
-    ahead = along(made.graph, nodes, *([made.graph.variable(x, i) for i in range(2)] for x in ("x0", "x1")))
+    ahead = directional_derivative(made.graph, nodes, *([made.graph.variable(x, i) for i in range(2)] for x in ("x0", "x1")))
     oracle = jax.jit(lambda z, p: (function(z, p), jax.jacfwd(function)(z, p)))
     for z, p in POINTS:
         value, slope = code(np.array(z), np.array(p))

@@ -414,7 +414,7 @@ def _differentiable_solution(task: _Task) -> Callable:
         return jax.pure_callback(task.optimal_values, shapes, numbers, vmap_method="sequential")
 
     @solve.defjvp
-    def _(primals, tangents):
+    def differentiate(primals, tangents):
         (numbers,), (moved,) = primals, tangents
         both = shapes, task.derivative_shapes(numbers)
         (*values, code), slopes = jax.pure_callback(task.with_derivatives, both, numbers, vmap_method="sequential")

@@ -28,7 +28,7 @@ from dalembert.native.flow.flow import (
 from dalembert.native.flow.loop_code import DENSE, ERROR_3, ERROR_5, NODES, STAGES
 from dalembert.native.flow.projection import compile_projection
 from dalembert.native.graph.dependence import Dependence, evaluate, evaluate_at_states, needed_nodes
-from dalembert.native.graph.derivative import SLOPES, along, jacobian
+from dalembert.native.graph.derivative import SLOPES, directional_derivative, jacobian
 from dalembert.native.graph.elimination import choose_order, definite_parts, eliminate, parity
 from dalembert.native.graph.graph import Graph, Unsupported, operands
 from dalembert.native.graph.simplify import gather_factors, replace_nodes, with_angles

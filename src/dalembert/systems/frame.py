@@ -29,7 +29,7 @@ from dalembert.native import (
     Tracer,
     Travelled,
     Unsupported,
-    along,
+    directional_derivative,
     evaluate_at_states,
     gather_factors,
     graph_flow,
@@ -137,7 +137,7 @@ class AllowedDirections:
 
     def entry(self, row: int, direction: Nodes) -> int:
         """∂φ/∂v of this row along a direction."""
-        return self.simpler(along(self.g, [self.phi[row]], self.v, direction))[0]
+        return self.simpler(directional_derivative(self.g, [self.phi[row]], self.v, direction))[0]
 
     def at(self, nodes: Sequence[int], v: Nodes) -> Nodes:
         """Nodes with v in place of the velocities."""
@@ -222,7 +222,7 @@ class OrthonormalEquations:
         return self.d.simpler(self.d.at(self.energy.pieces, v))
 
     def _pieces_along(self, v: Nodes) -> Nodes:
-        return self.d.simpler(along(self.g, self.energy.pieces, self.d.v, v))
+        return self.d.simpler(directional_derivative(self.g, self.energy.pieces, self.d.v, v))
 
     def _dot(self, a: Sequence[int], b: Sequence[int]) -> int:
         g = self.g
@@ -276,7 +276,7 @@ class OrthonormalEquations:
 
     def rate(self, nodes: Nodes, w: Sequence[int] = (), rates: Sequence[int] = ()) -> Nodes:
         """d/dt of nodes of (q, t), and of w with their rates."""
-        return along(self.g, nodes, [*self.q, self.t, *w], [*self.v, self.g.one, *rates])
+        return directional_derivative(self.g, nodes, [*self.q, self.t, *w], [*self.v, self.g.one, *rates])
 
     def _slope(self, a: int) -> int:
         """ẇ_a."""

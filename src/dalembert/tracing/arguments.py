@@ -79,12 +79,7 @@ def rebuilder(tree: Tree, arrays: Sequence) -> Callable[[Sequence], Any]:
     return lambda others: tree.fill([jnp.asarray(x, dtype) for x, dtype in zip(others, types, strict=True)])
 
 
-class _Place:
-    def __repr__(self) -> str:
-        return "PLACE"
-
-
-PLACE = _Place()
+PLACE = object()
 
 
 def taken_apart(tree: Any) -> tuple[Tree, list]:

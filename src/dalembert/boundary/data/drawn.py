@@ -54,12 +54,12 @@ def onto_path_constraints(
     not make the misses smaller: where the constraints cannot be met, the path is one that meets them better.
     """
     paths, units = np.array(paths), np.where(given, 0.0, sizes)
-    found = _read(rows, paths)
+    found = _slopes_at(rows, paths)
     before, after = (np.sum((slope * by[:, None, :]) ** 2, axis=3) for slope, by in (
         (found.before, units[:-1]), (found.after, units[1:])))  # fmt: skip
     lengths = np.sqrt(np.max(np.nan_to_num(before + after, posinf=0.0), axis=(0, 1), initial=0.0))
     lengths = np.where(lengths > 0.0, lengths, 1.0)
-    read = lambda moved: _in_units(_read(rows, moved), units, lengths)  # noqa: E731
+    read = lambda moved: _in_units(_slopes_at(rows, moved), units, lengths)  # noqa: E731
     return _descend(paths, read, lambda found, damping: units * _step(found[0], found[1], found[2], damping))
 
 
@@ -131,7 +131,7 @@ def _descend(x: np.ndarray, read: Callable, step: Callable) -> np.ndarray:
     return x
 
 
-def _read(rows: Callable[[np.ndarray], Any], paths: np.ndarray) -> Slopes:
+def _slopes_at(rows: Callable[[np.ndarray], Any], paths: np.ndarray) -> Slopes:
     return Slopes(*map(np.asarray, rows(paths)))
 
 

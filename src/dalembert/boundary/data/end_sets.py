@@ -231,7 +231,7 @@ def onto_set(function: EndFunction, problem: Problem, at: EndState) -> Float[np.
 def _correct(function: EndFunction, problem: Problem, at: EndState) -> tuple[np.ndarray, float]:
     """The end of the steps, and the violation, relative to how much every equation changes over typical sizes."""
     jet, damping, scale = at.jet, 1e-3, at.sizes * at.free
-    values, slopes = _rows(function, problem, jet, at.t)
+    values, slopes = _conditions(function, problem, jet, at.t)
     for _ in range(STEPS):
         rows = (slopes * scale).reshape(len(values), -1)
         if not (np.all(np.isfinite(rows)) and np.all(np.isfinite(values))):
@@ -241,7 +241,7 @@ def _correct(function: EndFunction, problem: Problem, at: EndState) -> tuple[np.
         step = -np.linalg.solve(square + damping * size * np.eye(len(square)), rows.T @ values).reshape(jet.shape) * scale
         if not np.any(rows) or np.abs(step / at.sizes).max() < MET * MET:
             break
-        new = _rows(function, problem, jet + step, at.t)
+        new = _conditions(function, problem, jet + step, at.t)
         if np.linalg.norm(new[0]) < np.linalg.norm(values):
             jet, (values, slopes), damping = jet + step, new, max(damping * 1e-2, LEAST)
         else:
@@ -264,7 +264,7 @@ def check_rank(function: EndFunction, problem: Problem, at: EndState, where: str
     random, apart = np.random.default_rng(0), at.sizes * at.free
     jets = [at.jet + random.standard_normal(at.jet.shape) * apart for _ in range(3)]
     given = np.zeros((0, apart.size)) if beside is None else beside
-    gradients = (_rows(function, problem, x, at.t)[1].reshape(-1, apart.size) for x in (at.jet, *jets))
+    gradients = (_conditions(function, problem, x, at.t)[1].reshape(-1, apart.size) for x in (at.jet, *jets))
     rows, *others = (np.concatenate([x, given]) * apart.ravel() for x in gradients)
     lengths = np.max([np.linalg.norm(x, axis=1, keepdims=True) for x in (rows, *others)], axis=0)
     scaled = rows / np.where(lengths > 0.0, lengths, 1.0)
@@ -277,7 +277,7 @@ def check_rank(function: EndFunction, problem: Problem, at: EndState, where: str
         )
 
 
-def _rows(function: EndFunction, problem: Problem, jet: np.ndarray, t: float) -> tuple[np.ndarray, np.ndarray]:
+def _conditions(function: EndFunction, problem: Problem, jet: np.ndarray, t: float) -> tuple[np.ndarray, np.ndarray]:
     values, slopes = _value_and_slopes(function, problem, jet, t)
     return np.asarray(values), np.asarray(slopes)
 
@@ -295,7 +295,7 @@ def _value_and_slopes(function: EndFunction, problem: Problem, jet, t):
 
 def sizes_of_set(function: EndFunction, problem: Problem, at: EndState, equations: int) -> Float[np.ndarray, "m"]:
     """Changes of ψ over typical sizes, (m,), 1 where it does not change."""
-    _, slopes = _rows(function, problem, at.jet, at.t)
+    _, slopes = _conditions(function, problem, at.jet, at.t)
     found = np.abs(slopes * at.sizes).max(axis=(1, 2))[:equations]
     return np.where(np.isfinite(found) & (found > 0.0), found, 1.0)
 

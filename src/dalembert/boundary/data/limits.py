@@ -106,16 +106,25 @@ def check_given(
     both: np.ndarray, values: np.ndarray, given: np.ndarray, t: np.ndarray, names: tuple[str, ...] | None
 ) -> None:
     """InconsistentDataError where a position that is given, (nodes, n), is outside its bounds."""
-    slack = SLACK * np.maximum(np.ptp(values, axis=0), np.abs(values))
-    wrong = np.argwhere(given & ((values < both[0] - slack) | (values > both[1] + slack)))
-    if len(wrong):
-        node, i = wrong[0]
-        where = "initial" if node == 0 else "final" if node == len(t) - 1 else "through"
+    wrong = _first_outside(both, values, given, np.ptp(values, axis=0), t)
+    if wrong is not None:
+        i, found, at, limits = wrong
         name = names[i] if names else f"q[{i}]"
-        raise InconsistentDataError(
-            f"bounds['q']: found {name} = {values[node, i]:g} given at t = {t[node]:g} ({where}), "
-            f"outside [{both[0, node, i]:g}, {both[1, node, i]:g}]; move the end or the bound"
-        )
+        raise InconsistentDataError(f"bounds['q']: found {name} = {found} {at}, {limits}")
+
+
+def _first_outside(
+    both: np.ndarray, values: np.ndarray, given: np.ndarray, sizes: np.ndarray, t: np.ndarray
+) -> tuple[int, str, str, str] | None:
+    """Of a given value that is outside its bounds the component, the value, where it is, and between what it should be."""
+    slack = SLACK * np.maximum(sizes, np.abs(values))
+    wrong = np.argwhere(given & ((values < both[0] - slack) | (values > both[1] + slack)))
+    if not len(wrong):
+        return None
+    place, i = wrong[0]
+    where = "initial" if place == 0 else "final" if place == len(t) - 1 else "through"
+    limits = f"outside [{both[0, place, i]:g}, {both[1, place, i]:g}]; move the end or the bound"
+    return int(i), f"{values[place, i]:g}", f"given at t = {t[place]:g} ({where})", limits
 
 
 SAMPLES = 7
@@ -235,7 +244,7 @@ class PathInequalities(NamedTuple):
         chosen = np.unique(np.linspace(0, len(at.t) - 1, SAMPLES).astype(int))
         random = np.random.default_rng(0)
         near = [x[chosen] + 0.1 * s * random.standard_normal(x[chosen].shape) for x, s in zip(at[:3], sizes, strict=True)]
-        found: Any = _slopes(self.function, PathPoints(near[0], near[1], near[2], at.t[chosen]), parameters)
+        found: Any = _path_slopes(self.function, PathPoints(near[0], near[1], near[2], at.t[chosen]), parameters)
         slopes = [np.abs(np.nan_to_num(d)) for d in found]
         rows = np.array(sum(d @ s for d, s in zip(slopes, sizes, strict=True)))
         middle, largest = np.median(rows, axis=0), rows.max(axis=0)
@@ -244,21 +253,13 @@ class PathInequalities(NamedTuple):
 
     def check_settled(self, values: np.ndarray, settled: np.ndarray, sizes: np.ndarray) -> None:
         """ValueError where what is given violates a bound whatever the rest does."""
-        slack, t = SLACK * np.maximum(sizes, np.abs(values)), self.level.times
-        wrong = np.argwhere(settled & ((values < self.limits[0] - slack) | (values > self.limits[1] + slack)))
-        if not len(wrong):
+        wrong = _first_outside(self.limits, values, settled, sizes, self.level.times)
+        if wrong is None:
             return
-        place, row = wrong[0]
-        where = "initial" if place == 0 else "final" if place == len(t) - 1 else "through"
+        i, found, at, limits = wrong
         if self.name == "inequalities":
-            raise ValueError(
-                f"inequalities: g[{row}] = {values[place, row]:g} > 0 for the data given at t = {t[place]:g} ({where}); "
-                "move the data, or the inequality"
-            )
-        raise ValueError(
-            f"bounds['v']: found v[{self.function.velocities[row]}] = {values[place, row]:g} given at t = {t[place]:g} "
-            f"({where}), outside [{self.limits[0, place, row]:g}, {self.limits[1, place, row]:g}]; move the end or the bound"
-        )
+            raise ValueError(f"inequalities: g[{i}] = {found} > 0 for the data {at}; move the data, or the inequality")
+        raise ValueError(f"bounds['v']: found v[{self.function.velocities[i]}] = {found} {at}, {limits}")
 
 
 class PathPoints(NamedTuple):
@@ -328,12 +329,12 @@ def _reads(function: PathFunction, parameters: Any, n: int, r: int, m: int) -> n
     """(m, 2n+r), from the graph of the slopes; everything where it cannot be seen."""
     leaves, tree = jax.tree.flatten(parameters)
 
-    def slopes(x, t, *p):
+    def by_inputs(x, t, *p):
         return (jax.jacfwd(lambda y: function(y[:n], y[n : 2 * n], y[2 * n :], t, jax.tree.unflatten(tree, p)))(x),)
 
     place = Places(tuple(range(2 * n + r)), 0)
     try:
-        zero = vanishing(Windowed(slopes, (place,), (), ((), *(jnp.shape(x) for x in leaves))))[0]
+        zero = vanishing(Windowed(by_inputs, (place,), (), ((), *(jnp.shape(x) for x in leaves))))[0]
     except Unsupported:
         return np.ones((m, 2 * n + r), dtype=bool)
     return ~np.asarray(zero).reshape(m, 2 * n + r)
@@ -345,7 +346,7 @@ def _path_values(function: PathFunction, at: PathPoints, parameters):
 
 
 @seldom
-def _slopes(function: PathFunction, at: PathPoints, parameters):
+def _path_slopes(function: PathFunction, at: PathPoints, parameters):
     one = jax.jacfwd(lambda q, v, u, t: function(q, v, u, t, parameters), (0, 1, 2))
     return jax.vmap(lambda x: one(*x))(at)
 

@@ -190,7 +190,7 @@ def _pack(sums: Any) -> list[np.ndarray]:
     return [
         TERM.pack(number=t.number, offset=8 * t.start * sums.size,
                   **dict(zip(names, (*f.addresses, *p.addresses), strict=True)))
-        for t, f, p in zip(sums.terms, sums.first, sums.times, strict=True)
+        for t, f, p in zip(sums.terms, sums.first, sums.products, strict=True)
     ]  # fmt: skip
 
 

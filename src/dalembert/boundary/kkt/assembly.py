@@ -150,14 +150,14 @@ class CompiledAssembly:
             run(term.number, (z.ctypes.data + at, self.units.ctypes.data + at), (band.ctypes.data + into,))
 
     @functools.cached_property
-    def times(self) -> list[Accumulation]:
+    def products(self) -> list[Accumulation]:
         """The products of `product`."""
         return self._bound(self.code.products)
 
     def product(self, z: np.ndarray, x: np.ndarray) -> np.ndarray:
         """The second derivatives of L̃ at z times x, both (blocks, b); rows of fixed components are not zero."""
         z, x, found = np.ascontiguousarray(z), np.ascontiguousarray(x), np.zeros(z.shape)
-        for term, run in zip(self.terms, self.times, strict=True):
+        for term, run in zip(self.terms, self.products, strict=True):
             at = 8 * term.start * self.size
             run(term.number, (z.ctypes.data + at, x.ctypes.data + at), (found.ctypes.data + at,))
         return found
@@ -237,7 +237,7 @@ class SumCode:
         term, kind, place = self.terms[k], self.kinds[k], self.places[k]
 
         def slope_along(formed, read, values, gradient, second):
-            return (formed.along(gradient, *read),)
+            return (formed.directional_derivative(gradient, *read),)
 
         def product(z, x, data, shared):
             return (term.product(z, x, data, shared),)

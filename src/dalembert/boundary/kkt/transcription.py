@@ -32,7 +32,7 @@ def transcribe(own: WindowUnknowns, sample: np.ndarray, sizes: Sizes) -> Transcr
     relaxed[layout.part("momentum")] = not own.space.flat  # elsewhere the highest derivatives are linear in the nodes
     scales = _scales(windows, layout, sizes, own.equations, own.groups)
     of_nodes = sizes.positions, sizes.positions / sizes.time, np.zeros(0)
-    values = own.value_sizes([own.points(path, z) for path in own.paths], of_nodes)
+    values = own.value_sizes([own.path_points(path, z) for path in own.paths], of_nodes)
     _add_scales(scales, layout, values, sizes.action)
     parts = TimedParts(
         Elements(tuple(made.terms), made.data, own.problem.parameters), Components(made.fixed, primal, relaxed),
@@ -90,10 +90,10 @@ def sampled_jets(w: Windows, slots: np.ndarray, number: int) -> tuple[np.ndarray
 
 @seldom
 def _highest_momentum(problem: VariationalProblem, jets, times):
-    def momentum(jet, t):
+    def momentum_at(jet, t):
         return jax.grad(lambda y: density(problem, (*(jet[j] for j in range(problem.derivatives)), y), t))(jet[-1])
 
-    return jax.vmap(lambda batch: jax.vmap(jax.vmap(momentum))(batch, times))(jets)
+    return jax.vmap(lambda batch: jax.vmap(jax.vmap(momentum_at))(batch, times))(jets)
 
 
 def _scales(

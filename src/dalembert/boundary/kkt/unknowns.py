@@ -169,7 +169,7 @@ class PathUnknowns(abc.ABC):
             begin += path.size
         return found
 
-    def points(self, path: PathInequalities, z: np.ndarray) -> PathPoints:
+    def path_points(self, path: PathInequalities, z: np.ndarray) -> PathPoints:
         """Arguments of G on a path z (blocks, b)."""
         (q, v, u), level = self.motion(z), path.level
         u = np.zeros((len(level.times), u.shape[1])) if level.steps else u
@@ -177,7 +177,7 @@ class PathUnknowns(abc.ABC):
 
     def place_values(self, z: np.ndarray) -> list[PathPoints]:
         """The values of path inequalities on a path, put where they belong; and where they are taken."""
-        found = [self.points(path, z) for path in self.paths]
+        found = [self.path_points(path, z) for path in self.paths]
         for path, at, places in zip(self.paths, found, self.path_places("values"), strict=True):
             z.ravel()[places] = path.values(self.owner.parameters, at)
         return found

@@ -305,7 +305,7 @@ def zeros(c: Code, name: str, keys: Iterable[K]) -> dict[K, Operand]:
 
 
 def text(summands: Sequence[Summand], plan: SymbolicPlan) -> tuple[str, list[np.ndarray]]:
-    first, constants = _factor(summands, plan)
+    first, constants = _factor_code(summands, plan)
     down, up = forward(plan), backward(plan)
     data = ", ".join(f"ptr %range{k}, ptr %rows{k}, ptr %shared{k}" for k in range(len(summands)))
     parts = (
@@ -320,7 +320,7 @@ def text(summands: Sequence[Summand], plan: SymbolicPlan) -> tuple[str, list[np.
     return module(*parts, declared=first.declared | down.declared | up.declared), constants
 
 
-def _factor(summands: Sequence[Summand], plan: SymbolicPlan) -> tuple[Code, list[np.ndarray]]:
+def _factor_code(summands: Sequence[Summand], plan: SymbolicPlan) -> tuple[Code, list[np.ndarray]]:
     c, count, stored, _ = _new_code()
     updated = zeros(c, "updated", plan.update)
     front = {pair: c.slot("frontal") for pair in plan.entries}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dalembert.native.assembly.function import GraphFunction, translate_function
-from dalembert.native.graph.derivative import along
+from dalembert.native.graph.derivative import directional_derivative
 from dalembert.native.graph.graph import Graph, Unsupported
 from dalembert.native.graph.simplify import simplify_for
 from dalembert.native.llvm.builder import Code, Operand, module
@@ -70,11 +70,11 @@ class Formed:
         """The product of two arrays, entry by entry."""
         return elementwise(self._graph, "mul", a, b)
 
-    def along(self, outputs: Nodes, inputs: Nodes, direction: Nodes) -> Nodes:
+    def directional_derivative(self, outputs: Nodes, inputs: Nodes, direction: Nodes) -> Nodes:
         """Σ_k ∂output/∂input_k direction_k; Unsupported where the graph does not know the derivative."""
         if self._declared:
             raise Unsupported("derivative", "is what somebody declares it to be")
-        found = along(self._graph, outputs.ravel().tolist(), inputs.tolist(), direction.tolist())
+        found = directional_derivative(self._graph, outputs.ravel().tolist(), inputs.tolist(), direction.tolist())
         return np.array(found, dtype=np.int64).reshape(outputs.shape)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from dalembert.native.assembly.function import CompiledFunction, GraphFunction
 from dalembert.native.graph.dependence import Dependence, needed_nodes
-from dalembert.native.graph.derivative import along
+from dalembert.native.graph.derivative import directional_derivative
 from dalembert.native.graph.graph import COMPARISONS, Expression, Graph, Unsupported, combine_pairs, express, operands
 from dalembert.native.graph.simplify import rebuild, replace_nodes
 
@@ -151,7 +151,7 @@ def _choices(made: GraphFunction) -> tuple[GraphFunction, int, int, int] | None:
     smooth = replace_nodes(g, [*slope, *at_borders, *flat], kept)
     slope, numbers = smooth[: len(slope)], smooth[len(slope) :]
     state = [*g.vector("x0", len(slope)).tolist(), g.variable("x1", 0)]
-    rates = along(g, numbers, state, [*slope, g.one])
+    rates = directional_derivative(g, numbers, state, [*slope, g.one])
     regular = [g.apply("gt", g.apply("abs", d), g.zero) for d in (*at_borders, *ties)]
     whole = combine_pairs(lambda a, b: g.apply("and", a, b), regular, g.true)
     results = [*slope, holds, whole, *numbers, *rates, *chosen]

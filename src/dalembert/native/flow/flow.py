@@ -252,13 +252,13 @@ class CompiledFlow:
 
     def advance(self, at: Integration, arrays: FlowArrays, clipped: bool = False) -> int:
         """Integrate from where it stands to the end; returns how it ended."""
-        told = arrays.parameters_of("field")
+        told = arrays.parameters
         at.measure(self._rates(arrays, at.t, at.y[None])[0], self.positions)
-        watch = (self.codes.field, arrays.parameters_of("watch")) if self.watch is not None else (0, 0)
-        project = (self.codes.project, arrays.projection(self.projection)) if self.projection else (0, 0)
+        watch = (self.codes.field, told["watch"]) if self.watch is not None else (0, 0)
+        project = (self.codes.project, told["project"]) if self.projection is not None else (0, 0)
         many = self.choices.signs + self.choices.flat if self.choices else 0
         work, integrate = np.empty(work_size(self.size, many)), self.codes.integrate
-        run = lambda *x: integrate(self.codes.field, told, *watch, *project, *x, work.ctypes.data)  # noqa: E731
+        run = lambda *x: integrate(self.codes.field, told["field"], *watch, *project, *x, work.ctypes.data)  # noqa: E731
         return at.go_on(run, clipped)
 
     def along(self, rows: np.ndarray, times: np.ndarray, arrays: FlowArrays) -> tuple[np.ndarray, np.ndarray]:
@@ -268,13 +268,12 @@ class CompiledFlow:
 
     def _rates(self, arrays: FlowArrays, times: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """ẏ, with choices as the states say, whatever the last step has kept."""
-        told = arrays.parameters_of("field")
         arrays.sides[:1] = 1.0
-        return self._along(told, times, rows, self.size)
+        return self._along(arrays.parameters["field"], times, rows, self.size)
 
     def outputs_at(self, arrays: FlowArrays, times: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """At rows and times in the direction of these arrays' clock."""
-        return self._along(arrays.parameters_of("outputs"), times, rows, self.outputs.result_size)
+        return self._along(arrays.parameters["outputs"], times, rows, self.outputs.result_size)
 
     def _along(self, told: int, times: np.ndarray, rows: np.ndarray, width: int) -> np.ndarray:
         found = np.empty((len(times), width))
@@ -288,70 +287,54 @@ class CompiledFlow:
 class FlowArrays:
     """Run parameters of the functions of a flow, for one run at a time, so that runs are safe under threads.
 
-    clock: the direction of time. given: the arrays of the functions. values: (y, t, *given) flat, with room for y and t.
+    clock: the direction of time. parameters: their addresses, by the names of the functions. sides: of the field's choices,
+    where it has any.
     """
 
     def __init__(self, flow: CompiledFlow, given: Sequence[Any], clock: float, start: np.ndarray | None):
-        self.clock, self._flow, self._held = clock, flow, Held()
-        self._told: dict[str, int] = {}
+        self.clock, self._size, self._held, self.sides = clock, flow.size, Held(), np.empty(0)
+        self._given = np.concatenate([np.zeros(0), *(np.ravel(np.asarray(x, float)) for x in given)])
         self._places: list[np.ndarray] = []  # where the arrays of the functions stand, flat
-        self.sides = np.empty(0)  # of the field's choices, where it has any
-        self._values = np.concatenate([np.zeros(flow.size + 1), *(np.ravel(np.asarray(x, float)) for x in given)])
-        self._note_places(self._values)
-        self._shared = dict.fromkeys(FIELD.fields, 0) | {"size": flow.size, "clock": bits(clock), "factor": bits(1.0)}
+        shared = dict.fromkeys(FIELD.fields, 0) | {"size": flow.size, "clock": bits(clock), "factor": bits(1.0)}
         if flow.equations is not None:
             code, unknowns = flow.equations.code, flow.equations.unknowns.start.size
-            self._shared |= flow.equations.words(self._held, self._with_room(unknowns, code), start)
-
-    def parameters_of(self, name: str) -> int:
-        """Address of the run parameters of the function of this name."""
-        found = self._told.get(name)
-        return self._tell(name) if found is None else found
+            shared |= flow.equations.words(self._held, self._flat(unknowns, code), start)
+        parts = {"field": flow.field, "outputs": flow.outputs, "watch": flow.watch}
+        words = {name: self._words(flow, name, code, shared) for name, code in parts.items() if code is not None}
+        if flow.projection is not None:
+            arrays = map(self._held.array, (self._flat(0, flow.projection), np.empty(flow.projection.result_size)))
+            own = dict(zip(("given", "result"), arrays, strict=True)) | {"clock": bits(clock), "size": flow.size}
+            words["project"] = PROJECTION.pack(**own, function=flow.projection.address)
+        self.parameters = {name: self._held.array(x) for name, x in words.items()}
 
     def refill(self, given: np.ndarray) -> None:
         """Other numbers in all arrays of the functions, flat, or in the last of them."""
         for place in self._places:
             place[len(place) - len(given) :] = given
 
-    def _note_places(self, array: np.ndarray, before: int = 0) -> None:
-        """Note where the arrays of the functions stand in one that begins with so many numbers, y and t."""
-        first, given = before + self._flow.size + 1, len(self._values) - self._flow.size - 1
-        self._places.append(array[first : first + given])
-
-    def _with_room(self, unknowns: int, code: CompiledFunction, sides: int = 0) -> np.ndarray:
-        """(z, y, t, *given, sides) and what this code closes over, flat."""
-        whole = np.concatenate([np.zeros(unknowns), self._values, np.ones(sides), code.captured])
-        self._note_places(whole, unknowns)
+    def _flat(self, unknowns: int, code: CompiledFunction, sides: int = 0) -> np.ndarray:
+        """(z, y, t, *given, sides) and what this code closes over, flat, with room for z, y and t."""
+        first = unknowns + self._size + 1
+        whole = np.concatenate([np.zeros(first), self._given, np.ones(sides), code.captured])
+        self._places.append(whole[first : first + len(self._given)])
         return whole
 
-    def projection(self, code: CompiledFunction) -> int:
-        """Address of the run parameters of the projection."""
-        if "project" not in self._told:
-            values = self._with_room(0, code), np.empty(code.result_size)
-            arrays = dict(zip(("given", "result"), map(self._held.array, values), strict=True))
-            words = PROJECTION.pack(clock=bits(self.clock), size=self._flow.size, function=code.address, **arrays)
-            self._told["project"] = self._held.array(words)
-        return self._told["project"]
-
-    def _tell(self, name: str) -> int:
-        own, equations = dict(self._shared), self._flow.equations
-        code: CompiledFunction = getattr(self._flow, name)
+    def _words(self, flow: CompiledFlow, name: str, code: CompiledFunction, shared: dict[str, Any]) -> np.ndarray:
+        own, choices = dict(shared), flow.choices if name == "field" else None
+        written = choices.code if choices else flow.equations and flow.equations.written.get(name)
         if name == "field":
-            own = own | {"factor": bits(self.clock)}
-        written, choices = equations and equations.written.get(name), self._flow.choices if name == "field" else None
-        if choices is not None:
-            written = choices.code
+            own["factor"] = bits(self.clock)
+        if choices:
             own |= {"signs": choices.signs, "flat": choices.flat, "sides": choices.sides}
         if written is not None:
-            arrays = self._with_room(0, written, own["sides"]), np.empty(written.result_size)
+            arrays = self._flat(0, written, own["sides"]), np.empty(written.result_size)
             own |= dict(zip(("written_given", "written_result"), map(self._held.array, arrays), strict=True))
-            own |= {"written": written.address, "sides_given": own["written_given"] + 8 * len(self._values)}
-            if choices is not None:
-                self.sides = arrays[0][len(self._values) :][: choices.sides]
-        given = self._held.array(self._with_room(own["unknowns"], code))
-        words = own | {"width": code.result_size, "function": code.address, "function_given": given}
-        self._told[name] = found = self._held.array(FIELD.pack(**words))
-        return found
+            before = self._size + 1 + len(self._given)
+            own |= {"written": written.address, "sides_given": own["written_given"] + 8 * before}
+            if choices:
+                self.sides = arrays[0][before:][: choices.sides]
+        given = self._held.array(self._flat(own["unknowns"], code))
+        return FIELD.pack(**own | {"width": code.result_size, "function": code.address, "function_given": given})
 
 
 @refusing

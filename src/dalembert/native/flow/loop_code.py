@@ -273,7 +273,7 @@ def first_step(r: FlowStep) -> Real:
     if not state + speed < INFINITY:
         return min(whole, SHORTEST)
     r.numbers.h = short
-    move(r, r.stage, EULER)
+    combine_slopes(r, r.stage, EULER)
     if r.field(r.told, t + short, r.stage, slopes[1]) != 0:
         return short
     bend = max(speed, relative_size(r, lambda l: slopes[1][l] - slopes[0][l]) / short)
@@ -281,7 +281,7 @@ def first_step(r: FlowStep) -> Real:
     return min(whole, min(found if found > 0.0 else short, 100.0 * short))
 
 
-def move(r: FlowStep, to: Reals, row: Row) -> None:
+def combine_slopes(r: FlowStep, to: Reals, row: Row) -> None:
     """to ← y + h Σ a_j k_j."""
     h = r.numbers.h
     for l in range(r.n):
@@ -301,12 +301,12 @@ def try_step(r: FlowStep, end: Real) -> Real:
     slope does not exist, or no projection."""
     t, h = r.numbers.t, r.numbers.h
     for i, row in tuple(enumerate(STAGES))[1:END]:
-        move(r, r.stage, row)
+        combine_slopes(r, r.stage, row)
         if r.field(r.told, t + NODES[i] * h, r.stage, r.slopes[i]) != 0:
             return INFINITY
         if i in SAMPLES:
             keep_sample(r.borders, SAMPLES.index(i), NODES[i] * h)
-    move(r, r.new, STAGES[END])
+    combine_slopes(r, r.new, STAGES[END])
     norm = error_norm(r)
     if not onto_constraints(r, r.new, end) or r.field(r.told, end, r.new, r.slopes[END]) != 0:
         return INFINITY
@@ -359,7 +359,7 @@ def find_interpolant(r: FlowStep) -> Truth:
     """The three more slopes and the seven terms of the polynomial; False where a step has not these."""
     h = r.numbers.h
     for i, row in tuple(enumerate(STAGES))[END + 1 :]:
-        move(r, r.stage, row)
+        combine_slopes(r, r.stage, row)
         if r.field(r.told, r.numbers.t + NODES[i] * h, r.stage, r.slopes[i]) != 0:
             return False
     for l in range(r.n):

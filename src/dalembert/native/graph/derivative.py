@@ -29,7 +29,7 @@ def jacobian(g: Graph, outputs: Sequence[int], inputs: Sequence[int]) -> np.ndar
     return result
 
 
-def along(g: Graph, outputs: Sequence[int], inputs: Sequence[int], direction: Sequence[int]) -> list[int]:
+def directional_derivative(g: Graph, outputs: Sequence[int], inputs: Sequence[int], direction: Sequence[int]) -> list[int]:
     """Σ_k ∂output/∂input_k direction_k as nodes."""
     rows = _chain_rows(g, outputs, {int(i): {0: int(d)} for i, d in zip(inputs, direction, strict=True)})
     return [rows.get(int(o), {}).get(0, g.zero) for o in outputs]

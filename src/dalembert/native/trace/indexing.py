@@ -136,8 +136,8 @@ def _dynamic_update_slice(g: Graph, eqn, x: Nodes, update: Nodes, *starts: Nodes
     return result
 
 
-def _reduce(op: str) -> Callable:
-    def reduce(g: Graph, eqn, x: Nodes) -> Nodes:
+def _reduction(op: str) -> Callable:
+    def combine_axes(g: Graph, eqn, x: Nodes) -> Nodes:
         axes = eqn.params["axes"]
         kept = [d for d in range(x.ndim) if d not in axes]
         size = math.prod(x.shape[d] for d in axes)
@@ -146,7 +146,7 @@ def _reduce(op: str) -> Callable:
         combine = lambda a, b: elementwise(g, op, a, b)  # noqa: E731
         return combine_pairs(combine, columns, constants(g, np.full(rows.shape[:-1], _empty(op, eqn.outvars[0].aval.dtype))))
 
-    return reduce
+    return combine_axes
 
 
 def _empty(op: str, dtype: np.dtype) -> Any:
@@ -232,8 +232,8 @@ STRUCTURE: dict[str, Callable[..., Any]] = {
     "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice, "gather": gather,
     "scatter": scatter(None),
     **{f"scatter{dash}{op}": scatter(op) for dash in "-_" for op in ("add", "sub", "mul", "min", "max")},
-    "reduce_sum": _reduce("add"), "reduce_prod": _reduce("mul"),
-    **{f"reduce_{op}": _reduce(op) for op in ("max", "min", "and", "or")},
+    "reduce_sum": _reduction("add"), "reduce_prod": _reduction("mul"),
+    **{f"reduce_{op}": _reduction(op) for op in ("max", "min", "and", "or")},
     "cumsum": _cumulative("add"), "cumprod": _cumulative("mul"), "cummax": _cumulative("max"),
     "cummin": _cumulative("min"), "dot_general": _dot_general,
     "argmax": _argument("gt"), "argmin": _argument("lt"),

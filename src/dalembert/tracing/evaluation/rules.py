@@ -100,7 +100,7 @@ def _lu(eqn: Any) -> Callable:
 
     shapes = [v.aval.shape for v in eqn.outvars]
 
-    def factor(a):
+    def factor_lu(a):
         result, pivots, order = (
             np.empty(shape, kind) for shape, kind in zip(shapes, (float, np.int32, np.int32), strict=True)
         )
@@ -111,7 +111,7 @@ def _lu(eqn: Any) -> Callable:
             order[i] = _permute(pivots[i], a.shape[-2])
         return [result, pivots, order]
 
-    return factor
+    return factor_lu
 
 
 def _permute(pivots, n: int) -> np.ndarray:
