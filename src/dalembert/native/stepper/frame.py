@@ -39,8 +39,8 @@ class Frame:
 
     part: addresses in the carry and in the scratch; registers: slots of those that live there while it runs.
     t0, h, tolerance, run_values: what does not change in a run. Slots: z: the iterate, w: the solution,
-    compensation: what rounding has cut off it, increments: w - s of unknowns that start at s; of the system that was solved
-    last: size of its scaled residual, sign and size of its determinant; iterations: of this step.
+    compensation: what rounding has cut off it; of the system that was solved last: size of its scaled residual, sign and
+    size of its determinant; iterations: of this step.
     """
 
     def __init__(self, step: Translated, layout: Layout, outputs: GraphOutputs, plan: Plan | None, width: int = 1):
@@ -87,8 +87,6 @@ class Frame:
             self.emitter.bind(self.run_values, name, inputs[name])
         self.z, self.w = ([c.slot(name) for _ in range(self.layout.z)] for name in "zw")
         self.compensation = {j: c.slot("compensation") for j in out.compensated_unknowns(g)}
-        self.origin = out.increments(g)
-        self.increments = {j: c.slot("increment") for j in self.origin}
         self.size, self.sign, self.determinant = (c.slot(name) for name in ("size", "sign", "determinant"))
         self.iterations = c.slot("iterations", c.whole)
         self.emitter.hoist(out.nodes_of_step, self.run_values, self.stages.changes, 0)

@@ -13,7 +13,6 @@ from dalembert.native.graph.simplify import gather_factors, replace_nodes, share
 from dalembert.native.stepper.step import StepNodes, Translated
 from dalembert.native.trace.partition import Part, split_unknowns
 
-FOLLOWING = ("new_velocity", "turned", "overlap", "inside", "stop", "new_reduced", "clock")  # what depends on the new s
 LARGEST_WRITTEN = 12_000  # operations of an elimination that is written out; beyond it the loops of the pivoted solver
 
 
@@ -87,15 +86,8 @@ class GraphOutputs(StepNodes):
 
     def compensated_unknowns(self, g: Graph) -> list[int]:
         """The unknowns of which is kept what rounding cuts off."""
-        return self._sum(g, "w_compensation")
-
-    def increments(self, g: Graph) -> dict[int, int]:
-        """The unknowns that start at a component of s, and which: their increments are summed, and not their values."""
-        return {j: g.nodes[self.guess[j]][2] for j in self._sum(g, "increment")}
-
-    def _sum(self, g: Graph, name: str) -> list[int]:
         nodes = (g.nodes[i] for i in needed_nodes(g, [*self.new_s, *self.new_s_compensation]))
-        return sorted(node[2] for node in nodes if node[:2] == ("var", name))
+        return sorted(node[2] for node in nodes if node[:2] == ("var", "w_compensation"))
 
     @property
     def nodes_of_step(self) -> list[int]:
@@ -114,13 +106,10 @@ def graph_outputs(step: Translated, plan: Plan | None) -> GraphOutputs:
     none = [], [], []
     update, check, pivots = _solve_blocks(step, f, jacobian, plan, plan.nonlinear) if plan else none
     affine = _solve_blocks(step, f, jacobian, plan, plan.affine) if plan and plan.affine.rows else none
-    new_s, new_s_compensation = _increments(step) if plan and plan.once else (step.new_s, step.new_s_compensation)
-    new = dict(zip(step.new_s, new_s, strict=True))
     rows = sorted(plan.nonlinear.rows) if plan else range(n)
     size = scaled_residual(g, [f[i] for i in rows], jacobian[list(rows)])
     lists = {field.name: getattr(step, field.name) for field in dataclasses.fields(StepNodes)}
-    lists |= {"f": f, "jacobian": jacobian.ravel().tolist(), "new_s": new_s, "new_s_compensation": new_s_compensation}
-    lists |= {name: replace_nodes(g, lists[name], new) for name in FOLLOWING}
+    lists |= {"f": f, "jacobian": jacobian.ravel().tolist()}
     lists |= dict(zip(("update", "check", "pivots"), (update, check, pivots), strict=True))
     lists |= dict(zip(("affine_update", "affine_check", "affine_pivots"), affine, strict=True))
     lists |= {"size": [size], "following": _following(step, jacobian, plan)}
@@ -150,23 +139,6 @@ def _following(step: Translated, jacobian: np.ndarray, plan: Plan | None) -> lis
     again = step.graph.vector("again", len(step.f)).tolist()
     found = eliminate(step.graph, again, jacobian, plan.nonlinear, step.level, plan.growth)
     return [found.update[j] for j in sorted(found.update)]
-
-
-def _increments(step: Translated) -> tuple[list[int], list[int]]:
-    """new s and what rounding cuts off: s + (increment + compensation) where an unknown starts at s; as given elsewhere."""
-    g, sums, rests = step.graph, [], []
-    start = {step.guess[j]: j for j in range(len(step.guess))}
-    for k, (new, rest) in enumerate(zip(step.new_s, step.new_s_compensation, strict=True)):
-        s = g.variable("s", k)
-        j = start.get(s)
-        if j is None or not any(g.nodes[i] == ("var", "w_compensation", j) for i in needed_nodes(g, [new])):
-            sums.append(new)
-            rests.append(rest)
-            continue
-        part = g.raw("add", g.variable("increment", j), g.variable("s_compensation", k))
-        sums.append(g.raw("add", s, part))
-        rests.append(g.raw("sub", part, g.raw("sub", sums[-1], s)))
-    return sums, rests
 
 
 def scaled_residual(g: Graph, f: list[int], jacobian: np.ndarray) -> int:

@@ -107,8 +107,7 @@ class StepNodes:
 @dataclasses.dataclass
 class Translated(StepNodes):
     """A step as nodes of a graph. Inputs: z (the iterate), w (the accepted z), q, s, t, h, held_force, reduced, p, captured;
-    the rounding compensations of q, s and w; increment: w - s of unknowns that start at s; and again, F at another point
-    than the Jacobian.
+    the rounding compensations of q, s and w; and again, F at another point than the Jacobian.
 
     declared: nodes whose part in the Jacobian is what somebody says. length: of the step, if it is not h.
     """
@@ -132,7 +131,7 @@ class Translated(StepNodes):
         return found
 
     def _level(self, i: int) -> int:
-        if self.depend.on(i, "z", "w", "w_compensation", "increment", "again", "after_q", "after_s"):
+        if self.depend.on(i, "z", "w", "w_compensation", "again", "after_q", "after_s"):
             return 2
         before = ("q", "s", "s_compensation", "t", "held_force", "q_compensation", "reduced", "since_q", "since_s")
         return 1 if self.depend.on(i, *before) else 0

@@ -163,8 +163,7 @@ class StepCode:
         """The new state, if nothing ends the run; domain and stop are read where a step with stages ends."""
         f, c, out, found = self.frame, self.code, self.outputs, None
         f.emitter.bind(values, "w", f.load_all(f.w))
-        for name, slots in (("w_compensation", f.compensation), ("increment", f.increments)):
-            values |= {f.step.graph.variable(name, j): slot[0] for j, slot in slots.items()}
+        values |= {f.step.graph.variable("w_compensation", j): slot[0] for j, slot in f.compensation.items()}
         if out.overlap:
             f.require(~(self.emit(out.overlap, values)[0] < 0.0), Outcome.CROSSED)
         if f.step.ends:
@@ -269,9 +268,6 @@ class StepCode:
                 ("w_compensation", f.layout.z),
             ):  # not kept: the last digit of this row's v
                 f.emitter.bind(values, name, [c.number(0.0)] * length)
-            for j, i in f.origin.items():
-                w, s = (values[f.step.graph.variable(*x)] for x in (("w", j), ("s", i)))
-                values[f.step.graph.variable("increment", j)] = w - s
             if self.outputs.law:
                 f.emitter.bind(values, "held_force", f.read("held_force"))
             self._write_row(values, f.read("q"), k)
@@ -305,8 +301,6 @@ def keep_compensation(f: Frame, z: Sequence[Operand], w: Updates, update: Update
     """Store what rounding has cut off w = z - update: exact, because the update is smaller than z."""
     for j in sorted(f.compensation.keys() & update.keys()):
         f.compensation[j][0] = (z[j] - w[j]) - update[j]
-    for j in sorted(f.increments.keys() & update.keys()):
-        f.increments[j][0] = -update[j]
 
 
 def report(f: Frame, plan: Plan, inner: Values, known: Values) -> None:
@@ -399,7 +393,6 @@ class Pivoted:
         f.store(f.w, self.z)
         for slot in f.compensation.values():
             slot[0] = 0.0
-        self._keep_increments(self.z)
         c.go("accept")
         c.label("solved")
         self._judge_solution()
@@ -412,7 +405,6 @@ class Pivoted:
         w = [a - b for a, b in zip(self.z, update, strict=True)]
         f.store(f.w, w)
         keep_compensation(f, self.z, dict(enumerate(w)), dict(enumerate(update)))
-        self._keep_increments(w)
         f.require(f.all_finite(w), Outcome.NOT_FINITE)
         if not (f.step.linear and f.plan is not None):
             small, near = judgement(f, self.values, dict(enumerate(update)), w)
@@ -438,12 +430,6 @@ class Pivoted:
                 f.part["matrix"][i] = f.emitter.emit([node], self.pivoted)[0]
         arguments = ", ".join(f"ptr {f.part[name]}" for name in ("matrix", "right", "report"))
         return c.let(f"call i64 %solver(i64 {n}, {arguments})", "i64")
-
-    def _keep_increments(self, w: Sequence[Operand]) -> None:
-        """Of unknowns that start at s: the solver may have been called several times."""
-        f, s = self.frame, self.frame.read("s") if self.frame.origin else []
-        for j, k in f.origin.items():
-            f.increments[j][0] = w[j] - s[k]
 
     def _again(self) -> None:
         f, c = self.frame, self.code
