@@ -156,22 +156,28 @@ def eliminate(
     size = {r: scale for r, _, scale in pairs}
     a = {(i, j): int(jacobian[i, j]) for i in order.rows for j in order.columns if jacobian[i, j] != g.zero}
     b = {i: int(f[i]) for i in order.rows}
-    left, terms = set(order.rows), _Sum(g, level)
+    left, squares = set(order.rows), list[tuple[int, int]]()
     inverses, pivots = [], []
+
+    def check(x: int, scale: float) -> None:
+        """Add (scale x)², the scale rounded to a power of 16 so that it does not vary with small changes of the sample."""
+        factor = g.constant(256.0 ** round(math.log(scale, 16)))
+        squares.append((level(x), g.apply("mul", factor, g.apply("mul", x, x))))
+
     for k, (r, c, scale) in enumerate(pairs):
         left.remove(r)
         inverse = g.apply("div", g.one, a[r, c])
         inverses.append(inverse)
         pivots.append(a[r, c])
-        terms.add(inverse, scale * SMALLEST * math.sqrt(growth))
-        terms.add(a[r, c], NEGLIGIBLE / scale)  # an infinite pivot would pass as 1/pivot = 0
+        check(inverse, scale * SMALLEST * math.sqrt(growth))
+        check(a[r, c], NEGLIGIBLE / scale)  # an infinite pivot would pass as 1/pivot = 0
         later = [j for j in order.columns[k + 1 :] if (r, j) in a]
         for i in sorted(left):
             if (i, c) not in a:
                 continue
             entry = a.pop((i, c))
             factor = g.apply("mul", entry, inverse)
-            terms.add(factor, scale / size[i])
+            check(factor, scale / size[i])
             for j in later:
                 product = _product(g, level, entry, inverse, a[r, j])
                 a[i, j] = g.apply("sub", a.get((i, j), g.zero), product)
@@ -183,27 +189,7 @@ def eliminate(
             if (r, j) in a:
                 rest = g.apply("sub", rest, g.apply("mul", a[r, j], update[j]))
         update[c] = g.apply("mul", rest, inverses[k])
-    return Elimination(update, terms.total(), pivots)
-
-
-class _Sum:
-    """Σ (scaleᵢ xᵢ)², the scales rounded to powers of 16 so that they do not vary with small changes of the sample.
-
-    Terms are added where they arise, so that none is kept long; terms of one scale are multiplied by it together.
-    """
-
-    def __init__(self, g: Graph, level: Callable[[int], int]):
-        self.g, self.level = g, level
-        self.chains: dict[tuple[int, float], list[int]] = {}
-
-    def add(self, x: int, scale: float) -> None:
-        factor = 256.0 ** round(math.log(scale, 16))
-        chains = self.chains.setdefault((self.level(x), factor), [self.g.zero, self.g.zero])
-        chains.append(self.g.apply("add", chains.pop(0), self.g.apply("mul", x, x)))
-
-    def total(self) -> int:
-        g, parts = self.g, sorted(self.chains.items())
-        return g.total(g.apply("mul", g.total(chains), g.constant(factor)) for (_, factor), chains in parts)
+    return Elimination(update, g.total(x for _, x in sorted(squares)), pivots)
 
 
 def _product(g: Graph, level: Callable[[int], int], entry: int, inverse: int, other: int) -> int:

@@ -113,48 +113,19 @@ def gather_factors(g: Graph, outputs: Sequence[int], level: Level, alike: int | 
     return [factored.value(o) for o in outputs]
 
 
-class _Reciprocals:
-    """Which denominators get a reciprocal node, and which of those follow from others without a division."""
-
-    def __init__(self, g: Graph, quotients: Sequence[tuple[int, int]], level: Level):
-        self.g = g
-        times = Counter(b for _, b in quotients)
-        self.denominators = set(times)
-        self.root = {g.nodes[i][1]: i for i in times if g.nodes[i][0] == "sqrt"}
-        self.wanted = {b for a, b in quotients if times[b] > 1 or level(b) < level(a) or self.follows(b)}
-        self.known: dict[int, int] = {}
-
-    def follows(self, b: int) -> bool:
-        """True if 1/b is a product of reciprocals of other denominators."""
-        if b in self.root:
-            return True
-        node = self.g.nodes[b]
-        return node[0] == "mul" and all(j in self.denominators or self.follows(j) for j in node[1:])
-
-    def of(self, b: int, new: dict[int, int]) -> int:
-        if b not in self.known:
-            parts = self.g.nodes[b][1:] if self.follows(b) else ()
-            if b in self.root:  # the root itself may come later, and then b is divided by
-                parts = [self.root[b]] * 2 if self.root[b] in new else ()
-            if parts:
-                self.known[b] = self.g.apply("mul", *(self.of(j, new) for j in parts))
-            else:
-                self.known[b] = self.g.apply("div", self.g.one, new[b])
-        return self.known[b]
-
-
 def share_reciprocals(g: Graph, outputs: Sequence[int], level: Level) -> list[int]:
-    """The outputs with a/b as a·(1/b), where 1/b serves several quotients, changes less often, or needs no division."""
+    """The outputs with a/b as a·(1/b), where 1/b serves several quotients or changes less often."""
     nodes = needed_nodes(g, outputs)
     quotients = [g.nodes[i][1:] for i in nodes if g.nodes[i][0] == "div" and g.kind[i] == "f"]
-    reciprocals = _Reciprocals(g, quotients, level)
+    times = Counter(b for _, b in quotients)
+    wanted = {b for a, b in quotients if times[b] > 1 or level(b) < level(a)}
     new: dict[int, int] = {}
     for i in nodes:
-        node = g.nodes[i]
-        if node[0] in ("const", "var"):
+        op, *x = node = g.nodes[i]
+        if op in ("const", "var"):
             new[i] = i
-        elif node[0] == "div" and node[2] in reciprocals.wanted:
-            new[i] = g.apply("mul", new[node[1]], reciprocals.of(node[2], new))
+        elif op == "div" and x[1] in wanted:
+            new[i] = g.apply("mul", new[x[0]], g.apply("div", g.one, new[x[1]]))
         else:
             new[i] = rebuild(g, node, new.__getitem__)
     return [new[o] for o in outputs]
