@@ -16,6 +16,7 @@ from dalembert.boundary.newton import Settings, Termination
 from dalembert.interrupts import is_timed, wanted
 from dalembert.native import CACHE, run_watched
 from dalembert.native.assembly.interior_code import CONVERGED, LIMIT, REFUSED, SCALARS, TERM, WORDS, interior_text
+from dalembert.tracing import Pool
 
 WORK = 10**8  # blocks times the third power of their size, in a call of machine code: about a tenth of a second
 MOST, STOP = WORDS.offset("most"), WORDS.offset("stop")
@@ -57,7 +58,7 @@ class InteriorMachine:
         self._sizes, self._size = sizes, sum(sizes.values())
         self._places = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
         # Workspaces that no thread uses, with what the loop is told of them: new ones cost as much as an iteration.
-        self._workspaces: list[tuple[np.ndarray, np.ndarray]] = []
+        self._workspaces = Pool(self._new)
 
     def _constants(self, bounds: Barrier) -> dict[str, float]:
         kkt, tolerance = self._kkt, self._settings.tolerance
@@ -100,10 +101,7 @@ class InteriorMachine:
         it = path.newton
         if it.linear.refusals >= REFUSALS or len(path.filter.corners) >= self._room:
             return REFUSED
-        try:
-            workspace, job = self._workspaces.pop()
-        except IndexError:
-            workspace, job = self._new()
+        workspace, job = self._workspaces.take()
         self._fill(workspace, path)
         here = path.here
         numbers = self._numbers | {
@@ -118,7 +116,7 @@ class InteriorMachine:
         job[MOST], job[STOP] = most, 0
         status, found = self._call(job, numbers)
         self._take_over(path, workspace, found)
-        self._workspaces.append((workspace, job))
+        self._workspaces.give((workspace, job))
         return status
 
     def _call(self, job: np.ndarray, numbers: dict[str, float]) -> tuple[int, dict[str, float]]:
