@@ -391,14 +391,19 @@ def given_on_group(problem: OptimalControl, space: Product, request: Request, t:
     given[grid_nodes(t, np.array([*(flat.through or ())]))] = True
     ends, settled = (found[0], found[1]), []
     for state, node in zip(_states(t, np.zeros((len(t), n)), v, ends), (0, -1), strict=True):
-        system = LocalSystem(problem.system, jnp.asarray(path[node]))
-        local = eqx.tree_at(lambda c: c.system, problem, system)
-        settled.append(settled_rows(local, state, whole=True))
+        settled.append(settled_rows(around_node(problem, path[node]), state, whole=True))
     smooth = path
     if request.guess is not None:
         smooth = on_path(space, request._replace(guess=None), t, 2)[0]
     sets = sets_of(problem.system, (None, None), ~ends[0].given, state_constraints)
     return GivenPath(ends, sets, given, path, v, (smooth, v), np.stack(settled), None)
+
+
+def around_node(problem: OptimalControl, q: np.ndarray) -> OptimalControl:
+    """On groups the problem in coordinates around an element; else as it is."""
+    if problem.system.space.flat:
+        return problem
+    return eqx.tree_at(lambda c: c.system, problem, LocalSystem(problem.system, jnp.asarray(q)))
 
 
 def _without(following: list[int], ends: Ends, settled: Callable[[Ends], np.ndarray]) -> tuple[Ends, np.ndarray]:

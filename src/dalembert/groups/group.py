@@ -30,6 +30,7 @@ class Group(abc.ABC):
         columns: names of the numbers that are stored.
         axes: names of the velocities.
         retraction: τ, by which a step moves: 'cayley', on SO3 also 'exp'.
+        twofold: how many of the first stored numbers may change their sign together: those of a quaternion.
 
     Example:
         >>> da.groups.SO3().n, da.groups.SO3().columns
@@ -40,6 +41,7 @@ class Group(abc.ABC):
     columns: tuple[str, ...]
     axes: tuple[str, ...]
     retraction: str = "cayley"
+    twofold: int = 0
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Group) and self._key() == other._key()
@@ -256,6 +258,7 @@ class SO3(Group):
     n = 3
     columns = ("w", "x", "y", "z")
     axes = ("1", "2", "3")
+    twofold = 4
 
     def __init__(self, retraction: str = "cayley"):
         if retraction not in ("cayley", "exp"):
@@ -356,6 +359,7 @@ class SE3(Group):
     n = 6
     columns = ("w", "x", "y", "z", "x1", "x2", "x3")
     axes = ("ω1", "ω2", "ω3", "v1", "v2", "v3")
+    twofold = 4
 
     def increment(self, q, y):
         w, v = y[:3], y[3:]

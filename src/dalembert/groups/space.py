@@ -361,10 +361,13 @@ class Product(Space):
 
     def nearest(self, q: Any) -> Float[np.ndarray, "... size"]:
         """Elements beside points near the group, to the last digit where an interpolation has made them."""
-        flat = np.reshape(q, (-1, self.size))
+        return np.asarray(_of_rows(self, "project", "(s)->(s)", jnp.asarray(q)))
+
+    def project(self, q: Any) -> Vector:
+        """The same of one point, for what is traced."""
         for _ in range(PROJECTIONS):
-            flat = flat + jax.vmap(self._excess)(flat)
-        return np.asarray(flat).reshape(np.shape(q))
+            q = q + self._excess(q)
+        return q
 
     def onto(self, q: Any, rate: Any) -> tuple[Any, Any]:
         """(q, v) of points (…, size) near the group with their rates, as an interpolation gives them."""
@@ -397,8 +400,9 @@ class Product(Space):
         return Named(dict(zip(self.names, shown, strict=True)), q)
 
     def name_velocity(self, v: Any) -> Any:
-        """A velocity or an acceleration as a user's function takes it."""
-        return v if isinstance(v, Named) else Named(dict(zip(self.names, self.velocities(v), strict=True)), v)
+        """A velocity or an acceleration as a user's function takes it; a time stays."""
+        own = isinstance(v, Named) or not jnp.ndim(v)
+        return v if own else Named(dict(zip(self.names, self.velocities(v), strict=True)), v)
 
     def array(self, result):
         if isinstance(result, Mapping):
@@ -470,7 +474,7 @@ class Product(Space):
         return self._each("trivialise", y, x)
 
     def differences(self, a, b):
-        return np.asarray(_ways(self, jnp.asarray(a), jnp.asarray(b)))
+        return np.asarray(_of_rows(self, "between", "(s),(s)->(n)", jnp.asarray(a), jnp.asarray(b)))
 
     def along(self, q, d):
         return jax.vmap(self.retract)(q, d)
@@ -514,9 +518,9 @@ class Product(Space):
         return jnp.concatenate([g.between(x, y) for g, x, y in parts])
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _ways(space: Product, a: Any, b: Any) -> Any:
-    return jnp.vectorize(space.between, signature="(s),(s)->(n)")(a, b)
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _of_rows(space: Product, method: str, signature: str, *rows: Any) -> Any:
+    return jnp.vectorize(getattr(space, method), signature=signature)(*rows)
 
 
 def _labels(names: Sequence[str], suffixes: Sequence[Sequence[str]]) -> tuple[str, ...]:

@@ -29,7 +29,14 @@ from dalembert.control.problem import check_optimal_control, count_equations, wi
 from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import ControlStart, timed_elements_of
 from dalembert.discretize import Scheme
-from dalembert.guidance.linearisation import active_paths, complete_multipliers, extremal_along, fixed_components, read_given
+from dalembert.guidance.linearisation import (
+    active_paths,
+    complete_multipliers,
+    extremal_along,
+    fixed_components,
+    read_given,
+    step_velocities,
+)
 from dalembert.notebook import Described, described_by_fields
 from dalembert.numbers import as_array, is_traced
 from dalembert.options import Solver, accept_single_options
@@ -44,7 +51,8 @@ class Derivatives(Described, eqx.Module):
 
     ∂(t, q, v, u, J)/∂θ: the axes of θ come after those of the differentiated quantity.
 
-    With a free final time these are derivatives of the values at a node, whose time changes too.
+    With a free final time these are derivatives of the values at a node, whose time changes too. On groups changes of
+    positions, also those in θ, are along the axes of the velocities: q·τ(δq).
 
     Attributes:
         t: (N+1, …) of the times of the nodes, 0 if the final time is given; the last row is the derivative of the final
@@ -146,7 +154,8 @@ class _Fixed:
     """The KKT matrix at a solution with some components fixed, factorized."""
 
     def __init__(self, start: ControlStart, fixed: Bool[np.ndarray, "blocks b"], v: Float[np.ndarray, "nodes n"]):
-        self.start, self.fixed, self.v = start, fixed, v
+        self.start, self.fixed, self.v, data = start, fixed, v, start.data
+        self.steps = step_velocities(data.space, data.t, data.elements(start.z)) if data.layout.base else None
         self.kkt, self.z = complete_multipliers(start, fixed)
         self.whole = self.kkt.matrix(self.z)
         self.fixed = fixed | self.kkt.fixed
@@ -190,10 +199,11 @@ class _Fixed:
     def _derivatives(self, dz: np.ndarray, cost: np.ndarray) -> Derivatives:
         """dz: (blocks, b, k)."""
         layout: ControlLayout = self.start.data.layout
-        t = self.start.data.t
+        t, steps = self.start.data.t, self.steps
         stretch = dz[0, layout.part("time")][:1].sum(axis=0)  # dθ = dT/(T - t_0), 0 where T is given
         h, x = np.diff(self.start.data.t)[:, None, None], dz[1:-1, layout.part("state")]
         w, ends = np.diff(x, axis=0) / h, dz[[0, -1], layout.part("state")]
+        w = w if steps is None else steps.change(w, x[1:])
         inner = (w[:-1] * h[1:] + w[1:] * h[:-1]) / (h[:-1] + h[1:]) - self.v[1:-1, :, None] * stretch
         v = np.concatenate([ends[:1], inner, ends[1:]])
         parts = (x, v, dz[1:-1, layout.part("controls")])

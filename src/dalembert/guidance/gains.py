@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -13,9 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.boundary.data.around import continuous
 from dalembert.control import OptimalControl
 from dalembert.control.problem import actuation, check_solution_of
 from dalembert.discretize import Scheme
+from dalembert.groups import Product, Space
 from dalembert.guidance.linearisation import (
     Linearised,
     active_paths,
@@ -27,10 +30,9 @@ from dalembert.guidance.linearisation import (
     read_given,
 )
 from dalembert.notebook import Described
-from dalembert.numbers import as_number, as_numbers, as_positive, as_vector, described, is_traced, whole_number
+from dalembert.numbers import as_array, as_number, as_numbers, as_positive, as_vector, described, is_traced, whole_number
 from dalembert.solution import ControlSolution
 from dalembert.step import SampledFeedback
-from dalembert.systems import check_flat
 from dalembert.systems.equations import all_reactions, force
 from dalembert.systems.pickling import reduced
 from dalembert.tracing import seldom
@@ -42,6 +44,8 @@ class Feedback(Described, eqx.Module):
     """The optimal feedback law along a solution.
 
     u(t, q, v) = ū(t) - K(t) (q - q̄(t), v - v̄(t)), clipped to the bounds of the plan: what `feedback` returns.
+
+    On groups q - q̄ is the way from q̄ to q, in the axes of the velocities.
 
     Between nodes all of it is interpolated linearly in t. After the last node the law holds the plan's last state, with
     the last gains and the controls that best balance the forces there, or with those of another law (see `then`).
@@ -83,8 +87,8 @@ class Feedback(Described, eqx.Module):
 
     def __call__(self, t, q: Float[Array, "n"], v: Float[Array, "n"]) -> Float[Array, "r"]:
         """The control at a time and a state; traceable by JAX."""
-        n = self.q.shape[1]
-        t, q, v = as_number(t, "t", "a finite time"), as_vector(q, "q", n), as_vector(v, "v", n)
+        t = as_number(t, "t", "a finite time")
+        q, v = read_measured(self.problem.system.space, q, v, self.v.shape[1], as_array)
         return jnp.asarray(self._control(self._law_rows(t)[0], q, v))
 
     def __repr__(self) -> str:
@@ -93,7 +97,7 @@ class Feedback(Described, eqx.Module):
     def describe(self) -> str:
         """The law, its plan and its gains."""
         size = np.abs(np.asarray(self.K)).max(axis=(0, 1))
-        names = self.problem.coordinates or [f"q{i}" for i in range(self.q.shape[1])]
+        names = self.problem.system.velocities or [f"q{i}" for i in range(self.v.shape[1])]
         each = ", ".join(f"{name} {x:.3g}" for name, x in zip([*names, *(f"d{x}/dt" for x in names)], size, strict=True))
         lower, upper = (f(np.asarray(x)) for f, x in ((np.min, self.lower), (np.max, self.upper)))
         bounded = np.isfinite(lower) or np.isfinite(upper)
@@ -106,11 +110,12 @@ class Feedback(Described, eqx.Module):
 
     def planned(self, t: Float[np.ndarray, "times"]) -> Float[np.ndarray, "times n"]:
         """The positions q̄ at these times; the last ones after the plan."""
-        return np.asarray(self._law_rows(t))[:, : self.q.shape[1]]
+        q, space = np.asarray(self._law_rows(t))[:, : self.q.shape[1]], self.problem.system.space
+        return space.nearest(q) if isinstance(space, Product) else q
 
     def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
         """Called by `closed_loop`: ū of t + ahead, corrected by the state at t."""
-        q, v = (as_vector(x, name, self.q.shape[1], as_numbers) for x, name in ((q, "q"), (v, "v")))
+        q, v = read_measured(self.problem.system.space, q, v, self.v.shape[1], as_numbers)
         return np.asarray(self._control(self._law_rows(t, ahead)[0], q, v))
 
     def sampled(self, h: float, every: int = 1) -> SampledFeedback:
@@ -166,7 +171,9 @@ class Feedback(Described, eqx.Module):
             raise TypeError(f"other: found {described(other)}; give a Feedback")
         if other.K.shape[1:] != self.K.shape[1:]:
             raise ValueError(f"other: found gains {other.K.shape[1:]}; those of this law are {self.K.shape[1:]}")
-        here, there = (np.concatenate([x.q[i], x.v[i]]) for x, i in ((self, -1), (other, 0)))
+        space, ends = self.problem.system.space, np.stack([self.q[-1], other.q[0]])
+        ends = continuous(space, ends) if isinstance(space, Product) else ends
+        here, there = np.concatenate([ends[0], self.v[-1]]), np.concatenate([ends[1], other.v[0]])
         if not np.allclose(here, there, rtol=1e-6, atol=1e-6):
             raise ValueError(f"other: begins at (q, v) = {there}; this law ends at {here}")
         return dataclasses.replace(self, rest=other.u[0], after=other.K[0])
@@ -188,10 +195,30 @@ class Feedback(Described, eqx.Module):
         return xp.concatenate([interpolate(self.q, times), interpolate(self.v, times), u, *limits, gains], axis=1)
 
     def _control(self, row, q, v):
-        n, r = self.q.shape[1], self.u.shape[1]
+        r, n = self.K.shape[1:]
         xp: Any = jnp if is_traced(row, q, v) else np
-        x, u, lower, upper, gains = xp.split(row, np.cumsum([2 * n, r, r, r]))
-        return xp.clip(u - gains.reshape(r, 2 * n) @ (xp.concatenate([q, v]) - x), lower, upper)
+        x, u, lower, upper, gains = xp.split(row, np.cumsum([self.q.shape[1] + self.v.shape[1], r, r, r]))
+        space = self.problem.system.space
+        if isinstance(space, Product):
+            apart = _deviation(space, x, jnp.asarray(q), jnp.asarray(v))
+        else:
+            apart = xp.concatenate([q, v]) - x
+        return xp.clip(u - gains.reshape(r, n) @ apart, lower, upper)
+
+
+def read_measured(space: Space, q: Any, v: Any, n: int, kind: Callable[[Any, str], Any]) -> tuple[Any, Any]:
+    """One state (q, v) that a controller is given."""
+    if isinstance(space, Product):
+        q, v = space.read_named(q, v, ("q", "v"))
+        return as_vector(q, "q", space.size, kind), as_vector(v, "v", n, kind)
+    return as_vector(q, "q", n, kind), as_vector(v, "v", n, kind)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _deviation(space: Product, planned, q, v):
+    """How far a state is from a planned one, whose position an interpolation has made."""
+    position = space.project(planned[: space.size])
+    return jnp.concatenate([space.between(position, q), v - planned[space.size :]])
 
 
 def law_along(problem: OptimalControl, solution: ControlSolution, gains: np.ndarray, hold: float) -> Feedback:
@@ -212,8 +239,9 @@ def _balance_forces(problem: OptimalControl, q, v, t):
     """u of the least-squares solution of B u + Rᵀν + L_q + f - d/dt L_v = 0 without acceleration."""
     system: Any = problem.system
     lagrangian = lambda x, w, s: system.call(system.lagrangian, x, w, t=s)  # noqa: E731
-    inertial = jax.jvp(lambda x, s: jax.grad(lagrangian, 1)(x, v, s), (q, t), (v, jnp.ones_like(t)))[1]
-    known = jax.grad(lagrangian)(q, v, t) + force(system, q, v, t) - inertial
+    inertial = jax.jvp(lambda x, s: jax.grad(lagrangian, 1)(x, v, s), (q, t), (system.space.rate(q, v), jnp.ones_like(t)))[1]
+    inertial = system.space.balance(inertial, v, jax.grad(lagrangian, 1)(q, v, t))
+    known = system.space.gradient(lambda x: lagrangian(x, v, t), q) + force(system, q, v, t) - inertial
     columns = actuation(problem, q, t)
     every = jnp.concatenate([columns, all_reactions(system, q, v, jnp.zeros_like(v), t).T], axis=1)
     return -jnp.linalg.pinv(every, rtol=1e-10)[: columns.shape[1]] @ known
@@ -273,7 +301,6 @@ def feedback(
         [6.0, 4.0]
     """
     check_solution_of(problem, solution)
-    check_flat(problem.system, "feedback")
     weights = {"Q": Q, "R": R, "Q_T": Q_T}
     missing = [name for name, weight in weights.items() if weight is None]
     length = float(solution.t[-1] - solution.t[0])
@@ -302,13 +329,13 @@ def _neighbouring(problem, solution, asked: tuple, paths: tuple, scheme) -> tupl
 
 def _regulator(problem: OptimalControl, solution: ControlSolution, weights: dict, scheme) -> np.ndarray:
     """With no multipliers of the plan's own problem, what is left of the second variation is the quadratic cost."""
-    n, r = solution.q.shape[1], solution.u.shape[1]
+    n, r, space = solution.v.shape[1], solution.u.shape[1], problem.system.space
     Q, R, Q_T = (_weight(weights[name], name, size) for name, size in (("Q", 2 * n), ("R", r), ("Q_T", 2 * n)))
     if np.linalg.eigvalsh(R)[0] <= 0.0:
         raise ValueError("R: found a matrix that is not positive definite; every control needs a positive weight")
     own = OptimalControl(
-        problem.system, cost=lambda q, v, u, *_: _square(Q, q, v) + u @ R @ u, actuated=problem.actuated,
-        terminal=lambda q, v, *_: _square(Q_T, q, v),
+        problem.system, cost=lambda q, v, u, *_: _square(space, Q, q, v) + u @ R @ u, actuated=problem.actuated,
+        terminal=lambda q, v, *_: _square(space, Q_T, q, v),
     )  # fmt: skip
     start = extremal_along(own, solution, scheme)
     for name in ("adjoints", "steps"):
@@ -316,7 +343,11 @@ def _regulator(problem: OptimalControl, solution: ControlSolution, weights: dict
     return gains_of(linearise(start, np.zeros(start.z.shape, dtype=bool)))
 
 
-def _square(weight: np.ndarray, q, v):
+def _square(space: Space, weight: np.ndarray, q, v):
+    """Its second derivatives are the weight; on groups those of the way from where it is taken."""
+    if isinstance(space, Product):
+        q, v = jnp.asarray(q), jnp.asarray(v)
+        q, v = space.between(jax.lax.stop_gradient(q), q), v - jax.lax.stop_gradient(v)
     x = jnp.concatenate([q, v])
     return x @ weight @ x
 

@@ -6,7 +6,8 @@
 μ_i: of the path inequalities that are active at node i, or on the step after it: G_i = 0 is kept as an equation. K: second
 derivatives of L̃ = Σ h C + λᵀ(equations of motion) + ηᵀφ + μᵀG, all of them, with no end given. What comes after node i is
 coupled to what was before it through x_i alone. At the first node v_0 stands for w_0, after the last v_N for q_{N+1}.
-With q_{i-1} instead of w_i digits would go as 1/h².
+With q_{i-1} instead of w_i digits would go as 1/h². On groups δq_i is η_i of q_i τ(η_i); what follows of the velocities from
+it is in `StepVelocities`.
 
 The backward sweep finds neighbouring extremals from every node on, a subspace that is carried from the end to the beginning:
 
@@ -24,16 +25,19 @@ import dataclasses
 import functools
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
 from dalembert.boundary import Free, KKTSystem
+from dalembert.boundary.data.around import read_end, times_of
 from dalembert.boundary.data.end_sets import refuse_sets
 from dalembert.boundary.data.ends import grid_nodes, read_through
 from dalembert.boundary.data.free_time import Horizon
 from dalembert.boundary.data.limits import Asking, PathInequalities, read_inequalities
 from dalembert.control import Lobatto, OptimalControl
-from dalembert.control.given import PartlyGiven, read_partly, settled_rows
+from dalembert.control.given import PartlyGiven, around_node, read_partly, settled_rows
 from dalembert.control.problem import check_solution_of, count_equations, scheme_name
 from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import (
@@ -46,12 +50,14 @@ from dalembert.control.transcription import (
     transcribe,
 )
 from dalembert.discretize import Scheme
+from dalembert.groups import Product, Space
 from dalembert.messages import warn
 from dalembert.numbers import as_function, described
 from dalembert.solution import ControlSolution
-from dalembert.systems import check_flat
+from dalembert.tracing import seldom
 
 TOLERANCE = 1e-9  # of what a solution's equations hold to
+STILL = 1e-9  # of the size of positions on groups: what moves less is at rest, but for rounding
 WEAK = 1e-4  # margin below which a bound is reached without a force
 
 
@@ -59,7 +65,7 @@ class Linearised(NamedTuple):
     """sizes: typical ones. rows: K of (q_{i+1}, u_i, ν_i, λ_i, η_i) by (x_i, y_i), (N+1, b, 2n+b), in the units of the
     solver, of the cost too. before: the Jacobian of the constraints that x_i satisfies, (N+1, 2m, 2n), with zeros where
     there is none. units: of the columns, (N+1, 2n+b). spans: q_i - q_{i-1} of a unit of w_i in units of q, (N+1, n).
-    holonomic: which constraints are. fixed: which of y_i do not vary, (N+1, b)."""
+    holonomic: which constraints are. fixed: which of y_i do not vary, (N+1, b). steps: on groups."""
 
     layout: ControlLayout
     t: Float[np.ndarray, "N+1"]
@@ -70,6 +76,7 @@ class Linearised(NamedTuple):
     spans: Float[np.ndarray, "N+1 n"]
     holonomic: Bool[np.ndarray, "m"]
     fixed: Bool[np.ndarray, "N+1 b"]
+    steps: StepVelocities | None
 
 
 def extremal_along(
@@ -82,7 +89,6 @@ def extremal_along(
     """The problem with nothing given at its nodes, and the solution as its path. paths: the inequalities that are active,
     see `active_paths`; timed: with its final time as an unknown, where that was found between its bounds."""
     check_solution_of(problem, solution)
-    check_flat(problem.system, "what is linear along a solution")
     if solution.scheme == Lobatto.name:
         raise ValueError(
             "solution: found one of scheme=Lobatto(), for which this is not available; solve again with a Scheme, with the "
@@ -94,19 +100,22 @@ def extremal_along(
     own = scheme_name(scheme, problem.system)
     if own != solution.scheme:
         raise ValueError(f"scheme: found {own}; the solution was found with {solution.scheme}")
-    n = solution.q.shape[1]
+    space, n = problem.system.space, solution.v.shape[1]
     r, equations = count_equations(problem, n)
     holonomic = np.repeat(np.array([c.order == 0 for c in problem.system.constraints], dtype=bool), equations)
     t, q, v = (np.asarray(x, dtype=float) for x in (solution.t, solution.q, solution.v))
     nothing = PartlyGiven(np.zeros((2, n), dtype=bool), np.zeros((2, n)))
     free = timed and solution.final_time is not None and not solution.final_time.active
     horizon = Horizon(Free(float(t[-1])), float(t[0]), float(t[-1] - t[0])) if free else None
-    layout = ControlLayout(n, r, len(holonomic), sum(path.size for path in paths), horizon is not None)
+    base, origin = (0, q[0].copy()) if space.flat else (q.shape[1], np.zeros(n))
+    layout = ControlLayout(n, r, len(holonomic), sum(path.size for path in paths), horizon is not None, base=base)
     data = ControlData(
         problem=problem, scheme=scheme, layout=layout, t=t, given=np.zeros((len(t), n), dtype=bool),
-        ends=(nothing, nothing), origin=q[0].copy(), holonomic=holonomic, paths=paths, horizon=horizon,
+        ends=(nothing, nothing), origin=origin, holonomic=holonomic, paths=paths, horizon=horizon,
     )  # fmt: skip
-    sizes = control_sizes(sample_path(problem, q, v, r, t), np.ptp(q, axis=0), float(t[-1] - t[0]), free)
+    largest, extents = space.extent(q)
+    extents = extents if space.flat else np.where(extents > STILL * largest, extents, 0.0)
+    sizes = control_sizes(sample_path(problem, q, v, r, t), extents, float(t[-1] - t[0]), free)
     z, of_nodes = _path_of(data, solution), (sizes.positions, sizes.positions / sizes.time, sizes.controls)
     return ControlStart(data, z, sizes._replace(values=data.value_sizes(data.place_values(z), of_nodes)))
 
@@ -116,7 +125,7 @@ def active_paths(problem: OptimalControl, solution: ControlSolution, inequalitie
     inequalities: what `solve` was given, or None. A bound that is not strictly complementary is warned of."""
     check_solution_of(problem, solution)
     _warn_weak(solution)
-    t, n, velocities, g = np.asarray(solution.t), solution.q.shape[1], None, None
+    t, n, velocities, g = np.asarray(solution.t), solution.v.shape[1], None, None
     active = [name for name in ("v", "inequalities") if name in solution.bounds and np.any(solution.bounds[name].active)]
     if inequalities is not None:
         as_function(inequalities, "inequalities", "g(q, v, u)")
@@ -224,7 +233,8 @@ def linearise(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> Linea
     before = by_increments(np.concatenate([now, earlier], axis=1))
     held = np.asarray(fixed).ravel()[own]
     held[:-1, held.shape[1] - len(watched) :] = True  # of the next node; after the last one it is the velocity's
-    return Linearised(layout, data.t, sizes, rows, before, units, spans, data.holonomic, held)
+    moved = step_velocities(data.space, data.t, data.elements(z)) if layout.base else None
+    return Linearised(layout, data.t, sizes, rows, before, units, spans, data.holonomic, held, moved)
 
 
 class GivenEnds(NamedTuple):
@@ -240,15 +250,28 @@ def read_given(problem: OptimalControl, solution: ControlSolution, ends: dict[st
     given be where the solution is. An end that nobody asks for is free."""
     for name, end in ends.items():
         refuse_sets(end, name, "neighbours of a solution end where it does: give its own end, (q, v)")
-    n, t = solution.q.shape[1], np.asarray(solution.t)
-    between = read_through(through, n)
-    passed = np.zeros((len(t), n), dtype=bool)
-    passed[grid_nodes(t, between.times)] = True
-    found = {name: read_partly(ends.get(name), name, n, problem.coordinates) for name in ("initial", "final")}
-    for name in ends:
-        node, costates = (0, solution.costates_initial) if name == "initial" else (-1, solution.costates_final)
-        _check_end(name, found[name], np.stack([solution.q[node], solution.v[node]]), np.asarray(costates))
-    return GivenEnds(found["initial"], found["final"], passed)
+    n, t, space = solution.v.shape[1], np.asarray(solution.t), problem.system.space
+    times = times_of(through or {}) if isinstance(space, Product) else read_through(through, n).times
+    passed, found = np.zeros((len(t), n), dtype=bool), []
+    passed[grid_nodes(t, times)] = True
+    for name, node, costates in (("initial", 0, solution.costates_initial), ("final", -1, solution.costates_final)):
+        here, end = np.asarray(solution.q[node]), ends.get(name)
+        if isinstance(space, Product):
+            found.append(_read_on_group(space, end, name, here))
+            here = np.zeros(n)
+        else:
+            found.append(read_partly(end, name, n, problem.coordinates))
+        if name in ends:
+            _check_end(name, found[-1], np.stack([here, solution.v[node]]), np.asarray(costates))
+    return GivenEnds(found[0], found[1], passed)
+
+
+def _read_on_group(space: Product, end: Any, name: str, here: np.ndarray) -> PartlyGiven:
+    """An end in the coordinates around where the solution is."""
+    q, v = read_end(space, end, name, 2)
+    rows = [None if q is None else space.differences(here, q), v]
+    given = np.array([[row is not None] * space.n for row in rows])
+    return PartlyGiven(given, np.stack([np.zeros(space.n) if row is None else row for row in rows]))
 
 
 def _check_end(name: str, end: PartlyGiven, here: np.ndarray, costates: np.ndarray) -> None:
@@ -286,11 +309,38 @@ def fixed_components(start: ControlStart, given: GivenEnds, solution: ControlSol
     fixed[:, layout.part("values")] = fixed[:, layout.part("inequalities")] = True
     fixed_data = dataclasses.replace(data, given=fixed[1:-1, state], ends=(given.initial, given.final))
     for end in (0, -1):
-        fixed[end, steps] = settled_rows(data.problem, fixed_data.end_state(start.z, end, start.sizes.positions))[1]
+        local = around_node(data.problem, solution.q[end])
+        fixed[end, steps] = settled_rows(local, fixed_data.end_state(start.z, end, start.sizes.positions))[1]
     for path, places in zip(data.paths, data.path_places("inequalities"), strict=True):
         inactive = solution.bounds[path.name].active[:, _components(path)] == 0
         fixed.ravel()[places] = inactive | fixed_data.settled_values(path)
     return fixed
+
+
+class StepVelocities(NamedTuple):
+    """δv of the steps, v = d/h, on groups: by_rate (η_{i+1} - η_i)/h + by_end η_{i+1}."""
+
+    by_rate: Float[np.ndarray, "N n n"]
+    by_end: Float[np.ndarray, "N n n"]
+
+    def change(self, rate: np.ndarray, end: np.ndarray, steps: Any = slice(None)) -> np.ndarray:
+        return self.by_rate[steps] @ rate + self.by_end[steps] @ end
+
+
+@seldom
+def _increment_slopes(space: Product, a, b):
+    """Derivatives of the increments from a to b by η of both ends, (N, n, n) each."""
+    zeros = jnp.zeros(space.n)
+    moved = lambda x, y, a, b: space.between(space.retract(a, x), space.retract(b, y))  # noqa: E731
+    return jax.vmap(lambda a, b: jax.jacfwd(moved, (0, 1))(zeros, zeros, a, b))(a, b)
+
+
+def step_velocities(space: Space, t: np.ndarray, q: np.ndarray) -> StepVelocities | None:
+    """None in Rⁿ, where they change as the differences do."""
+    if not isinstance(space, Product):
+        return None
+    by_begin, by_end = (np.asarray(x) for x in _increment_slopes(space, q[:-1], q[1:]))
+    return StepVelocities(-by_begin, (by_begin + by_end) / np.diff(t)[:, None, None])
 
 
 RANK = 1e-10  # singular values of what can be perturbed, relative to the largest one before the end, below which it cannot
@@ -320,6 +370,9 @@ def neighbours(lin: Linearised) -> Neighbours:
         if 0 < i < nodes - 1:
             h0, h1 = np.diff(lin.t[i - 1 : i + 2])
             after = lin.units[0][:n, None] * (y[:n] - x[n:]) / lin.spans[i + 1][:, None]
+            if lin.steps is not None:
+                before = lin.steps.change(before, found.q[i], i - 1)
+                after = lin.steps.change(after, columns[2 * n : 3 * n], i)
             found.v[i] = (before * h1 + after * h0) / (h0 + h1)
         else:
             found.v[i] = after if i else before

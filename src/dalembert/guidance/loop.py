@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.boundary import Asked, Iterate, Request, TimeGrid, settings
+from dalembert.boundary.data.around import continuous
 from dalembert.boundary.data.end_sets import refuse_sets
 from dalembert.boundary.data.limits import check_given
 from dalembert.boundary.interior.activity import Activity
@@ -24,16 +24,18 @@ from dalembert.control.given import read_partly, size_of_end
 from dalembert.control.problem import actuation, check_optimal_control
 from dalembert.control.result import control_solution
 from dalembert.discretize import Scheme
+from dalembert.groups import Product
+from dalembert.guidance.gains import read_measured
 from dalembert.interrupts import Interrupted, until
 from dalembert.notebook import Described, described_by_fields
-from dalembert.numbers import as_number, as_numbers, as_positive, as_state, as_vector, called, described, whole_number
+from dalembert.numbers import as_number, as_numbers, as_positive, called, described, whole_number
 from dalembert.options import Solver
 from dalembert.outcome import CONTROLLED, Outcome
 from dalembert.path import ClosedLoop, Path, Provenance, Statistics
 from dalembert.solution import ControlSolution, SolveError
 from dalembert.step import simulate
 from dalembert.step.options import RunOptions
-from dalembert.systems import System, check_flat, check_system
+from dalembert.systems import System, check_system
 from dalembert.tracing import Jitted
 
 
@@ -84,7 +86,8 @@ def closed_loop(
         disturbance: generalised forces (n,) on the plant that the controller does not know, held over each step: a constant,
             a row for each step, (N, n), or a function of the time, which is called with the middle of each step. Forces that
             depend on the state belong to `system`.
-        noise: errors (2n,) of the measured (q, v): a constant, a row for each sample, or a function of its time.
+        noise: errors (2n,) of the measured (q, v): a constant, a row for each sample, or a function of its time. On groups
+            those of positions are turns and shifts in the axes of the velocities.
 
     Returns:
         A ClosedLoop: a Path, which can be plotted, animated and saved, with the controls, the plan and the disturbances.
@@ -101,12 +104,11 @@ def closed_loop(
         'SUCCESS'
     """
     check_system(system)
-    check_flat(system, "closed_loop")
     push = _pushing(controller)
     h, t0, steps = as_positive(h, "h"), as_number(t0, "t0"), whole_number(steps, "steps")
     every, delay = whole_number(every, "every"), whole_number(delay, "delay", 0)
-    q, v = as_state(q0, v0, system.coordinates, as_numbers)
-    n, samples = len(q), [k for k in range(0, steps, every) if k + delay < steps]
+    q, v = system.space.read_state(q0, v0, system.coordinates, as_numbers)
+    n, samples = len(v), [k for k in range(0, steps, every) if k + delay < steps]
     errors = _read_rows(noise, "noise", t0 + h * np.array(samples), 2 * n, "sample")
     added = _read_rows(disturbance, "disturbance", t0 + h * (np.arange(steps) + 0.5), n, "step")
     changes = [] if added is None else 1 + np.flatnonzero(np.any(np.diff(added, axis=0) != 0.0, axis=1))
@@ -118,7 +120,7 @@ def closed_loop(
     try:
         for k, end in itertools.pairwise(marks):
             if k in numbers:
-                error = np.zeros(2 * n) if errors is None else errors[numbers[k]]
+                error = None if errors is None else errors[numbers[k]]
                 run.sample(k + delay, t0 + k * h, error, (delay + 0.5 * every) * h)
             if not run.advance(k, end, t0 + k * h, None if added is None else added[k]):
                 break
@@ -178,15 +180,18 @@ class _Running:
         self.plant, self.controller, self.q, self.v = plant, controller, q, v
         self.code, self.levels = Outcome.SUCCESS, ("node", "mid")
         self.rows: dict[str, list[np.ndarray]] = {name: [] for name in ROWS} | {"q": [q[None]], "v": [v[None]]}
-        self.forces, self.planned = [np.zeros((0, len(q)))], list[np.ndarray]()
+        self.forces, self.planned = [np.zeros((0, len(v)))], list[np.ndarray]()
         self.statistics = list[tuple[int, Statistics]]()
         self.u, self.codes = dict[int, np.ndarray](), list[int]()
         self.acting: np.ndarray | None = None
 
-    def sample(self, begin: int, t: float, error: np.ndarray, ahead: float) -> None:
+    def sample(self, begin: int, t: float, error: np.ndarray | None, ahead: float) -> None:
         """The control that acts from the node `begin` on, from the state at t and the error of its measurement."""
-        off_q, off_v = np.split(error, 2)
-        own = self.controller.control(t, self.q + off_q, self.v + off_v, ahead)
+        q, v = self.q, self.v
+        if error is not None:
+            off_q, off_v = np.split(error, 2)
+            q, v = np.asarray(self.plant.system.space.retract(q, off_q)), v + off_v
+        own = self.controller.control(t, q, v, ahead)
         u = np.atleast_1d(as_numbers(own, f"controller: its control() at t = {t:g}"))
         if u.ndim != 1 or (self.u and u.shape != next(iter(self.u.values())).shape):
             raise ValueError(f"controller: its control() returned shape {u.shape}; return one number for each control, (r,)")
@@ -197,7 +202,7 @@ class _Running:
     def advance(self, begin: int, end: int, t: float, added: np.ndarray | None) -> bool:
         """The steps from one node to another; False where the run ends there."""
         self.acting = self.u.get(begin, self.acting)
-        own = np.zeros(len(self.q)) if self.acting is None else np.asarray(self.plant.push(t, self.q, self.v, self.acting))
+        own = np.zeros(len(self.v)) if self.acting is None else np.asarray(self.plant.push(t, self.q, self.v, self.acting))
         run = self.plant.run(self.q, self.v, t, end - begin, own if added is None else own + added)
         self.code, self.levels = Outcome(int(run.code)), run.levels  # pressed inside, Ctrl-C is its outcome
         if self.levels[0] != "node":
@@ -213,12 +218,12 @@ class _Running:
         plan = getattr(self.controller, "planned", None)
         if plan is not None:
             nodes = t + self.plant.h * np.arange(1 if self.planned else 0, done + 1)
-            self.planned.append(plan(nodes) if self.u else np.full((len(nodes), len(own)), np.nan))
+            self.planned.append(plan(nodes) if self.u else np.full((len(nodes), len(self.q)), np.nan))
         return not (self.code is Outcome.INTERRUPTED or self.code.failed)
 
     def result(self, t0: float, record: Provenance, added: np.ndarray | None, errors: np.ndarray | None) -> ClosedLoop:
         """The run as far as it came."""
-        n = len(self.q)
+        n = len(self.v)
         rows = {
             name: np.concatenate(parts) if parts else np.zeros(0 if name == "t_multipliers" else (0, n))
             for name, parts in self.rows.items()
@@ -285,7 +290,7 @@ def with_held_force(system: System, n: int) -> System:
         return function and (lambda *x: function(*x[:-1], *own(x[-1])))
 
     def forces(*x):
-        known = 0.0 if system.forces is None else jnp.asarray(system.forces(*x[:-1], *own(x[-1])))
+        known = 0.0 if system.forces is None else system.space.array(system.forces(*x[:-1], *own(x[-1])))
         return known + x[-1]["held"]
 
     constraints = [
@@ -324,16 +329,40 @@ class Replanned(NamedTuple):
 
 def _shift_path(ready: ControlSearch, z: np.ndarray, by: float) -> np.ndarray:
     """The path z (blocks, b) seen a while later; the state beyond its end stays as it was there."""
-    t, layout, new = ready.start.data.t, ready.start.data.layout, z.copy()
-    later = _later(t, by)
+    data, layout, t = ready.start.data, ready.start.data.layout, ready.start.data.t
+    later, space = _later(t, by), data.space
+    new = z.copy()
+    if isinstance(space, Product):
+        new = data.counted_from(z, space.nearest(later(data.elements(z))))
     at, after = later(z[1:-1]), later(z[2:])
-    for name in ("state", "controls"):
+    for name in ("state", "controls")[not space.flat :]:
         new[1:-1, layout.part(name)] = at[:, layout.part(name)]
     for name in ("reactions", "adjoints"):
         new[2:, layout.part(name)] = after[:, layout.part(name)]
     if layout.m:
         new[2:-1, layout.part("steps")] = _later(0.5 * (t[1:] + t[:-1]), by)(z[2:-1, layout.part("steps")])
-    return np.where(ready.kkt.fixed, z, new)
+    return np.where(_held(ready), z, new)
+
+
+def _held(ready: ControlSearch) -> np.ndarray:
+    """What an iteration does not change; on groups without positions, which are counted from where the path is."""
+    fixed, layout = ready.kkt.fixed.copy(), ready.start.data.layout
+    if layout.base:
+        fixed[:, layout.part("base")] = fixed[1:-1, layout.part("state")] = False
+    return fixed
+
+
+def _begun_at(ready: ControlSearch, z: np.ndarray, q: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """The path from another first state."""
+    data = ready.start.data
+    if isinstance(data.space, Product):
+        path = data.elements(z)
+        path[0] = continuous(data.space, np.stack([path[1], q]))[1]
+        z = data.counted_from(z, path)
+    else:
+        z[1, data.layout.part("state")] = q - data.origin
+    z[0, data.layout.part("state")] = v
+    return z
 
 
 def _later(t: np.ndarray, by: float) -> Callable[[np.ndarray], np.ndarray]:
@@ -371,6 +400,7 @@ class PredictiveController(Described):
 
     def __call__(self, t: float, q: Float[Array | np.ndarray, "n"], v: Float[Array | np.ndarray, "n"]) -> np.ndarray:
         """The control (r,) at time t, from the state that is measured then."""
+        q, v = self.problem.system.space.read_named(q, v, ("q", "v"))
         return self.control(as_number(t, "t"), as_numbers(q, "q"), as_numbers(v, "v"), 0.0)
 
     def __repr__(self) -> str:
@@ -403,8 +433,9 @@ class PredictiveController(Described):
         assert self._ready is not None
         assert self._found is not None
         data = self._ready.start.data
-        q = self._found[0].z[1:-1, data.layout.part("state")] + data.origin
-        return np.stack([np.interp(t - self.begun, data.t - data.t[0], column) for column in q.T], axis=1)
+        q, space = data.motion(self._found[0].z)[0], data.space
+        found = np.stack([np.interp(t - self.begun, data.t - data.t[0], column) for column in q.T], axis=1)
+        return space.nearest(found) if isinstance(space, Product) else found
 
     @property
     def plan(self) -> ControlSolution:
@@ -427,8 +458,7 @@ class PredictiveController(Described):
     def _replan(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
         begun, message, found = time.perf_counter(), "", None
         if self._ready is not None:  # what is no state of the plant is a mistake, and not a state that no plan begins at
-            n = self._ready.start.data.layout.n
-            q, v = as_vector(q, "q", n, as_numbers), as_vector(v, "v", n, as_numbers)
+            q, v = read_measured(self.problem.system.space, q, v, self._ready.start.data.layout.n, as_numbers)
         limit = None if self._found is None else self.deadline  # the first plan has none to fall back on, and compiles
         try:
             with until(None if limit is None else begun + limit):
@@ -461,11 +491,11 @@ class PredictiveController(Described):
             self._ready = ready = control_search(self.problem, self._asked_from(t, q, v))
             z = ready.start.z
             if known is not None:
-                z = np.where(ready.kkt.fixed, z, _shift_path(ready, known[0].z, t - self.begun))
+                z = np.where(_held(ready), z, _shift_path(ready, known[0].z, t - self.begun))
         else:
             z = _shift_path(ready, known[0].z, t - self.begun)
         data = ready.start.data
-        z[1, data.layout.part("state")], z[0, data.layout.part("state")] = q - data.origin, v
+        z = _begun_at(ready, z, q, v)
         if "q" in data.bounds:
             path = z[1:-1, data.layout.part("state")] + data.origin
             check_given(data.bounds["q"], path, data.given, data.t, self.problem.coordinates)
@@ -527,7 +557,6 @@ def mpc(
         ['SUCCESS', 'SUCCESS', 'SUCCESS', 'SUCCESS']
     """
     check_optimal_control(problem)
-    check_flat(problem.system, "mpc")
     checked, length = settings(Solver(tolerance, whole_number(max_iterations, "max_iterations"))), as_positive(T, "T")
     grid = TimeGrid(length, whole_number(steps, "steps", 2), None)
     asked = Asked(Request(None, final, None, guess), grid, scheme, None, checked, False, bounds)

@@ -89,7 +89,7 @@ def panels_of_loop(path: Path, places: Sequence[int]) -> list[Panel]:
     """The controls, the disturbance and the noise of a closed loop; nothing of another path."""
     if not isinstance(path, ClosedLoop) or not len(path.u):
         return []
-    names = names_of(path)
+    names, places = velocity_names(path, places)
     states = [names[i] for i in places] + [f"d{names[i]}/dt" for i in places]
     columns = [*places, *(i + len(names) for i in places)]
     t, u = path.held(path.t_u, path.u)

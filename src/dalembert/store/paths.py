@@ -278,7 +278,11 @@ def path_to_xarray(path: Path) -> xarray.Dataset:
     if isinstance(path, ClosedLoop):
         for name, (axes, long_name, units) in LOOP.items():
             if getattr(path, name) is not None:
-                variables[name] = (axes, getattr(path, name), {"long_name": long_name, "units": units})
+                variables[name] = (
+                    axes_of(name, axes, on_group),
+                    getattr(path, name),
+                    {"long_name": long_name, "units": units},
+                )
     variables["code"][2].update(CODES)
     tree, leaves = reduced_to_variables(path.reduced, "value of the reducer over all steps")
     subject = path.provenance.subject if path.provenance is not None else None
@@ -292,6 +296,11 @@ def path_to_xarray(path: Path) -> xarray.Dataset:
 def axis_of(name: str, axis: str, on_group: bool) -> str:
     """The last axis of a variable: on a group velocities and forces have another one than the stored numbers of q."""
     return "velocity" if on_group and axis == "coordinate" and name not in ("q", "planned") else axis
+
+
+def axes_of(name: str, axes: tuple[str, ...], on_group: bool) -> tuple[str, ...]:
+    """The axes of a variable, see `axis_of`."""
+    return tuple(axis_of(name, axis, on_group) for axis in axes)
 
 
 def _of_runs(path: Path, lanes: tuple[str, ...], taken: Set[str]) -> dict[str, Any]:
@@ -376,7 +385,8 @@ def _layout(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
             found[name] = ((*lanes, level, axis), REAL)
             found[times_on(level) if lanes else level] = ((*lanes, level), REAL)
     if _is_loop(data):
-        loop = {name: axes for name, (axes, *_) in LOOP.items() if name in data or name == "u"}
+        own = {name: axes_of(name, axes, "velocity" in data.sizes) for name, (axes, *_) in LOOP.items()}
+        loop = {name: axes for name, axes in own.items() if name in data or name == "u"}
         loop |= {"time_sample": ("time_sample",)}
         found |= {name: (axes, WHOLE if name == "plan_codes" else REAL) for name, axes in loop.items()}
     scalars = [name for name in (*SCALARS, *VARYING, *STATISTICS) if name in data or name not in (*LATER, *VARYING)]

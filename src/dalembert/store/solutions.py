@@ -34,7 +34,7 @@ from dalembert.store.paths import (
     TIME,
     WHOLE,
     attribute,
-    axis_of,
+    axes_of,
     check_outcomes,
     check_variables,
     coordinate_variables,
@@ -253,11 +253,6 @@ def solution_from_xarray(data: xarray.Dataset) -> CriticalPoint:
 
 def _names_in(data: xarray.Dataset) -> tuple[str, ...]:
     return stored_names(attribute(data, "coordinate_names")) if "coordinate_names" in data.attrs else ()
-
-
-def axes_of(name: str, axes: tuple[str, ...], on_group: bool) -> tuple[str, ...]:
-    """The axes of a variable: see `axis_of`."""
-    return tuple(axis_of(name, axis, on_group) for axis in axes)
 
 
 def _parts_in(data: xarray.Dataset) -> list[str]:

@@ -150,16 +150,14 @@ def on_path(space: Product, request: Request, t: np.ndarray, derivatives: int) -
     known: dict[int, np.ndarray] = {}
     ends = []
     for given, name, node in ((request.initial, "initial", 0), (request.final, "final", len(t) - 1)):
-        q, v = _read_end(space, given, name, derivatives)
+        q, v = read_end(space, given, name, derivatives)
         if q is not None:
             known[node] = q
         jet = None if q is None else np.zeros(space.n), v
         ends.append(None if all(x is None for x in jet) else jet[:derivatives])
     through = None
     if request.through is not None:
-        if not isinstance(request.through, Mapping):
-            raise TypeError(f"through: found {described(request.through)}; give a mapping {{t: q}} from times to points")
-        times = np.array(sorted(as_number(s, "through: a time", "times as keys, {t: q}") for s in request.through))
+        times = times_of(request.through)
         places = grid_nodes(t, times)
         known |= {
             int(i): space.read_position(request.through[s], f"through[{s:g}]") for i, s in zip(places, times, strict=True)
@@ -168,6 +166,7 @@ def on_path(space: Product, request: Request, t: np.ndarray, derivatives: int) -
     bases = _geodesics(space, t, known) if request.guess is None else _read_guess(space, request.guess, t)
     for node, q in known.items():
         bases[node] = q
+    bases = continuous(space, bases)
     steps, told = (np.asarray(x) for x in _betweens(space, bases[:-1], bases[1:]))
     if not (told & np.isfinite(steps).all(axis=1)).all():
         worst = int(np.argmin(told))
@@ -179,7 +178,23 @@ def on_path(space: Product, request: Request, t: np.ndarray, derivatives: int) -
     return bases, Request(ends[0], ends[1], through, known_solution)
 
 
-def _read_end(space: Product, given: Any, name: str, derivatives: int) -> tuple[Any, Any]:
+def continuous(space: Product, q: Float[np.ndarray, "K size"]) -> Float[np.ndarray, "K size"]:
+    """The same path, on which no quaternion jumps to its negative."""
+    q = np.array(q)
+    for g, x in zip(space.parts, space.positions(q), strict=True):
+        own = x[:, : g.twofold]
+        own[1:] *= np.cumprod(np.where(np.sum(own[1:] * own[:-1], axis=1) < 0.0, -1.0, 1.0))[:, None]
+    return q
+
+
+def times_of(through: Any) -> Float[np.ndarray, "K"]:
+    """Those of points to pass, in their order."""
+    if not isinstance(through, Mapping):
+        raise TypeError(f"through: found {described(through)}; give a mapping {{t: q}} from times to points")
+    return np.array(sorted(as_number(s, "through: a time", "times as keys, {t: q}") for s in through))
+
+
+def read_end(space: Product, given: Any, name: str, derivatives: int) -> tuple[Any, Any]:
     """(q, v) as they are stored, None for what is free."""
     if given is None:
         return None, None
