@@ -23,7 +23,8 @@ def root():
 
 def solve(root, z, p, most=50):
     given = np.concatenate([z, p, root.function.captured])
-    return given, *root.solve(given, 1e-11, most)
+    call, *found = root.over(given, 1e-11, most)
+    return given, call(), *found
 
 
 @pytest.mark.parametrize("p", [(5.0, 2.0), (5e8, -2e8), (5e-8, 2e-8)])

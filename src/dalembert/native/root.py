@@ -35,13 +35,9 @@ class CompiledRoot:
         kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 5, ctypes.c_int64, ctypes.c_double, ctypes.c_int64)
         return functools.partial(kind(self._loop.address("root")), self.function.address, self._solver.address("pivoted"))
 
-    def solve(self, given: np.ndarray, tolerance: float, most: int) -> tuple[int, np.ndarray, np.ndarray]:
-        """(code, result, report) with z moved in `given`, which holds everything the function reads."""
-        call, result, report = self.over(given, tolerance, most)
-        return call(), result, report
-
     def over(self, given: np.ndarray, tolerance: float, most: int) -> tuple[Callable[[], int], np.ndarray, np.ndarray]:
-        """`solve` for an array that is filled anew before every call, and its results: addresses are found once."""
+        """(call, result, report): call() moves z in `given`, which holds everything the function reads, and returns the
+        code. The array may be filled anew before every call: addresses are found once."""
         k, size = self.k, self.function.result_size
         result = np.empty(size + k * (k + 1) + REPORT)
         at, begin = result.ctypes.data, given.ctypes.data

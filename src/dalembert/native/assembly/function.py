@@ -34,16 +34,12 @@ class CompiledFunction:
         """The results at these values; float64 in and out."""
         result = np.empty(self.result_size)
         self.run(np.concatenate([*(np.ravel(np.asarray(v, float)) for v in values), self.captured]), result)
-        return self.split_results(result)
+        parts = np.split(result, np.cumsum([math.prod(shape) for shape in self.shapes])[:-1])
+        return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def run(self, given: np.ndarray, result: np.ndarray) -> None:
         """The same with flat arrays in one piece; given: all values, then what was captured."""
         self._evaluate(given.ctypes.data, result.ctypes.data)
-
-    def split_results(self, result: np.ndarray) -> list[np.ndarray]:
-        """The results in their shapes."""
-        parts = np.split(result, np.cumsum([math.prod(shape) for shape in self.shapes])[:-1])
-        return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     @functools.cached_property
     def address(self) -> int:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.native.graph.dependence import needed_nodes
 from dalembert.native.llvm.cache import CACHE, Cache, Loaded, lanes_of_processor
 from dalembert.native.llvm.dense import pivoted_solver
 from dalembert.native.llvm.packing import Packing
@@ -66,7 +65,6 @@ class CompiledStep:
 
     layout: Layout
     captured: np.ndarray
-    operations: int
     linear: bool
     written_out: bool
     settled: bool
@@ -206,12 +204,10 @@ def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> C
     # Beside a plan it takes over where a pivot fails: the same as that of the checks while n is small.
     solver = cache.load(pivoted_solver(), plain=plan is not None and layout.z <= SHORT)
     code = cache.load(text, plain=True)
-    size = len(needed_nodes(translated.graph, [*outputs.f, *outputs.jacobian, *outputs.update, *outputs.affine_update]))
     parts = (translated, outputs, plan)
     return CompiledStep(
         layout,
         translated.captured,
-        size,
         translated.linear,
         plan is not None,
         found is not None,
