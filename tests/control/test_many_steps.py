@@ -80,5 +80,5 @@ def test_a_barrier_falls_where_only_rounding_is_left_of_the_equations():
     """At 10⁵ steps they are violated by 6e-7 in all: a μ of 2.7e-8 was never solved, and the outcome NOT_CONVERGED."""
     errors = rules.BarrierErrors(1e-3, 6e-7, 2e-14)
     still, moving = rules.LastStep(1e-10, 0.0, 1.0), rules.LastStep(1e-8, 0.0, 1.0)
-    assert not rules.exceeds_barrier(2.7e-8, errors, still, 1e-9)
-    assert rules.exceeds_barrier(2.7e-8, errors, moving, 1e-9)
+    assert not rules.exceeds_barrier(2.7e-8, errors, still, 1e-9, xp=np)
+    assert rules.exceeds_barrier(2.7e-8, errors, moving, 1e-9, xp=np)

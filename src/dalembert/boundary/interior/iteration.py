@@ -67,7 +67,7 @@ class StepSearch:
     def _begin(self, path: InteriorPath, direction: BarrierStep) -> Watch:
         """A step and the point where it begins, with the longest part of it inside the bounds."""
         bounds, slacks = self.bounds, path.slacks
-        fraction = float(rules.fraction(path.barrier))
+        fraction = float(rules.fraction(path.barrier, xp=np))
         changes = bounds.changes(direction.step)
         dual = (path.barrier - path.multipliers * changes) / slacks - path.multipliers
         own, length = longest(path.multipliers, dual, fraction), longest(slacks, changes, fraction)
@@ -79,7 +79,7 @@ class StepSearch:
         there where that takes too long, and no step at all where it did so several times."""
         if direction is not None:
             now = self._begin(path, direction)
-            path.whole, path.jammed = False, int(rules.count_tiny_steps(now.length, path.jammed))
+            path.whole, path.jammed = False, int(rules.count_tiny_steps(now.length, path.jammed, xp=np))
             new = self.bounds.snapshot(path.newton.z + now.length * direction.step)
             standing = path.standing(new)
             if path.filter.accepts(before.at, standing, before.direction, before.length):
@@ -103,7 +103,7 @@ class StepSearch:
         path.whole = False
         found, halved = None, not first
         if first:
-            path.jammed = int(rules.count_tiny_steps(length, path.jammed))
+            path.jammed = int(rules.count_tiny_steps(length, path.jammed, xp=np))
             found = self._cut(path, given) if rules.slack_stops(length, at.violation, self.settings.tolerance) else None
             path.jammed = 0 if found is not None else path.jammed
         else:
@@ -120,12 +120,12 @@ class StepSearch:
                 length, halved = 0.5 * length, True
         if found is None:
             return False
-        path.shortened = int(rules.shortens(float(halved), path.shortened))
+        path.shortened = int(rules.shortens(float(halved), path.shortened, xp=np))
         path.filter.remembers(at, path.standing(found), given.direction.slope, length)
         return self._arrive(path, given, found)
 
     def _arrive(self, path: InteriorPath, given: Watch, found: Snapshot) -> bool:
-        path.jammed = int(rules.patient(path.jammed, path.barrier, path.raises))
+        path.jammed = int(rules.patient(path.jammed, path.barrier, path.raises, xp=np))
         path.multipliers = path.multipliers + given.dual
         path.move(found)
         path.clip()
@@ -257,7 +257,7 @@ class InteriorPoint:
         """True if locally infeasible: the linearized constraints have no solution near, and no line search makes a step of
         it."""
         it = path.newton
-        return bool(rules.locally_infeasible(path.violation, it.shift, it.update, self.settings.tolerance))
+        return bool(rules.locally_infeasible(path.violation, it.shift, it.update, self.settings.tolerance, xp=np))
 
     def _errors(self, path: InteriorPath, barrier: float) -> BarrierErrors:
         it = path.newton
@@ -267,7 +267,7 @@ class InteriorPoint:
                 gradient[part] += pull * self._unknowns[part]
             own = float(np.abs(it.z.ravel()) @ self._held)
             count = max(1, self._constraints + len(path.multipliers))
-            size = float(rules.magnitude(own, float(path.multipliers.sum()), count))
+            size = float(rules.magnitude(own, float(path.multipliers.sum()), count, xp=np))
             path.residual = max(float(gradient.max()), -float(gradient.min())) / size, size
         dual, size = path.residual
         products = np.abs(path.slacks * path.multipliers - barrier)
@@ -283,9 +283,9 @@ class InteriorPoint:
         before = path.barrier
         while path.barrier > self._least:
             errors = self._errors(path, path.barrier)
-            if rules.exceeds_barrier(path.barrier, errors, path.last, self.settings.tolerance):
+            if rules.exceeds_barrier(path.barrier, errors, path.last, self.settings.tolerance, xp=np):
                 break
-            path.barrier = float(rules.lower_barrier(path.barrier, self._least))
+            path.barrier = float(rules.lower_barrier(path.barrier, self._least, xp=np))
         if path.barrier < before:
             path.begin_anew()
 
@@ -295,7 +295,7 @@ class InteriorPoint:
         if not rules.takes_tiny_steps(path.jammed):
             return
         path.jammed, path.raises = 0, path.raises + 1
-        path.barrier = float(rules.raise_barrier(path.barrier))
+        path.barrier = float(rules.raise_barrier(path.barrier, xp=np))
         path.begin_anew()
 
     def _direction(self, path: InteriorPath) -> BarrierStep | None:
@@ -316,7 +316,7 @@ class InteriorPoint:
             it.factorizations += 1
             told = factors.negative_pivots(-residual) if isinstance(factors, FrontalFactors) else None
             if told is not None and told > self._constraints:
-                it.shift = float(rules.raise_shift(it.shift, path.last_shift))
+                it.shift = float(rules.raise_shift(it.shift, path.last_shift, xp=np))
                 continue
             step = factors.solve(-residual)
             it.update = it.change(step)
@@ -329,7 +329,7 @@ class InteriorPoint:
                 return BarrierStep(step, factors, residual, float(free + held) / kkt.curvature, it.update)
             if negative < self._constraints:
                 relax = RELAX
-            it.shift = float(rules.raise_shift(it.shift, path.last_shift))
+            it.shift = float(rules.raise_shift(it.shift, path.last_shift, xp=np))
         return None
 
     def _negative(self, factors, matrix: Callable[[], np.ndarray], it: Iterate, products: np.ndarray) -> int:

@@ -201,7 +201,7 @@ class Filter:
         self.corners = []
 
     def add(self, at: Standing) -> None:
-        self.corners.append((float(rules.corner_violation(at, self.tolerance)), rules.corner_barrier(at)))
+        self.corners.append((float(rules.corner_violation(at, self.tolerance, xp=np)), rules.corner_barrier(at)))
 
     def allows(self, new: Standing) -> bool:
         """True if no point of the filter is as good."""
@@ -211,13 +211,13 @@ class Filter:
 
     def remembers(self, at: Standing, reached: Standing, slope: float, length: float) -> None:
         """Adds the point that is left, unless ϕ falls as it has to."""
-        if rules.augments_filter(at, reached, slope, length, self.small, self.tolerance):
+        if rules.augments_filter(at, reached, slope, length, self.small, self.tolerance, xp=np):
             self.add(at)
 
     def accepts(self, at: Standing, new: Standing, step: BarrierStep, length: float) -> bool:
         """True if this length of the step, which leads from `at` to `new`, is acceptable."""
         told = step.slope, length, step.update, self.small, self.tolerance
-        return self.allows(new) and bool(rules.acceptable(at, new, *told))
+        return self.allows(new) and bool(rules.acceptable(at, new, *told, xp=np))
 
 
 @dataclasses.dataclass
@@ -267,7 +267,7 @@ class InteriorPath:
 
     def clip(self) -> None:
         """Multipliers back to where they are near μ/s."""
-        self.multipliers = rules.clip_multiplier(self.multipliers, self.slacks, self.barrier)
+        self.multipliers = rules.clip_multiplier(self.multipliers, self.slacks, self.barrier, xp=np)
 
 
 def violation(kkt: KKTSystem, at: Evaluation) -> float:

@@ -2,9 +2,9 @@
 
     θ₊ ≤ (1 - γ)θ  or  ϕ₊ ≤ ϕ - γθ   (filter),   ϕ₊ ≤ ϕ + ηt ∇ϕ·dx   (where ϕ is what a step has to lower)
 
-Every function takes numbers: floats, or those of machine code that is written. A standing has a violation θ and a barrier
-function ϕ; errors are those of the equations; a last step has an update, a shift and whether it was whole, neither shortened
-nor corrected, as 1.0 or 0.0.
+Every function takes numbers, JAX's where the tracer turns it into machine code, or floats with xp=NumPy. A standing has a
+violation θ and a barrier function ϕ; errors are those of the equations; a last step has an update, a shift and whether it
+was whole, neither shortened nor corrected, as 1.0 or 0.0.
 Source: A. Wächter, L. T. Biegler, Math. Program. 106 (2006), whose symbols and constants these are.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
+import jax.numpy as jnp
 
 from dalembert.boundary.kkt.linear import accurate, converging  # noqa: F401  machine code finds all rules here
 from dalembert.boundary.newton import ARMIJO, NOISE
@@ -65,9 +65,9 @@ class LastStep(NamedTuple):
     whole: Any
 
 
-def magnitude(own, multipliers, count):
+def magnitude(own, multipliers, count, *, xp: Any = jnp):
     """Scale s_d to which the gradient is relative, from Σ|ν| and Σz, so many together."""
-    return np.maximum(1.0, (own + multipliers) / count / LARGE_MULTIPLIER)
+    return xp.maximum(1.0, (own + multipliers) / count / LARGE_MULTIPLIER)
 
 
 def at_rounding(last, tolerance):
@@ -82,66 +82,66 @@ def meets_tolerance(errors, last, relative, largest, tolerance):
     return (last.update <= largest) & (errors.complementarity <= tolerance) & feasible & stationary
 
 
-def exceeds_barrier(barrier, errors, last, tolerance):
+def exceeds_barrier(barrier, errors, last, tolerance, *, xp: Any = jnp):
     """True if the equations of the present μ are still to be solved: on long paths rounding alone violates them by more than
     a small μ."""
     enough = SOLVED * barrier
-    moving = np.logical_not(at_rounding(last, tolerance))
+    moving = xp.logical_not(at_rounding(last, tolerance))
     return (errors.complementarity > enough) | (((errors.violation > enough) | (errors.dual > enough)) & moving)
 
 
-def lower_barrier(barrier, least):
+def lower_barrier(barrier, least, *, xp: Any = jnp):
     """The next μ."""
-    return np.maximum(least, np.minimum(FALL * barrier, barrier**POWER))
+    return xp.maximum(least, xp.minimum(FALL * barrier, barrier**POWER))
 
 
-def raise_shift(shift, needed):
+def raise_shift(shift, needed, *, xp: Any = jnp):
     """The next δ; needed: the one that was last, 0 if none was."""
-    first = np.where(needed > 0.0, np.maximum(SHIFTS[0], needed / RAISES[2]), SHIFTS[1])
-    return np.where(shift == 0.0, first, shift * np.where(needed > 0.0, RAISES[1], RAISES[0]))
+    first = xp.where(needed > 0.0, xp.maximum(SHIFTS[0], needed / RAISES[2]), SHIFTS[1])
+    return xp.where(shift == 0.0, first, shift * xp.where(needed > 0.0, RAISES[1], RAISES[0]))
 
 
 def affordable(shift):
     return shift <= SHIFTS[2]
 
 
-def locally_infeasible(violation, shift, update, tolerance):
+def locally_infeasible(violation, shift, update, tolerance, *, xp: Any = jnp):
     """True if locally infeasible: the linearized constraints have no solution near, and no line search makes a step of
     it."""
-    return (violation > tolerance) & (shift == 0.0) & np.logical_not(update < FARTHEST)
+    return (violation > tolerance) & (shift == 0.0) & xp.logical_not(update < FARTHEST)
 
 
-def fraction(barrier):
+def fraction(barrier, *, xp: Any = jnp):
     """τ, of a slack that a step may take."""
-    return np.maximum(NEAREST, 1.0 - barrier)
+    return xp.maximum(NEAREST, 1.0 - barrier)
 
 
-def descent(at, slope, length, small, tolerance):
+def descent(at, slope, length, small, tolerance, *, xp: Any = jnp):
     """True if ϕ is what such a step has to lower. slope: of ϕ along the whole step; small: the violation from which on."""
-    falls = length * np.maximum(-slope, 0.0) ** POWERS[0] > at.violation ** POWERS[1]
+    falls = length * xp.maximum(-slope, 0.0) ** POWERS[0] > at.violation ** POWERS[1]
     return (slope < 0.0) & (at.violation <= small) & ((at.violation <= tolerance) | falls)
 
 
-def acceptable(at, new, slope, length, update, small, tolerance):
+def acceptable(at, new, slope, length, update, small, tolerance, *, xp: Any = jnp):
     """True if a step of this length from `at` to `new` is acceptable where the filter allows it. update: of the whole step;
     one that goes far has to lower the violation, as long as there is any."""
     noise = 10.0 * NOISE * abs(at.barrier)
     armijo = new.barrier <= at.barrier + ARMIJO * length * slope + noise
     less = (new.violation <= (1.0 - MARGIN) * at.violation) | (new.barrier <= at.barrier - MARGIN * at.violation + noise)
-    feasible = new.violation <= np.maximum((1.0 - MARGIN) * at.violation, tolerance)
-    good = np.where(descent(at, slope, length, small, tolerance), armijo, less)
+    feasible = new.violation <= xp.maximum((1.0 - MARGIN) * at.violation, tolerance)
+    good = xp.where(descent(at, slope, length, small, tolerance, xp=xp), armijo, less)
     return good & (feasible | (length * update <= FAR))
 
 
-def augments_filter(at, reached, slope, length, small, tolerance):
+def augments_filter(at, reached, slope, length, small, tolerance, *, xp: Any = jnp):
     """True if the point that is left goes into the filter."""
     falls = reached.barrier <= at.barrier + ARMIJO * length * slope
-    return np.logical_not(descent(at, slope, length, small, tolerance) & falls)
+    return xp.logical_not(descent(at, slope, length, small, tolerance, xp=xp) & falls)
 
 
-def corner_violation(at, tolerance):
+def corner_violation(at, tolerance, *, xp: Any = jnp):
     """The violation that no other may have whose ϕ is larger than `corner_barrier`."""
-    return np.maximum((1.0 - MARGIN) * at.violation, tolerance)
+    return xp.maximum((1.0 - MARGIN) * at.violation, tolerance)
 
 
 def corner_barrier(at):
@@ -172,35 +172,35 @@ def no_better(new, before):
     return new.violation > WORSE * before
 
 
-def count_tiny_steps(length, jammed):
+def count_tiny_steps(length, jammed, *, xp: Any = jnp):
     """Number of steps one after the other that slacks have stopped."""
-    return np.where(length < JAMMED, jammed + 1.0, 0.0)
+    return xp.where(length < JAMMED, jammed + 1.0, 0.0)
 
 
-def patient(jammed, barrier, raises):
+def patient(jammed, barrier, raises, *, xp: Any = jnp):
     """The same, 0 where μ is not to be raised any more."""
-    return np.where((barrier < LARGEST_BARRIER) & (raises < RAISED), jammed, 0.0)
+    return xp.where((barrier < LARGEST_BARRIER) & (raises < RAISED), jammed, 0.0)
 
 
 def takes_tiny_steps(jammed):
     return jammed >= PATIENCE
 
 
-def shortens(halved, shortened):
+def shortens(halved, shortened, *, xp: Any = jnp):
     """Number of steps one after the other that the filter has shortened; halved: whether the last one, 1.0 or 0.0."""
-    return np.where(halved > 0.0, shortened + 1.0, 0.0)
+    return xp.where(halved > 0.0, shortened + 1.0, 0.0)
 
 
 def watches(shortened):
     return shortened >= WATCHED
 
 
-def raise_barrier(barrier):
+def raise_barrier(barrier, *, xp: Any = jnp):
     """A larger μ."""
-    return np.minimum(LARGEST_BARRIER, RAISE * barrier)
+    return xp.minimum(LARGEST_BARRIER, RAISE * barrier)
 
 
-def clip_multiplier(multiplier, slack, barrier):
+def clip_multiplier(multiplier, slack, barrier, *, xp: Any = jnp):
     """A multiplier, back to where it is near μ/s."""
     middle = barrier / slack
-    return np.minimum(np.maximum(multiplier, middle / SPREAD), middle * SPREAD)
+    return xp.minimum(xp.maximum(multiplier, middle / SPREAD), middle * SPREAD)
