@@ -35,6 +35,7 @@ SCHEMES: dict[str, da.Scheme] = {
     "order 6": da.Scheme(order=6),
     "order 8": da.Scheme(order=8),
     "order 10": da.Scheme(order=10),
+    "discrete_gradient": da.Scheme("discrete_gradient"),
 }
 MORE: dict[str, truth_flows.Flow] = {**truth_flows.flows(), **truth_flows.discrete(), **truth_flows.integrable(SCHEMES)}
 ENDS = truth_boundary.problems()

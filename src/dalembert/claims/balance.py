@@ -21,6 +21,7 @@ from dalembert.path import Path
 from dalembert.step import simulate
 from dalembert.step.simulation import check_interrupted
 from dalembert.systems import Lyapunov, System
+from dalembert.systems.equations import all_reactions
 
 LONGER = 8  # times the run: the energy is looked at over so much
 BLOCKS = 16  # of the run: their means say how far the slope of a line through them is by chance
@@ -200,8 +201,10 @@ def _momentum(subject: Subject, name: str, generator: Callable) -> Claim:
     terms = (facts["by_q"] * direction, facts["by_v"] * rate, facts["by_q"] * subject.sizes[0])
     broken = {"L changes along it": change, "forces act along it": np.sum(facts["force"] * direction, axis=1),
               "reactions act along it": np.einsum("kmn,kn->km", facts["rows"], direction)}  # fmt: skip
-    if subject.form == "discrete_gradient" and np.any(rate):
-        return promise.not_met("the form discrete_gradient keeps momenta of translations alone")
+    if subject.form == "discrete_gradient":
+        if np.any(rate):
+            return promise.not_met("the form discrete_gradient keeps momenta of translations alone")
+        broken["reactions of this form act along it"] = np.asarray(subject.evaluate_rows(_turn_of_rows(generator), q, v, t))
     for reason, amount in broken.items():
         compared = (facts["rows"],) if reason.startswith("reactions") else (*terms, facts["by_v"] / subject.start.h)
         if not negligible(amount, *compared):
@@ -213,6 +216,16 @@ def _momentum(subject: Subject, name: str, generator: Callable) -> Claim:
     place = float(np.max(np.abs(q)) / subject.start.h / max(np.max(np.abs(v)), np.finfo(float).tiny))
     allowed = DIGITS_LEFT * EPSILON * size * math.sqrt(subject.path.steps + 1) * max(1.0, place)
     return promise.at_most(float(found.range), allowed, f"{DIGITS_LEFT:g} rounding errors of the run")
+
+
+def _turn_of_rows(generator: Callable) -> Callable:
+    """∂R/∂q ξ: it enters the mean of the reactions along a step, so that R ξ = 0 alone does not keep them from acting."""
+
+    def turn(system: System, q, v, t):
+        direction = jnp.asarray(system.call(generator, q, t=t), dtype=float)
+        return jax.jvp(lambda x: all_reactions(system, x, v, jnp.zeros_like(v), t), (q,), (direction,))[1]
+
+    return turn
 
 
 def _generator_and_rate(generator: Callable) -> Callable:

@@ -23,7 +23,7 @@ SYSTEMS = [name for name, text in _TEXTS.items() if "\nentry = Entry(" in text] 
 PROBLEMS = [name for name, text in _TEXTS.items() if "\nentry = BoundaryEntry(" in text]
 SCHEMES = (
     "default", "borda-fernandez-grillo", "jimenez-scheurle-explicit", "jimenez-scheurle-implicit", "nodes",
-    "drift-kick-drift", "kick-drift-kick",
+    "drift-kick-drift", "kick-drift-kick", "discrete-gradient",
 )  # fmt: skip
 WINDOWS = ("interpolated", "averaged", "hermite", "points")  # of boundary problems
 STARTERS = ("second_order", "first_order", "reference")

@@ -117,7 +117,7 @@ def momentum(
     p = D₂L_d(q_{k-1},q_k) at the nodes q_k of the forms "nodes" and "drift_kick_drift" (half a step after the state)
     and of a DiscreteSystem; p = L_v(q,v) in the other forms. The scheme conserves these momenta exactly if L_d is
     invariant and the constraint forces do no work along ξ_Q, R ξ_Q = 0: the range is then round-off. The form
-    "discrete_gradient" conserves those of translations, and others up to its order. A composed
+    "discrete_gradient" conserves those of translations along which R does not change, and others up to its order. A composed
     scheme conserves the momentum of every stage; the L_v(q,v) that is returned is conserved up to the order of the
     scheme. For a VariationalProblem it is J_d(ξ) = Θ⁺·ξ_Q. Paths of every n-th state are allowed.
 
