@@ -133,13 +133,14 @@ def test_the_particle_leaves_its_speed_and_turns_by_the_angle_of_the_polygon():
     np.testing.assert_allclose(found.work, [-np.sqrt(2.0), np.sqrt(2.0), 0.0], rtol=0, atol=1e-14)
 
 
-def curved(h):
+def curved(h, rubbed=0.0):
     def kinematic(q0, q1, q2):
         v, a = (q2 - q0) / (2 * h), (q2 - 2 * q1 + q0) / h**2
         return v[0] * a[1] - v[1] * a[0] - (v @ v) ** 1.5
 
     along = lambda q0, q1, q2: jnp.array([q2[1] - q0[1], q0[0] - q2[0]]) / (2 * h)  # noqa: E731
-    return da.DiscreteSystem(lambda q0, q1: 0.5 * (q1 - q0) @ (q1 - q0) / h, kinematic, reactions=along)
+    impulses = (lambda q0, q1: (-0.2 * rubbed * (q1 - q0), -0.3 * rubbed * (q1 - q0))) if rubbed else None
+    return da.DiscreteSystem(lambda q0, q1: 0.5 * (q1 - q0) @ (q1 - q0) / h, kinematic, reactions=along, forces=impulses)
 
 
 def driven(h):
@@ -161,6 +162,7 @@ def driven(h):
 
 NODES = {
     "curvature particle by SE(2)": (curved(0.1), [[0.0, 0.0], [0.1, 0.1]], RIGID, 0.1),
+    "with friction": (curved(0.1, 1.0), [[0.0, 0.0], [0.1, 0.1]], RIGID, 0.1),
     "servo and a coupling by translations": (
         driven(0.05), [[0.2, 0.5, 0.0], [0.205, 0.515, 0.004]], [shift(3, 0), shift(3, 2)], 0.05,
     ),

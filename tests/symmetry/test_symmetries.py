@@ -195,5 +195,23 @@ def test_symmetries_of_a_discrete_system():
     path = da.simulate(on_nodes(), start=da.Start(nodes=np.array([start[0], np.add(*start)])), h=1.0, steps=20)
     p = da.measure.momentum(on_nodes(), path, found["∂θ"].generator).values
     np.testing.assert_allclose(p, 1.0, rtol=1e-10)
-    with pytest.raises(ValueError, match="system: has forces"):
-        da.symmetries(da.DiscreteSystem(lambda a, b: (b - a) @ (b - a), forces=lambda a, b: (a, b)), [1.0], [1.0])
+
+
+@pytest.mark.parametrize("factor", [1, 2])
+def test_impulses_of_a_discrete_system(factor):
+    """Friction -c(q₁ - q₀) at both ends turns with a blade, and acts along; one that is stronger along y does not turn. The
+    node of the reactions begins or ends a window of two."""
+    blade = lambda a, b: (b[1] - a[1]) * jnp.cos(0.5 * (a[2] + b[2])) - (b[0] - a[0]) * jnp.sin(0.5 * (a[2] + b[2]))  # noqa: E731
+    across = lambda *q: jnp.array([-jnp.sin(q[factor - 1][2]), jnp.cos(q[factor - 1][2]), 0.0])  # noqa: E731
+    start = [5e-3, 3e-3, 0.4], [1e-4 * np.cos(0.45), 1e-4 * np.sin(0.45), 0.1]
+
+    def found(*c):
+        parts = {"reactions": across, "order": 1, "factor": factor, "coordinates": ("x", "y", "θ")}
+        parts["forces"] = lambda a, b: (-jnp.array(c) * (b - a),) * 2
+        rubbed = da.DiscreteSystem(lambda a, b: (b - a) @ (b - a), blade, **parts)
+        every = da.symmetries(rubbed, *start, size=[1e-3, 1e-3, 1.0])
+        assert not any(one.conserved for one in every)
+        return [one.name for one in every if one.is_symmetry]
+
+    assert found(0.2, 0.2, 0.1) == ["∂x", "∂y", "-y ∂x + x ∂y + ∂θ"]
+    assert found(0.2, 0.3, 0.1) == ["∂x", "∂y"]

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize import DiscreteSystem
-from dalembert.discretize.discrete import node_reactions
+from dalembert.discretize.discrete import discrete_impulses, node_reactions
 from dalembert.numbers import as_number, as_numbers, as_state, as_vector, described, is_traced
 from dalembert.step.start.prepare import check_discrete
 from dalembert.systems import (
@@ -158,24 +158,40 @@ class HigherJets(JetSpace):
 
 @jets_of.register(DiscreteSystem)
 class NodeJets(JetSpace):
-    """A node of the window, and the differences of the others from it. here: which node it is."""
+    """A node of the window, and the differences of the others from it. here: which node it is.
+
+    With forces the nodes before and after it belong to the window; behind: how many these add before it.
+    """
 
     timed: ClassVar[bool] = False
 
     def __init__(self, problem: DiscreteSystem):
         super().__init__(problem)
-        self.here = 0 if problem.kinematic is None else problem.factor - 1
-        self.slots = 2 if problem.kinematic is None else problem.order + 1
+        here = 0 if problem.kinematic is None else problem.factor - 1
+        last = 1 if problem.kinematic is None else problem.order
+        pushed = problem.forces is not None
+        self.here = max(here, 1) if pushed else here
+        self.behind = self.here - here
+        self.slots = max(last + self.behind, self.here + 1 if pushed else 0) + 1
         self.fastest = max(self.here, 1)
 
     def check_data(self, q0, v0, t0):
         check_discrete(self.problem, np.stack([q0, q0 + v0]))
-        if self.problem.forces is not None:
-            raise ValueError("system: has forces, impulses at both ends of an interval, which are not supported here")
 
     def _window(self, jet):
         others = [jet[0] + x for x in jet[1:]]
         return [*others[: self.here], jet[0], *others[self.here :]]
+
+    def _constrained(self, jet):
+        """The nodes that the constraints read."""
+        return self._window(jet)[self.behind : self.behind + self.problem.order + 1]
+
+    def force(self, jet, t):
+        """f_d⁻ + f_d⁺ at the node."""
+        if self.problem.forces is None:
+            return super().force(jet, t)
+        before, here, after = self._window(jet)[self.here - 1 : self.here + 2]
+        return discrete_impulses(self.problem, here, after, t)[0] + discrete_impulses(self.problem, before, here, t)[1]
 
     def action(self, jet, t):
         at = max(self.here - 1, 0)
@@ -184,11 +200,11 @@ class NodeJets(JetSpace):
     def equations(self, jet, t):
         if self.problem.kinematic is None:
             return jnp.zeros(0)
-        return jnp.atleast_1d(self.problem.call(self.problem.kinematic, *self._window(jet), t=t))
+        return jnp.atleast_1d(self.problem.call(self.problem.kinematic, *self._constrained(jet), t=t))
 
     def reactions(self, jet, t):
         none = self.problem.kinematic is None
-        return jnp.zeros((0, jet.shape[1])) if none else node_reactions(self.problem, self._window(jet), t)
+        return jnp.zeros((0, jet.shape[1])) if none else node_reactions(self.problem, self._constrained(jet), t)
 
     def given_rows(self, jet, t):
         return self.reactions(jet, t)

@@ -410,7 +410,7 @@ def quotient(
     reconstructed by composing the g_k, is that of the full system at every node, for orders 2 to 10.
 
     Args:
-        system: a System, with any constraints, or a DiscreteSystem without forces.
+        system: a System, with any constraints, or a DiscreteSystem.
         q0: (n,) initial positions of a System.
         v0: (n,) initial velocities.
         generators: a Symmetry, what `symmetries` returned, or a list of Symmetries and pairs (A, b) for ξ = A q + b,

@@ -321,7 +321,7 @@ def symmetries(
     the states of one motion.
 
     Args:
-        system: a System, a VariationalProblem, or a DiscreteSystem without forces.
+        system: a System, a VariationalProblem, or a DiscreteSystem.
         q0: (n,) positions around which states are drawn; for a DiscreteSystem, the node of its reactions.
         v0: (n,) velocities; for a DiscreteSystem, the difference q₁ - q₀ of neighbouring nodes.
         generators: name → ξ(q[, t][, p]), or name → (A, b): these fields are checked, and none are searched for.
