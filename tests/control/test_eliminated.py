@@ -229,11 +229,11 @@ def carried(timed, x, multipliers):
 
 def test_times_as_unknowns_of_an_underactuated_plant_on_three_nodes():
     """On (R × Q)⁴: solved from the solution with equal steps and its multipliers, which its path alone does not do. Energy
-    and the momentum of the translation are constant."""
+    and the momentum of the translation are constant. Newton's method alone ends astray with 20 steps and more."""
     ends, problem = {"initial": (STILL, [0.5, 0.2]), "final": ([1.0, 1.3], [0.8, 1.0]), "T": 1.0}, da.control.eliminate(PULL)
     smooth = da.solve(problem, **ends, steps=40, scheme=da.Hermite())
     curve, timed, off = CubicHermiteSpline(smooth.t, smooth.q, smooth.v), da.with_time(problem), []
-    for steps in (6, 10):
+    for steps in (6, 20, 40):
         t = np.linspace(0.0, 1.0, steps + 1)
         q = curve(t)
         given = {"T": 1.0, "steps": steps}
@@ -243,10 +243,11 @@ def test_times_as_unknowns_of_an_underactuated_plant_on_three_nodes():
         found = da.solve(timed, **given, guess=equal, seek="extremal")
         x, multipliers = np.asarray(found.q), np.asarray(found.multipliers)
         off.append(np.max(np.abs(x[:, 1:] - curve(x[:, 0]))))
-        assert np.ptp(np.diff(x[:, 0])) > 0.03
+        assert np.ptp(np.diff(x[:, 0])) > min(0.03, 0.6 / steps)
         np.testing.assert_allclose(da.energies(timed, found), da.energies(timed, found)[0], rtol=1e-12)
         np.testing.assert_allclose(kept := carried(timed, x, multipliers), kept[0], rtol=1e-12)
     assert off[1] < 0.02 < 0.08 < off[0]
+    assert off[2] < 0.4 * off[1] < 2e-3
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ Newton's line search solved 11, the filter of the interior point method 17, T he
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -22,9 +23,11 @@ from dalembert.boundary.interior.path import Bounds, InteriorPath, place_bounds
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton import BoundaryNewton, Iterate, Settings, Termination, is_small
+from dalembert.interrupts import wanted
 
 FEW = 8  # iterations that Newton's method is given at first: a warm start takes one or two
 ROUGH = 1e-4  # tolerance to which the filter goes where Newton's method ends what it finds
+FIRST, LEAST = 0.125, 1e-3  # of the steps on the way from a path whose equations do not hold
 HELD = 1e-2  # how far θ = log T goes from its guess where T is held
 
 T = TypeVar("T")
@@ -55,12 +58,36 @@ def search_of(
         return FilteredSearch(kkt, z, settings)
     if not bounds:
         newton = BoundaryNewton(kkt, LinearSolver(kkt, z), settings)
-        return lambda path, sizes, forces: (newton.minimise(path, sizes), no_activity(kkt))
+        way = newton.minimise if settings.minimum else functools.partial(_extremal, newton)
+        return lambda path, sizes, forces: (way(path, sizes), no_activity(kkt))
     interior = InteriorPoint(
         kkt, LinearSolver(kkt, z, SHORTEST_FRONTAL), settings, place_bounds(kkt.blocks, kkt.size, bounds)
     )
 
     return lambda path, sizes, forces: _with_activity(interior.minimise(path, sizes, forces))
+
+
+def _extremal(newton: BoundaryNewton, path: np.ndarray, sizes: np.ndarray) -> Iterate:
+    """Any extremal: by Newton's method; where this fails from multipliers that are known, by the way from there.
+
+    ∇L̃ = (1-s) ∇L̃(z₀), s from 0 to 1 by steps, from each solution to the next by a few iterations. The times of nodes need
+    it: from the extremal with equal steps, whose equations of the energy alone fail, Newton's method goes astray.
+    """
+    tried, kkt = [newton.minimise(path, sizes)], newton.kkt
+    if _over(tried[0]) or kkt.recentre is not None or not np.any(path[:, ~kkt.primal]):
+        return tried[0]
+    start = np.where(kkt.primal, kkt.evaluate(path).gradient, 0.0).ravel()
+    few = dataclasses.replace(newton.settings, max_iterations=min(FEW, newton.settings.max_iterations))
+    z, reached, step = path, 0.0, FIRST
+    while reached < 1.0 and step >= LEAST and not wanted():
+        ahead = min(1.0, reached + step)
+        here = newton if ahead == 1.0 else newton.on(kkt.loaded((1.0 - ahead) * start), few)
+        tried.append(here.minimise(z, sizes))
+        if tried[-1].end is Termination.CONVERGED:
+            z, reached, step = tried[-1].z, ahead, 2.0 * step
+        else:
+            step *= 0.25
+    return count_all(tried if reached == 1.0 else [*tried[1:], tried[0]])
 
 
 def _with_activity(end: InteriorPath) -> tuple[Iterate, Activity]:

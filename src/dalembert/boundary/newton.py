@@ -181,6 +181,10 @@ class BoundaryNewton:
     def __init__(self, kkt: KKTSystem, linear: LinearSolver, settings: Settings):
         self.kkt, self.settings, self._linear = kkt, settings, linear
 
+    def on(self, kkt: KKTSystem, settings: Settings) -> BoundaryNewton:
+        """The same on a system with the same matrix."""
+        return BoundaryNewton(kkt, self._linear, settings)
+
     def minimise(self, z: np.ndarray, sizes: np.ndarray | None = None) -> Iterate:
         """From the path z (blocks, b); sizes: (n,), typical of its coordinates, the KKT system's if not given.
 

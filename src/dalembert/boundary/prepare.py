@@ -77,6 +77,8 @@ def warm_multipliers(made: Transcription, z: np.ndarray, guess: Solution) -> Non
     """The multipliers of a known solution, at the times of this one."""
     w, layout = made.windows, made.layout
     known, found = guess.t_multipliers, np.asarray(guess.multipliers)
+    if guess.q.shape[1] < layout.n:  # a solution without its times: windows of (t, q) are counted by their first node
+        known = guess.t[: len(found)]
     for group in made.groups:
         own = at_times(known, found[:, group.equations], group.windows.times)
         blocks = group.first + group.attached + np.arange(len(own))

@@ -8,6 +8,7 @@ window are vmapped, and only the entries that can differ from zero are kept. Kno
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import math
@@ -113,6 +114,7 @@ class KKTSystem:
         *, role: Callable[..., str] = lambda codes: "", recentre: Callable[[np.ndarray], np.ndarray] | None = None,
     ):  # fmt: skip
         self.recentre = recentre
+        self.load: np.ndarray | None = None  # taken off the gradient of L̃
         fixed, primal, relaxed = self.fixed, self.primal, self.relaxed = components
         self.blocks, self.size = fixed.shape
         self.free = np.ascontiguousarray(~fixed, dtype=float)
@@ -168,10 +170,18 @@ class KKTSystem:
         objective, gradient = self.assembly.evaluate(z)
         flat = gradient.ravel()
         flat[self.fixed_places] = 0.0
+        if self.load is not None:
+            flat -= self.load
         with np.errstate(over="ignore", invalid="ignore"):  # see `finite`
             scaled = flat * self.flat_units
             violation = float(np.abs(flat.take(self.nonlinear)) @ self.residuals)
             return Evaluation(objective, violation, gradient, math.sqrt(scaled @ scaled))
+
+    def loaded(self, load: np.ndarray) -> KKTSystem:
+        """The same system, whose solutions have this gradient of L̃, (rows,)."""
+        other = copy.copy(self)
+        other.load = load
+        return other
 
     def max_norms(self, z: np.ndarray) -> np.ndarray:
         """(n,): the largest |position| of every coordinate."""
