@@ -28,7 +28,7 @@ from dalembert.discretize import (
     outgoing,
 )
 from dalembert.discretize.discrete import discrete_impulses
-from dalembert.discretize.nodes import discrete_force, legendre_plus
+from dalembert.discretize.nodes import discrete_force, legendre_plus, node_reactions
 from dalembert.groups import Space
 from dalembert.numbers import as_vector, described
 from dalembert.path import Path, check_path
@@ -49,12 +49,18 @@ class NodeView(eqx.Module):
     """D₁L_d(q₁,q₂) + D₂L_d(q₀,q₁) + h(f + R_dᵀλ) = 0, (q₀,q₁,q₂) ∈ D_K, as functions of the nodes; t is the time of q₁."""
 
     h: Float[Array, ""]
+    origins: Any = eqx.field(default=None, kw_only=True)  # three nodes on a group; others are in coordinates around them
     traced: tuple[Callable, ...] = eqx.field(static=True, default=(), kw_only=True)  # `residual`, traced once
 
     @property
     @abc.abstractmethod
     def m(self) -> int:
         """Number of multipliers."""
+
+    @property
+    def deflates(self) -> bool:
+        """False where the step that a run solves is the one that the user wrote."""
+        return False
 
     @abc.abstractmethod
     def program(self, deflated: bool) -> StepProgram:
@@ -111,15 +117,22 @@ class NodeView(eqx.Module):
     def residual(self, deflated: bool, z: Float[Array, "z"], q0: Vector, q1: Vector, t) -> Float[Array, "z"]:
         """The equations of the step at z = (v', λ)."""
         if self.traced:
-            return self.traced[deflated](z, q0, q1, t)
+            return self.traced[deflated](self.origins, z, q0, q1, t)
+        return self.step_equations(deflated, z, q0, q1, t)
+
+    def step_equations(self, deflated: bool, z: Float[Array, "z"], q0: Vector, q1: Vector, t) -> Float[Array, "z"]:
+        """The same, not traced before."""
         q, v, now = self.state(q0, q1, t)
         return self.program(deflated).residual(z, q, v, now, self.h, jnp.zeros_like(v))
 
     def once(self) -> Self:
-        """The same view, for a program that reads its equations in many places: JAX traces them once."""
-        return dataclasses.replace(
-            self, traced=tuple(traced_once(functools.partial(self.residual, x)) for x in (False, True))
-        )
+        """The same view, for a program that reads its equations in many places: JAX traces them once, around all origins."""
+
+        def equations(deflated: bool, origins: Any, *given: Any) -> Float[Array, "z"]:
+            return dataclasses.replace(self, origins=origins).step_equations(deflated, *given)
+
+        once = [traced_once(functools.partial(equations, x)) for x in ((False, True) if self.deflates else (False,))]
+        return dataclasses.replace(self, traced=(once[0], once[-1]))
 
     def equations(self, q0: Vector, q1: Vector, q2: Vector, multipliers, t) -> Float[Array, "n_plus_m"]:
         """The left sides: n of motion, then m kinematic ones."""
@@ -135,13 +148,22 @@ class NodeView(eqx.Module):
 
     def reactions(self, q0: Vector, q1: Vector, q2: Vector, t) -> Float[Array, "m n"]:
         """R_d(q₀,q₁,q₂): rows span the annihilator of D_V."""
+        if self.m == 0:  # nothing is traced for them
+            return jnp.zeros((0, q1.shape[0]))
         motion = lambda x: self.equations(q0, q1, q2, x, t)[: q1.shape[0]]  # noqa: E731
         return jax.jacfwd(motion)(jnp.zeros(self.m)).T / self.h
 
     def multipliers(self, q0: Vector, q1: Vector, q2: Vector, t) -> Float[Array, "m"]:
-        """λ with the least |β + h R_dᵀλ|: on a trajectory the multipliers themselves."""
+        """λ of `constraint_force`: on a trajectory the multipliers themselves."""
+        return self.constraint_force(q0, q1, q2, t)[0]
+
+    def constraint_force(self, q0: Vector, q1: Vector, q2: Vector, t) -> tuple[Float[Array, "m"], Vector]:
+        """(λ, R_dᵀλ) with the least |β + h R_dᵀλ|."""
+        if self.m == 0:
+            return jnp.zeros(0), jnp.zeros_like(q1)
         r = self.reactions(q0, q1, q2, t)
-        return -jnp.linalg.solve(r @ r.T, r @ self.balance(q0, q1, q2, t)) / self.h
+        found = -jnp.linalg.solve(r @ r.T, r @ self.balance(q0, q1, q2, t)) / self.h
+        return found, r.T @ found
 
     def solve(self, q0: Vector, q1: Vector, t) -> tuple[Float[Array, "z"], Solve]:
         """z = (v', λ) of the step from (q₀,q₁), by Newton's iteration from the constant velocity; t the time of q₁."""
@@ -156,17 +178,20 @@ class NodeView(eqx.Module):
 
 
 class SystemNodes(NodeView):
-    """Of a System, discretized by a scheme; rows: (order, number) of its constraints. origins: three nodes on a group,
-    around which the others are given in coordinates; covectors are those of the coordinates."""
+    """Of a System, discretized by a scheme; rows: (order, number) of its constraints. On a group covectors are those of the
+    coordinates."""
 
     system: System
     scheme: Scheme
     rows: tuple[tuple[int, int], ...] = eqx.field(static=True)
-    origins: Any = None
 
     @property
     def m(self) -> int:
         return sum(count for _, count in self.rows)
+
+    @property
+    def deflates(self) -> bool:
+        return any(order == 2 for order, _ in self.rows)
 
     def around(self, *nodes: Any) -> tuple[Any, Any]:
         space = group_space(self.system)
@@ -180,9 +205,6 @@ class SystemNodes(NodeView):
             return self
         end = self.origins[1] + self.system.space.cross_interval(self.origins[1], self.h * v)
         return dataclasses.replace(self, origins=(*self.origins[:2], end))
-
-    def once(self) -> Self:
-        return super().once() if self.origins is None else self
 
     def later(self) -> Self:
         return self if self.origins is None else dataclasses.replace(self, origins=(*self.origins[1:], self.origins[2]))
@@ -205,13 +227,19 @@ class SystemNodes(NodeView):
         v = self.velocity(0, q0, q1)
         return self.system.space.retract(self.node(0, q0), 0.5 * self.h * v), v, t - 0.5 * self.h
 
-    def residual(self, deflated: bool, z: Float[Array, "z"], q0: Vector, q1: Vector, t) -> Float[Array, "z"]:
-        found, n = super().residual(deflated, z, q0, q1, t), q1.shape[0]
+    def step_equations(self, deflated: bool, z: Float[Array, "z"], q0: Vector, q1: Vector, t) -> Float[Array, "z"]:
+        found, n = super().step_equations(deflated, z, q0, q1, t), q1.shape[0]
         if self.origins is None:
             return found
         return found.at[:n].set(self.system.space.pull_back(q1, found[:n]))
 
-    def program(self, deflated: bool) -> StepProgram:
+    def reactions(self, q0: Vector, q1: Vector, q2: Vector, t) -> Float[Array, "m n"]:
+        if self.m == 0:
+            return super().reactions(q0, q1, q2, t)
+        node = self.program(False).node(self.velocity(1, q1, q2), *self.state(q0, q1, t), self.h)
+        return self.system.space.pull_back(q1, node_reactions(self.scheme, self.system, node))
+
+    def program(self, deflated: bool) -> NodeProgram:
         ahead, two_step = (0.0, True) if self.origins is None else (0.5, False)
         return NodeProgram(self.system, self.scheme, self.rows, ahead, two_step, deflated)
 

@@ -286,22 +286,20 @@ def _derivatives(view: NodeView, q0, q1, q2, t) -> dict[str, Array]:
 def _at_window(view: NodeView, q0: Vector, q1: Vector, q2: Vector, t) -> dict[str, Array]:
     """The matrices of one window; the columns of D_K's and φ∘β's are (δq₀, δq₁, δq₂)."""
     view, (q0, q1, q2) = view.around(q0, q1, q2)
-    n = q1.shape[0]
+    n, view = q1.shape[0], view.once()
     rows = view.reactions(q0, q1, q2, t)
-    pinv = jnp.linalg.pinv(rows.T) if view.m else jnp.zeros((0, n))  # also where the reactions are dependent
-    multipliers = -pinv @ view.balance(q0, q1, q2, t) / view.h
+    multipliers = jnp.zeros(0)
+    if view.m:
+        multipliers = -jnp.linalg.pinv(rows.T) @ view.balance(q0, q1, q2, t) / view.h  # also of dependent reactions
     basis = kernel(rows)
 
-    def kinematic(x):
+    def left_sides(x):
         a, b, c = x.reshape(3, n)
-        return jnp.concatenate([view.kinematic(a, b, c, t), view.pair(a, b, t - view.h)])
-
-    def components(x):
-        a, b, c = x.reshape(3, n)
-        return basis.T @ view.equations(a, b, c, multipliers, t)[:n]
+        return view.equations(a, b, c, multipliers, t), view.pair(a, b, t - view.h)
 
     x = jnp.concatenate([q0, q1, q2])
-    on_kinematic, on_components = jax.jacfwd(kinematic)(x), jax.jacfwd(components)(x)
+    (left, left_of_pair), (slopes, on_pair) = left_sides(x), jax.jacfwd(left_sides)(x)
+    on_kinematic, on_components = jnp.concatenate([slopes[n:], on_pair]), basis.T @ slopes[:n]
     both, submersion = jnp.concatenate([on_kinematic, on_components]), on_components @ kernel(on_kinematic)
     length = lambda rows: jnp.linalg.norm(rows, axis=1, keepdims=True)  # noqa: E731
     submersion = jnp.where(length(submersion) > ZERO * length(on_components), submersion, 0.0)
@@ -311,5 +309,5 @@ def _at_window(view: NodeView, q0: Vector, q1: Vector, q2: Vector, t) -> dict[st
         "submersion": submersion,
         "forward": both[:, 2 * n :],
         "backward": both[:, :n],
-        "residual": jnp.max(jnp.abs(jnp.concatenate([components(x), kinematic(x)]))),
+        "residual": jnp.max(jnp.abs(jnp.concatenate([basis.T @ left[:n], left[n:], left_of_pair]))),
     }

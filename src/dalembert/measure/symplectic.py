@@ -219,18 +219,18 @@ def _discrete_defect(view: NodeView, q0: Vector, q1: Vector, t, step: Callable |
     def theta(pair, y, time):
         return jnp.concatenate([jnp.zeros(n), pair.momentum(y[:n], y[n:], time)])
 
-    def xi(y, end):
-        nodes = (y[:n], y[n:], end, now)
-        return -view.impulse(*nodes) - view.h * view.reactions(*nodes).T @ view.multipliers(*nodes)
+    def xi(y):
+        nodes = (y[:n], y[n : 2 * n], y[2 * n :], now)
+        return -view.impulse(*nodes) - view.h * view.constraint_force(*nodes)[1]
 
-    by_pair, by_end = jax.jacfwd(xi, (0, 1))(x, q2)
-    slopes = jnp.concatenate([jnp.zeros((n, 2 * n)), by_pair + by_end @ slope])
+    by_nodes = jax.jacfwd(xi)(jnp.concatenate([x, q2]))
+    slopes = jnp.concatenate([jnp.zeros((n, 2 * n)), by_nodes[:, : 2 * n] + by_nodes[:, 2 * n :] @ slope])
     before = -exterior_derivative(lambda y: theta(view, y, t), x)
     after = -exterior_derivative(lambda y: theta(view.later(), y, now), jnp.concatenate([q1, q2]))
     forward = jnp.concatenate([jnp.eye(2 * n)[n:], slope])
     nodes = (q0, q1, q2)
     left = view.equations(*nodes, view.multipliers(*nodes, now), now)
-    form = jnp.concatenate([jnp.zeros(n), xi(x, q2)])
+    form = jnp.concatenate([jnp.zeros(n), xi(jnp.concatenate([x, q2]))])
     basis = kernel(jax.jacfwd(lambda y: view.pair(y[:n], y[n:], t))(x))
     return restrict_forms(
         basis, before, forward.T @ after @ forward, slopes.T - slopes, form=form, end=view.node(2, q2), residual=left,
