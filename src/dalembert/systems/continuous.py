@@ -16,7 +16,7 @@ from dalembert.lazy import Later
 from dalembert.native import Accuracy, Solved, as_threads, native_first, outputs_along, travel
 from dalembert.notebook import Described
 from dalembert.numbers import as_choice, as_flag, as_numbers, check_x64, described, is_traced, outside, whole_number
-from dalembert.systems.checks import check_data
+from dalembert.systems.checks import check_data, check_initial_data
 from dalembert.systems.compiled import LARGEST, drift, in_program, reduced_flow
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.equations import acceleration
@@ -136,7 +136,7 @@ def reference(
     natively, traced = chosen == "native", backend == "native"
     local, y, w = at_origin(system, q0, v0)
     if local is not system:
-        start, q, v = None, local.origin, check_data(local, y, w, times[0], time_scale(times))[1]
+        start, q, v = None, local.origin, check_initial_data(local, y, w, times[0], time_scale(times))[1]
     else:
         start = proven_start(system, q0, v0, times[0]) if natively and isinstance(times, np.ndarray) else None
         q, v = check_data(system, q0, v0, times[0], time_scale(times)) if start is None else (start.q, start.v)
