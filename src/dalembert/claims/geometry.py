@@ -19,9 +19,8 @@ from dalembert.discretize.nodes import legendre_plus
 from dalembert.measure import SymplecticDefect, constraint_residual, regularity, symplectic_defect
 from dalembert.measure.nodes import node_ahead, nodes_of
 from dalembert.numbers import EPSILON
-from dalembert.options import Solver
 from dalembert.outcome import Outcome
-from dalembert.step import ensemble, simulate
+from dalembert.step import simulate
 from dalembert.step.simulation import check_interrupted
 from dalembert.systems import System, momentum, motion_along, references
 from dalembert.systems.consistency import stacked_residuals
@@ -314,12 +313,13 @@ def _violations(system: System, origin, y, t):
 
 def _take_step(subject: Subject, points: np.ndarray, speeds: np.ndarray, t: float) -> tuple[np.ndarray, np.ndarray]:
     """(x, p) at the beginning and at the end of one step from each point, (B, 2n)."""
-    h, one = subject.start.h, Solver(threads=1)
-    paths = ensemble(subject.system, points, speeds, h=h, steps=1, t0=t, scheme=subject.scheme, solver=one)
-    if np.any(np.asarray(paths.code)):
+    h = subject.start.h
+    options = {"h": h, "steps": 1, "t0": t, "scheme": subject.scheme, "throw": False}
+    paths = [simulate(subject.system, *x, **options) for x in zip(points, speeds, strict=True)]  # compiled for the run
+    if np.any([path.code for path in paths]):
         return np.concatenate([speeds, speeds], axis=1), np.full((len(speeds), 2 * speeds.shape[1]), np.nan)
     canonical = _canonical(subject.scheme, subject.form)
-    q, v = np.asarray(paths.q), np.asarray(paths.v)
+    q, v = np.array([path.q for path in paths]), np.array([path.v for path in paths])
 
     def rows(k: int, s: float) -> np.ndarray:
         times, steps = (np.full(len(q), x) for x in (s, h))
