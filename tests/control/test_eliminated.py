@@ -219,12 +219,15 @@ def carried(timed, x, multipliers):
     """Σ_{l>i} ∂(Σ L̃_d)/∂q_l along the translation of both masses, over the windows that contain i and i+1."""
     ((_, constraint),) = timed.differential
 
-    def action(nodes, i):
-        windows = [(nodes[j : j + 3], multipliers[j]) for j in (i - 1, i)]
+    def action(nodes, free):
+        windows = [(nodes[j : j + 3], free[j]) for j in (0, 1)]
         return sum(timed.lagrangian(*w) + by @ jnp.ravel(constraint(*w)) for w, by in windows)
 
-    slopes = [jax.grad(action)(jnp.asarray(x), i) for i in range(1, len(multipliers))]
-    return np.array([np.sum(slope[i + 2 :, 1:]) for i, slope in enumerate(slopes)])
+    places = range(len(multipliers) - 1)
+    slopes = jax.jit(jax.vmap(jax.grad(action)))(
+        np.stack([x[i : i + 4] for i in places]), np.stack([multipliers[i : i + 2] for i in places])
+    )
+    return np.sum(np.asarray(slopes)[:, 2:, 1:], axis=(1, 2))
 
 
 def test_times_as_unknowns_of_an_underactuated_plant_on_three_nodes():
