@@ -1,6 +1,6 @@
-"""Elements of groups as a user gives them: rotation matrices, unit quaternions, poses; what is none, and the nearest one."""
+"""Elements of groups as users give and take them: matrices, unit quaternions, poses; what is none, and the nearest one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -27,6 +27,30 @@ class Pose(NamedTuple):
 
     R: Any
     x: Any
+
+
+class Named:
+    """The parts of a position, a velocity or an acceleration by name: q.R, v.x. jnp.asarray(v) is flat, (n,)."""
+
+    __slots__ = ("_flat", "_parts")
+
+    def __init__(self, parts: Mapping[str, Any], flat: Any):
+        self._parts, self._flat = parts, flat
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._parts[name]
+        except KeyError:
+            raise AttributeError(f"{name}: is no coordinate; found {', '.join(self._parts)}") from None
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def __jax_array__(self) -> Any:
+        return self._flat
+
+    def __repr__(self) -> str:
+        return f"Named({', '.join(self._parts)})"
 
 
 def nearest_rotation(matrix: Float[np.ndarray, "k k"]) -> Float[np.ndarray, "k k"]:

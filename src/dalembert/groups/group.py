@@ -107,8 +107,12 @@ class Group(abc.ABC):
         return self.share(y, 2.0 * p + self.coadjoint(y, p) + 0.5 * self.quadratic(y, p))
 
     @abc.abstractmethod
-    def divide(self, y: Velocity, x: Velocity) -> Velocity:
-        """x/(1 + ¼|y|²), on SE(3) of dual numbers."""
+    def divide(self, y: Velocity, x: Velocity, sign: float = 1.0) -> Velocity:
+        """x/(1 + sign·¼|y|²), on SE(3) of dual numbers."""
+
+    def whole(self, x: Velocity) -> Velocity:
+        """y with τ(y) = τ(x/2)²: below half a turn."""
+        return self.divide(0.5 * x, x, -1.0)
 
     def trivialise(self, y: Velocity, x: Velocity) -> Velocity:
         """T(y)x = τ(y)⁻¹dτ(y)[x]."""
@@ -194,7 +198,7 @@ class Abelian(Group):
     def quadratic(self, y, p):
         return jnp.zeros_like(p)
 
-    def divide(self, y, x):
+    def divide(self, y, x, sign=1.0):
         return x
 
 
@@ -317,8 +321,11 @@ class SO3(Group):
             p = (p - (slope / (k + slope * (y @ y)) * (y @ p)) * y) / k
         return (1.0 - 0.25 * (c @ c)) * p + cross(p, c) + (0.5 * (c @ p)) * c
 
-    def divide(self, y, x):
-        return x / (1.0 + 0.25 * (y @ y))
+    def divide(self, y, x, sign=1.0):
+        return x / (1.0 + sign * 0.25 * (y @ y))
+
+    def whole(self, x):
+        return super().whole(x) if self.retraction == "cayley" else x
 
     def trivialise(self, y, x):
         c, k, slope = self._of_cayley(y)
@@ -385,10 +392,10 @@ class SE3(Group):
         turned = w @ p[3:]
         return jnp.concatenate([(w @ p[:3] + v @ p[3:]) * w + turned * v, turned * w])
 
-    def divide(self, y, x):
+    def divide(self, y, x, sign=1.0):
         w, v = y[:3], y[3:]
-        d = 1.0 + 0.25 * (w @ w)
-        return jnp.concatenate([x[:3] / d, x[3:] / d - (0.5 * (w @ v) / (d * d)) * x[:3]])
+        d = 1.0 + sign * 0.25 * (w @ w)
+        return jnp.concatenate([x[:3] / d, x[3:] / d - (sign * 0.5 * (w @ v) / (d * d)) * x[:3]])
 
     def show(self, q):
         return Pose(rotation(q[:4]), q[4:])
@@ -484,8 +491,8 @@ class SE2(Group):
     def quadratic(self, y, p):
         return jnp.concatenate([(y[0] * (y @ p))[None], jnp.zeros(2)])
 
-    def divide(self, y, x):
-        return x / (1.0 + 0.25 * y[0] * y[0])
+    def divide(self, y, x, sign=1.0):
+        return x / (1.0 + sign * 0.25 * y[0] * y[0])
 
     def show(self, q):
         return Pose(_plane_rotation(q), q[2:])

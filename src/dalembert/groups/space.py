@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import value_and_jacobian
-from dalembert.groups.given import join_parts, read_numbers
+from dalembert.groups.given import Named, join_parts, read_numbers
 from dalembert.groups.group import SE2, SE3, SO2, SO3, Euclidean, Group
 from dalembert.numbers import as_state, as_vector, described, place_of, whole_number
 
@@ -41,6 +41,14 @@ class Space(abc.ABC):
     @abc.abstractmethod
     def stored_size(self, n: int) -> int:
         """How many numbers are stored of a position with n velocities."""
+
+    @abc.abstractmethod
+    def split_state(self, z: Any) -> tuple[Any, Any]:
+        """(q, v) of states (…, ·) in one row each."""
+
+    @abc.abstractmethod
+    def nearest(self, q: Any) -> Any:
+        """Elements beside points near the space, to the last digit where an interpolation has made them."""
 
     @abc.abstractmethod
     def read_state(self, q0: Any, v0: Any, names: Sequence[str] | None, kind: Callable[[Any, str], Any]) -> tuple[Any, Any]:
@@ -154,6 +162,13 @@ class Flat(Space):
     def stored_size(self, n):
         return n
 
+    def split_state(self, z):
+        n = z.shape[-1] // 2
+        return z[..., :n], z[..., n:]
+
+    def nearest(self, q):
+        return q
+
     def read_state(self, q0, v0, names, kind):
         return as_state(q0, v0, names, kind)
 
@@ -234,30 +249,6 @@ class Flat(Space):
 FLAT = Flat()
 
 
-class Named:
-    """The parts of a position, a velocity or an acceleration by name: q.R, v.x. jnp.asarray(v) is flat, (n,)."""
-
-    __slots__ = ("_flat", "_parts")
-
-    def __init__(self, parts: Mapping[str, Any], flat: Any):
-        self._parts, self._flat = parts, flat
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self._parts[name]
-        except KeyError:
-            raise AttributeError(f"{name}: is no coordinate; found {', '.join(self._parts)}") from None
-
-    def __getitem__(self, name: str) -> Any:
-        return getattr(self, name)
-
-    def __jax_array__(self) -> Any:
-        return self._flat
-
-    def __repr__(self) -> str:
-        return f"Named({', '.join(self._parts)})"
-
-
 @dataclasses.dataclass(frozen=True)
 class Product(Space):
     """The product of named groups: of `coordinates={"R": SO3(), "x": 3}`."""
@@ -299,6 +290,9 @@ class Product(Space):
 
     def stored_size(self, n):
         return self.size
+
+    def split_state(self, z):
+        return z[..., : self.size], z[..., self.size :]
 
     def read_state(self, q0, v0, names, kind):
         return self.read_position(q0, "q0"), self.read_velocity(v0, "v0")
@@ -359,8 +353,7 @@ class Product(Space):
         """q̇ of many states."""
         return np.asarray(jax.vmap(self.rate)(q, v))
 
-    def nearest(self, q: Any) -> Float[np.ndarray, "... size"]:
-        """Elements beside points near the group, to the last digit where an interpolation has made them."""
+    def nearest(self, q):
         return np.asarray(_of_rows(self, "project", "(s)->(s)", jnp.asarray(q)))
 
     def project(self, q: Any) -> Vector:
@@ -472,6 +465,10 @@ class Product(Space):
     def trivialise(self, y, x):
         """T(y)x = τ(y)⁻¹dτ(y)[x]."""
         return self._each("trivialise", y, x)
+
+    def coordinates(self, origin: Any, q: Any) -> Any:
+        """y with q = origin·τ(y), where they are less than half a turn apart."""
+        return self._each("whole", self.between(origin, q))
 
     def differences(self, a, b):
         return np.asarray(_of_rows(self, "between", "(s),(s)->(n)", jnp.asarray(a), jnp.asarray(b)))

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.discretize import Interval, Scheme
+from dalembert.discretize import Scheme
 from dalembert.measure.convergence import Convergence, converge
 from dalembert.measure.nodes import SystemNodes, kernel, node_view, read_node
 from dalembert.notebook import Described, described_by_fields
-from dalembert.numbers import as_choice, as_number, as_tolerance, as_vector, decreasing_steps, is_traced
+from dalembert.numbers import as_array, as_choice, as_number, as_tolerance, decreasing_steps, is_traced
 from dalembert.options import STARTERS, Starter
 from dalembert.step.start.prepare import second_node
 from dalembert.systems import (
@@ -34,6 +34,7 @@ from dalembert.systems import (
 from dalembert.systems.consistency import velocity_residuals
 from dalembert.systems.continuous import chosen_backend
 from dalembert.systems.equations import all_reactions
+from dalembert.systems.system import at_origin
 from dalembert.tracing import seldom
 
 NODES, WEIGHTS = (np.polynomial.legendre.leggauss(16) + np.array([[1.0], [0.0]])) * 0.5  # of ∫L, far below its error
@@ -183,7 +184,7 @@ class DiscreteConsistency(Described):
         reactions: R_d(q₀,q₁,q₂) compared with R(q₁,v₁,a₁); None without constraints.
         principle: β(q₀,q₁,q₂) on D_V: the residual of the discrete principle at the exact motion, from L_d, forces and
             D_V together.
-        start: the second node from the starter.
+        start: the second node from the starter; None on groups, where runs start from (q, v).
     """
 
     lagrangian: Convergence
@@ -191,7 +192,7 @@ class DiscreteConsistency(Described):
     distance: Convergence | None
     reactions: Convergence | None
     principle: Convergence
-    start: Convergence
+    start: Convergence | None
 
     @property
     def orders(self) -> dict[str, float]:
@@ -252,7 +253,7 @@ def discrete_consistency(
         v0: (n,) velocities at t0.
         h: (K,) decreasing steps.
         scheme: as for `legendre`; only its maps are used.
-        starter: as for `simulate`.
+        starter: as for `simulate`; not on groups.
         t0: initial time.
         tolerance: relative and absolute tolerance on the local error of the exact motion.
 
@@ -272,17 +273,17 @@ def discrete_consistency(
         (1, ('start',))
     """
     check_system(system)
-    check_flat(system, "discrete_consistency, which measures starters of nodes,")
     steps, accuracy = decreasing_steps(h), as_tolerance(tolerance)
     as_choice(starter, "starter", STARTERS, "starters")
+    if starter != "second_order":
+        check_flat(system, f"starter={starter!r}")
     begin = as_number(t0, "t0", "a finite time")
-    q = as_vector(q0, "q0")
-    v = as_vector(v0, "v0", q.shape[0])
+    q, v = map(jnp.asarray, system.space.read_state(q0, v0, None, as_array))
     if is_traced(system, q, v, begin):
         raise TypeError("discrete_consistency: works on numbers and not under jit, vmap or grad")
     view = node_view(system, scheme, steps[0], q.shape[0])
     assert isinstance(view, SystemNodes)
-    check_initial_data(system, q, v, begin, steps[-1])
+    check_initial_data(*at_origin(system, q, v), begin, steps[-1])
     rows = [_compare_parts(view, (q, v), float(begin), float(s), starter, accuracy) for s in steps]
 
     def fit(name: str) -> Convergence | None:
@@ -305,7 +306,6 @@ def _compare_parts(
     q, v = np.asarray(found.q), np.asarray(found.v)
     exact = discrete_data(system, q[:-1], v[:-1], times[:-1])
     a = motion_along(system, q[-2:-1], v[-2:-1], times[-2:-1])[0][0]
-    d = _start(system, view.scheme, starter, start[0], start[1], t0=jnp.asarray(t0), h=jnp.asarray(h))
     own, triple = SystemNodes(jnp.asarray(h), system, view.scheme, view.rows), (q[[0, -2, -1]], times[-2], v[-2], a)
     seen = _evaluate_parts(own, *map(jnp.asarray, triple))
     way = h * size(v[-2]) + h * h * size(a)
@@ -313,8 +313,10 @@ def _compare_parts(
     out = {
         "lagrangian": (abs(float(seen["lagrangian"] - exact.lagrangian)), abs(float(exact.lagrangian)), doubt),
         "principle": (size(seen["principle"]), size(exact.plus), doubt),
-        "start": (size(np.asarray(d) - (q[-2] - q[0])), way, doubt),
     }
+    if system.space.flat:
+        d = _start(system, view.scheme, starter, start[0], start[1], t0=jnp.asarray(t0), h=jnp.asarray(h))
+        out["start"] = size(np.asarray(d) - (q[-2] - q[0])), way, doubt
     if not view.m:
         return out
     return out | {
@@ -327,18 +329,19 @@ def _compare_parts(
 @seldom
 def _evaluate_parts(view: SystemNodes, points, t, v, a) -> dict[str, Any]:
     """Of three nodes of the exact motion; t, v, a: of the middle one."""
-    q0, q1, q2 = points
-    nodes, d = (q0, q1, q2, t), q1 - q0
-    inside = [Interval(q0, d, t - view.h, view.h).at(rho) for rho in view.scheme.action_for(view.system)]
+    exact = all_reactions(view.system, points[1], v, a, t)
+    view, (q0, q1, q2) = view.around(*points)
+    nodes, between = (q0, q1, q2, t), view.interval(0, q0, q1, t - view.h)
+    inside = [between.at(rho, view.system.space) for rho in view.scheme.action_for(view.system)]
     values = jnp.stack([view.system.call(view.system.lagrangian, x, w, t=s) for x, w, s in inside])
-    rows, exact = view.reactions(*nodes), all_reactions(view.system, q1, v, a, t)
+    rows, last = view.reactions(*nodes), view.interval(1, q1, q2, t)
     wrong = view.kinematic(*nodes)
     by_end = jax.jacfwd(lambda q: view.kinematic(q0, q1, q, t))(q2)
     return {
         "lagrangian": view.h * jnp.mean(values),
         "principle": kernel(rows).T @ view.balance(*nodes),
         "kinematic": wrong,
-        "terms": jnp.max(jnp.abs(by_end) @ (jnp.abs(q2 - q1) + jnp.abs(d)), initial=0.0),
+        "terms": jnp.max(jnp.abs(by_end) @ (jnp.abs(last.d) + jnp.abs(between.d)), initial=0.0),
         "distance": jnp.linalg.pinv(by_end) @ wrong if view.m else jnp.zeros(0),
         "rows": exact,
         "reactions": rows - exact,

@@ -16,10 +16,11 @@ from dalembert.measure.convergence import Convergence, Measured, converge
 from dalembert.measure.perturbed_flow import Perturbation, Piece, SchemeMap, perturbation
 from dalembert.notebook import Described
 from dalembert.numbers import EPSILON, decreasing_steps, whole_number
-from dalembert.systems import InconsistentDataError, System, check_flat, cutoff
+from dalembert.systems import InconsistentDataError, System, check_system, cutoff
 from dalembert.systems.distribution.adapted import with_exact_flow
-from dalembert.systems.distribution.charts import as_points
+from dalembert.systems.distribution.charts import around_first
 from dalembert.systems.distribution.reduction import explicit_terms, violation
+from dalembert.systems.system import LocalSystem
 from dalembert.tracing import Jitted, seldom
 
 WITHIN = 0.1  # distance of the fitted exponent from the declared order that still agrees with it
@@ -31,7 +32,7 @@ STEEPEST = np.pi / 2  # of the cut-off function: an error of the flow enters the
 class Embedding(Described):
     """sup |ε^p g| over the phases τ and the starting points, for each step, and the order p that follows.
 
-    Norms are Euclidean in ξ = (q, v^a).
+    Norms are Euclidean in ξ = (q, v^a), on groups in coordinates around the first point.
 
     Attributes:
         order: p, as given, or the whole number nearest to the fitted exponent.
@@ -149,9 +150,9 @@ def embedding(
         >>> found.verdict[:7], found.agrees
         ('order 2', True)
     """
-    check_flat(system, "embedding")
+    check_system(system)
     steps = decreasing_steps(h)
-    points, speeds = as_points(q0, v0, ("q0", "v0"))
+    system, points, speeds = around_first(system, q0, v0)
     if order is not None:
         whole_number(order, "order", most=64)
     if whole_number(phases, "phases", 2, 100_000) % 2:
@@ -281,7 +282,7 @@ def consistency(
     Args:
         system: a System with constraints of order 1.
         q0: (n,) position of a point of D, or (B, n) for several; errors are Euclidean norms, the largest over the
-            points.
+            points; on groups of the ways from the exact position, in the axes of the velocities.
         v0: (n,) or (B, n) velocities.
         h: (K,) decreasing steps ε.
         scheme: as for `perturbation`.
@@ -305,9 +306,9 @@ def consistency(
         >>> found.stays, round(found.p)
         (True, 2)
     """
-    check_flat(system, "consistency")
+    check_system(system)
     steps = decreasing_steps(h)
-    points, speeds = as_points(q0, v0, ("q0", "v0"))
+    system, points, speeds = around_first(system, q0, v0)
     made = perturbation(system, points, speeds, scheme=scheme, step=step, t0=t0, dependent=dependent, tolerance=tolerance)
     found, residual = _errors(made, points, speeds, steps)
     doubt = 4 * tolerance * (1 + np.maximum(found["q"][1], found["v"][1]))
@@ -322,13 +323,25 @@ def _errors(made: Perturbation, points, speeds, steps) -> tuple[dict[str, tuple[
     own, n = found["own_time"], made.chart.n
     end, at_own = with_exact_flow(_exact_ends, made.chart, made.tolerance, points, speeds, float(made.t0), steps, own)
     exact, own_exact = end[..., 2 * n : 2 * n + made.chart.m], at_own[..., 2 * n : 2 * n + made.chart.m]
-    pairs = {"q": (found["q"], end[..., :n]), "v": (found["v"], end[..., n : 2 * n])}
+    ways = _compare_states(made.chart.system, (found["q"], found["v"]), (end[..., :n], end[..., n : 2 * n]))
+    pairs = {}
     if "multipliers" in found:
         pairs |= {"multipliers": (found["multipliers"], exact), "multipliers_own_time": (found["multipliers"], own_exact)}
     if made.chart.m:
         pairs["multipliers_recomputed"] = (found["again"], exact)
     size = lambda x: np.max(np.linalg.norm(x, axis=-1), axis=1)  # noqa: E731  over the points
-    return {name: (size(a - b), size(b)) for name, (a, b) in pairs.items()}, np.max(found["residual"], axis=1)
+    errors = {name: (size(way), size(at)) for name, way, at in ways}
+    errors |= {name: (size(a - b), size(b)) for name, (a, b) in pairs.items()}
+    return errors, np.max(found["residual"], axis=1)
+
+
+def _compare_states(system: System, ours, exact) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    """Of q and v the way from the exact one, in the axes of the velocities, and the exact one itself."""
+    if not isinstance(system, LocalSystem):
+        return [("q", ours[0] - exact[0], exact[0]), ("v", ours[1] - exact[1], exact[1])]
+    on_group = jnp.vectorize(system.on_group, signature="(n),(n)->(s),(n)")
+    (q, v), (x, w) = on_group(*ours), on_group(*exact)
+    return [("q", system.around.differences(x, q), np.asarray(x)), ("v", np.asarray(v - w), np.asarray(w))]
 
 
 @seldom
@@ -338,8 +351,7 @@ def _take_steps(made: Perturbation, points, speeds, steps, multipliers: bool) ->
     system = made.chart.system
 
     def take_step(h, q, v) -> dict:
-        path = made.step.take_step(h, q, v) if isinstance(made.step, SchemeMap) else None
-        q1, v1 = made.step(h, q, v) if path is None else (path.q[-1], path.v[-1])
+        q1, v1, path = made.step.take_step(h, q, v) if isinstance(made.step, SchemeMap) else (*made.step(h, q, v), None)
         t = made.t0 + h
         found = {"q": q1, "v": v1, "residual": violation(system, q1, v1, t)}
         if not multipliers:

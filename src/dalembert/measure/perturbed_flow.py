@@ -19,12 +19,22 @@ from dalembert.notebook import Described
 from dalembert.numbers import as_number, as_positive, as_tolerance, as_vector, first_line
 from dalembert.path import Path
 from dalembert.step import simulate
-from dalembert.systems import Connection, System, check_shapes, connection, cutoff, reduction, velocity_constraints
+from dalembert.systems import (
+    Connection,
+    System,
+    check_shapes,
+    check_system,
+    connection,
+    cutoff,
+    reduction,
+    velocity_constraints,
+)
 from dalembert.systems.distribution.adapted import flow
-from dalembert.systems.distribution.charts import as_points, chart_argument, compile_method
+from dalembert.systems.distribution.charts import around_first, chart_argument, compile_method
 from dalembert.systems.distribution.reduction import check_first_order, explicit_terms
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import check_indices
+from dalembert.systems.system import LocalSystem
 from dalembert.tracing import seldom
 
 Vector = Float[Array, "n"]
@@ -34,20 +44,37 @@ CONTRACTIONS = 30
 
 
 class SchemeMap(eqx.Module):
-    """Φ(h, (q, v)): one step of `simulate` with a scheme, from t0."""
+    """Φ(h, (q, v)): one step of `simulate` with a scheme, from t0; on groups in the coordinates of the system."""
 
     system: System
     scheme: Scheme | None
     t0: Any  # a time; `simulate` takes traced ones, too
 
-    def take_step(self, h, q: Vector, v: Vector) -> Path:
-        """The whole path of one step, with its multipliers."""
-        return simulate(self.system, q, v, h=h, steps=1, t0=self.t0, scheme=self.scheme, throw=False)
+    def take_step(self, h, q: Vector, v: Vector) -> tuple[Vector, Vector, Path]:
+        """(q, v) after the step, and its whole path, with multipliers."""
+        system, local = self.system, self.system if isinstance(self.system, LocalSystem) else None
+        if local is not None:
+            system, (q, v) = local.original, local.on_group(q, v)
+        path = simulate(system, q, v, h=h, steps=1, t0=self.t0, scheme=self.scheme, throw=False)
+        q, v = path.q[-1], path.v[-1]
+        if local is not None:
+            q, v = local.from_group(q, v)
+        return q, v, path
 
     def __call__(self, h, q: Vector, v: Vector) -> tuple[Vector, Vector]:
-        path = self.take_step(h, q, v)
+        q, v, path = self.take_step(h, q, v)
         lost = path.steps_done < 1
-        return jnp.where(lost, jnp.nan, path.q[-1]), jnp.where(lost, jnp.nan, path.v[-1])
+        return jnp.where(lost, jnp.nan, q), jnp.where(lost, jnp.nan, v)
+
+
+class LocalMap(eqx.Module):
+    """A map (h, q, v) → (q, v) on groups in the coordinates of a system."""
+
+    system: LocalSystem
+    base: Callable
+
+    def __call__(self, h, q: Vector, v: Vector) -> tuple[Vector, Vector]:
+        return self.system.from_group(*self.base(h, *self.system.on_group(q, v)))
 
 
 class Piece(NamedTuple):
@@ -66,6 +93,9 @@ class Perturbation(Described, eqx.Module):
 
     F is the exact flow of the reduced equation in the chart. The methods return ε^p g and not g, so that p need not be
     known. tau is t/ε ∈ [0, 1]; outside, the perturbation is continued with period 1.
+
+    On groups q is y of g = g₀τ(y) around the first of the points given, and v its rate: `chart.system.from_group(q, v)`
+    makes them from a state as a path has it, `on_group` leads back.
 
     Attributes:
         chart: coordinates on D.
@@ -189,7 +219,7 @@ def perturbation(
         v0: (n,) velocity of the point, or (B, n).
         scheme: as for `simulate`, in a form that starts from (q, v); the default scheme if neither scheme nor step is
             given.
-        step: (h, q, v) → (q, v), written with jax.numpy, a map of D to itself.
+        step: (h, q, v) → (q, v), written with jax.numpy, a map of D to itself; on groups q and v are as in a path.
         t0: the time.
         dependent: as for `connection`.
         tolerance: relative and absolute tolerance of the exact flow F.
@@ -209,16 +239,17 @@ def perturbation(
         >>> made.map(0.1, xi).shape  # one step of the scheme, in ξ
         (5,)
     """
+    check_system(system)
+    system, points, speeds = around_first(system, q0, v0)
     check_first_order(system, "perturbation", holonomic=False)
     accuracy, start = float(as_tolerance(tolerance)), as_number(t0, "t0", "a finite time")
-    points, speeds = as_points(q0, v0, ("q0", "v0"))
     chart = connection(system, points, speeds, start, dependent=dependent)
     for q, v in zip(points, speeds, strict=True):
         reduction(system, q, v, start)
     begin = jnp.asarray(start, dtype=float)
     made = one_step_map(system, scheme, step, begin)
     if step is not None:
-        _check_step(step, points[0], speeds[0])
+        _check_step(made, points[0], speeds[0])
     return Perturbation(chart, made, begin, accuracy)
 
 
@@ -244,7 +275,7 @@ def one_step_map(system: System, scheme: Scheme | None, step: Callable | None, t
             raise ValueError("scheme, step: found both; give one of them")
         if not callable(step):
             raise TypeError(f"step: found {type(step).__name__}; give a function (h, q, v) → (q, v)")
-        return step
+        return LocalMap(system, step) if isinstance(system, LocalSystem) else step
     if scheme is not None and not isinstance(scheme, Scheme):
         raise TypeError(f"scheme: found {type(scheme).__name__}; give a Scheme")
     if (scheme or Scheme()).form_for(system.constraints) == "nodes":

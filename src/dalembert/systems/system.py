@@ -411,6 +411,11 @@ class LocalSystem(System):
         q, v, a = self.on_group(y, w, b)
         return q, v, a
 
+    def from_group(self, q: Vector, v: Vector) -> tuple[Vector, Vector]:
+        """y and ẏ from g and ξ."""
+        y = self.around.coordinates(self.origin, q)
+        return y, jnp.linalg.solve(self.to_velocity(y), v)
+
     def to_velocity(self, y: Vector) -> Float[Array, "n n"]:
         """T(y)."""
         return jax.jacfwd(lambda w: self.around.trivialise(y, w))(jnp.zeros_like(y))

@@ -20,13 +20,14 @@ from dalembert.algebra import least_norm, may_jump
 from dalembert.discretize import Scheme
 from dalembert.measure.perturbed_flow import one_step_map
 from dalembert.notebook import Described
-from dalembert.numbers import EPSILON, as_number, as_positive, as_state, as_tolerance, is_traced, whole_number
+from dalembert.numbers import EPSILON, as_array, as_number, as_positive, as_tolerance, is_traced, whole_number
 from dalembert.step import simulate
-from dalembert.systems import System, acceleration, check_flat, check_initial_data, check_system, velocity_constraints
+from dalembert.systems import System, acceleration, check_initial_data, check_system, velocity_constraints
 from dalembert.systems.consistency import stacked_residuals
-from dalembert.systems.distribution.charts import as_points
+from dalembert.systems.distribution.charts import read_points
 from dalembert.systems.equations import force, value
 from dalembert.systems.sizes import check_times
+from dalembert.systems.system import at_origin
 from dalembert.tracing import Jitted
 
 Vector = Float[Array, "n"]
@@ -76,13 +77,14 @@ class Expansion(NamedTuple):
 class Modified(Described, eqx.Module):
     """The modified equation of a scheme, order by order.
 
-    q̇ = v + Σ_j h^j f_j^q(q, v, t),  v̇ = a(q, v, t) + Σ_j h^j f_j^v(q, v, t): the modified equation of a scheme.
+    q̇ = v + Σ_j h^j f_j^q(q, v, t),  v̇ = a(q, v, t) + Σ_j h^j f_j^v(q, v, t): the modified equation of a scheme. On groups
+    g⁻¹ġ stands for q̇, in the axes of the velocities.
 
     Attributes:
         system: the System.
         scheme: the Scheme.
         powers: j of the terms, from the scheme's order p up to the order asked for.
-        states: (B, 2n) the states given, q and v.
+        states: (B, 2n) the states given, q and v as in a path.
         t0: their time.
         step: the largest step of the runs from which the terms are found.
         doubt: of each term, relative to it: how far it differs if the steps are half as long.
@@ -141,7 +143,7 @@ class Modified(Described, eqx.Module):
             order: the highest power that is taken; all by default, 0 for the equation of motion.
 
         Returns:
-            q̇ (n,) and v̇ (n,).
+            q̇ (n,), on groups g⁻¹ġ, and v̇ (n,).
         """
         z, now = self._state(q, v, t)
         found = np.asarray(_field(self, as_step_size(h), z, now, self._count(order)))
@@ -159,19 +161,20 @@ class Modified(Described, eqx.Module):
             tolerance: relative and absolute tolerance, at least the rounding of the terms.
 
         Returns:
-            q (K, n) and v (K, n) at the times.
+            q (K, n), as in a path, and v (K, n) at the times.
         """
         import scipy.integrate  # loads with its first use
 
         times, size, count = np.asarray(check_times(t, tolerance)), as_step_size(h), self._count(order)
         z, _ = self._state(q0, v0, times[0])
         accuracy = max(float(as_tolerance(tolerance)), self._rounding(float(size), count) * float(jnp.max(jnp.abs(z))))
-        rates = lambda s, y: np.asarray(_field(self, size, y, np.asarray(s), count))  # noqa: E731
+        rates = lambda s, y: np.asarray(_rate(self, size, y, np.asarray(s), count))  # noqa: E731
         wanted: Any = {"method": "DOP853", "rtol": accuracy, "atol": accuracy, "t_eval": times}
         found = scipy.integrate.solve_ivp(rates, (times[0], times[-1]), np.asarray(z), **wanted)
         if not found.success:
             raise RuntimeError(f"flow: the modified equation could not be integrated: {found.message}")
-        return found.y[: len(z) // 2].T, found.y[len(z) // 2 :].T
+        q, v = self.system.space.split_state(found.y.T)
+        return self.system.space.nearest(q), v
 
     def describe(self) -> str:
         """The powers, and the doubt about each term."""
@@ -180,8 +183,8 @@ class Modified(Described, eqx.Module):
         return "\n".join(lines + [f"doubt about f_{j}: {x:.1e}" for j, x in zip(self.powers, self.doubt, strict=True)])
 
     def _state(self, q, v, t) -> tuple[State, Float[Array, ""]]:
-        position, velocity = as_state(q, v, self.system.coordinates)
-        return jnp.concatenate([position, velocity]), jnp.asarray(as_number(t, "t", "a finite time"), dtype=float)
+        state = self.system.space.read_state(q, v, self.system.coordinates, as_array)
+        return jnp.concatenate(state), jnp.asarray(as_number(t, "t", "a finite time"), dtype=float)
 
     def _rounding(self, h: float, count: int) -> float:
         """The error of the first terms for steps h by rounding of the nodes, relative to the state."""
@@ -211,7 +214,7 @@ def modified(
 
     Args:
         system: a System with constraints of any order.
-        q0: (n,) position of a state of the motion, or (B, n) for several.
+        q0: (n,) position of a state of the motion, or (B, n) for several; on groups also by name.
         v0: (n,) velocity of the state, or (B, n).
         h: a step with which the scheme resolves the motion; terms are found from runs with steps of similar size.
         scheme: as for `simulate`, in a form that starts from (q, v).
@@ -234,15 +237,14 @@ def modified(
         ((2,), (1, 2, 1))
     """
     check_system(system)
-    check_flat(system, "modified")
     one_step_map(system, scheme, None, 0.0)
     chosen, size, begin = scheme or Scheme(), float(as_positive(h, "h", "a positive, finite step")), as_number(t0, "t0")
-    points, speeds = as_points(q0, v0, ("q0", "v0"))
+    points, speeds = read_points(system, q0, v0)
     if is_traced(system, points, speeds, begin):
         raise TypeError("modified: works on numbers and not under jit, vmap or grad")
     for q, v in zip(points, speeds, strict=True):
-        check_initial_data(system, q, v, jnp.asarray(begin, dtype=float), size)
-    _check_smooth(system, points.shape[1])
+        check_initial_data(*at_origin(system, q, v), jnp.asarray(begin, dtype=float), size)
+    _check_smooth(system, points.shape[1], speeds.shape[1])
     powers = powers_of(system, chosen, whole_number(order, "order", most=12))
     states, steps = jnp.concatenate([points, speeds], axis=1), size * LADDER
     now = jnp.asarray(begin, dtype=float)
@@ -284,14 +286,15 @@ def powers_of(system: System, scheme: Scheme, order: int) -> tuple[int, ...]:
     return tuple(range(declared.order, order + 1, 2 if declared.not_self_adjoint is None else 1))
 
 
-def _check_smooth(system: System, n: int) -> None:
+def _check_smooth(system: System, size: int, n: int) -> None:
     """ValueError where a derivative of L, or a force or a constraint, contains an operation that may jump."""
-    slopes = jax.grad(lambda x: system.call(system.lagrangian, x[:n], x[n : 2 * n], t=x[-1]))
-    parts = {"lagrangian": slopes, "forces": lambda x: force(system, x[:n], x[n : 2 * n], x[-1])}
+    split = lambda x: (x[:size], x[size : size + n], x[size + n : size + 2 * n], x[-1])  # noqa: E731
+    slopes = jax.grad(lambda x: system.call(system.lagrangian, *split(x)[:2], t=x[-1]))
+    parts = {"lagrangian": slopes, "forces": lambda x: force(system, *split(x)[:2], x[-1])}
     for i, c in enumerate(system.constraints):
-        parts[f"constraints[{i}]"] = lambda x, c=c: value(system, c, x[:n], x[n : 2 * n], x[2 * n : 3 * n], x[-1])
+        parts[f"constraints[{i}]"] = lambda x, c=c: value(system, c, *split(x))
     for name, function in parts.items():
-        if may_jump(function, jnp.zeros(3 * n + 1)):
+        if may_jump(function, jnp.zeros(size + 2 * n + 1)):
             raise ValueError(
                 f"{name}: contains an operation that may jump, or whose derivative may (a comparison, a rounding, abs): "
                 "where it does, the step has no expansion in powers of h, and so no modified equation"
@@ -330,6 +333,18 @@ def in_batches(function: Callable, made: Modified, *rows: Any) -> Any:
 
 @Jitted
 def _field(made: Modified, h, z: State, t, count: int) -> State:
+    return _sum_terms(made, h, z, t, count)
+
+
+@Jitted
+def _rate(made: Modified, h, z: State, t, count: int) -> State:
+    """The same as the rate of the state as it is stored."""
+    field, (q, v) = _sum_terms(made, h, z, t, count), made.system.space.split_state(z)
+    n = v.shape[0]
+    return jnp.concatenate([made.system.space.rate(q, field[:n]), field[n:]])
+
+
+def _sum_terms(made: Modified, h, z: State, t, count: int) -> State:
     if not count:
         return motion_field(made.system, z, t)
     found = expand(made, z, t)
@@ -338,21 +353,21 @@ def _field(made: Modified, h, z: State, t, count: int) -> State:
 
 def motion_field(system: System, z: State, t) -> State:
     """f = (v, a) at the point of the constraints next to z."""
-    q, v = jnp.split(z, 2)
+    q, v = system.space.split_state(z)
     return jnp.concatenate([v, acceleration(system, q, v, t)[0]])
 
 
 def expand(made: Modified, z: State, t) -> Expansion:
     """f and the coefficients f_j of the modified equation, at the point of the constraints next to z."""
-    stencil, n = made.stencil, z.shape[0] // 2
-    at = onto_constraints(made.system, z, t)
-    steps = int(stencil.nodes[-1])
+    stencil, space = made.stencil, made.system.space
+    at, steps = onto_constraints(made.system, z, t), int(stencil.nodes[-1])
+    q, v = space.split_state(at)
 
     def displacements(h) -> Float[Array, "steps two_n"]:
         """z_k - z₀, k = 1, …"""
-        path = simulate(made.system, at[:n], at[n:], h=h, steps=steps, t0=t, scheme=made.scheme, throw=False)
-        states = jnp.concatenate([path.q, path.v], axis=1)
-        return jnp.where(path.steps_done < steps, jnp.nan, states[1:] - at)
+        path = simulate(made.system, q, v, h=h, steps=steps, t0=t, scheme=made.scheme, throw=False)
+        ways = jax.vmap(lambda x: space.between(q, x))(path.q[1:])
+        return jnp.where(path.steps_done < steps, jnp.nan, jnp.concatenate([ways, path.v[1:] - v], axis=1))
 
     h = made.step * stencil.parts
     behind = h[:0] if not made.reversible else -h
@@ -368,12 +383,13 @@ def expand(made: Modified, z: State, t) -> Expansion:
 
 def onto_constraints(system: System, z: State, t) -> State:
     """The point next to z with φ(q) = 0, dφ/dt = 0, φ(q, v) = 0: Newton's iteration with least corrections."""
-    q, v = jnp.split(z, 2)
+    space = system.space
+    q, v = space.split_state(z)
     holonomic = [c for c in system.constraints if c.order == 0]
     if holonomic:
         positions = lambda x: jnp.concatenate([value(system, c, x, v, v, t) for c in holonomic])  # noqa: E731
         for _ in range(CORRECTIONS):
-            q = q - least_norm(jax.jacfwd(positions)(q), positions(q))
+            q = space.retract(q, -least_norm(space.jacobian(positions, q), positions(q)))
     if any(c.order < 2 for c in system.constraints):
         lower = system.with_constraints([c for c in system.constraints if c.order < 2])
         speeds = lambda w: velocity_constraints(lower, q, w, t)  # noqa: E731
@@ -386,6 +402,9 @@ def tangent_part(system: System, z: State, t, vectors: Float[Array, "S two_n"]) 
     """Vectors at z without what leads off the constraints."""
     if not any(c.order < 2 for c in system.constraints):
         return vectors
-    n = z.shape[0] // 2
-    rows = jax.jacfwd(lambda y: stacked_residuals(system, y[:n], y[n:], t))(z)
+    space = system.space
+    q, v = space.split_state(z)
+    n = v.shape[0]
+    residuals = lambda x: stacked_residuals(system, space.retract(q, x[:n]), x[n:], t)  # noqa: E731
+    rows = jax.jacfwd(residuals)(jnp.concatenate([jnp.zeros_like(v), v]))
     return vectors - jax.vmap(lambda x: least_norm(rows, rows @ x))(vectors)

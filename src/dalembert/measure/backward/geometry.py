@@ -30,7 +30,7 @@ from dalembert.measure.nodes import kernel, states_of
 from dalembert.measure.symplectic import exterior_derivative
 from dalembert.notebook import Described
 from dalembert.path import Path
-from dalembert.systems import energy, momentum
+from dalembert.systems import check_flat, energy, momentum
 from dalembert.systems.consistency import stacked_residuals
 from dalembert.tracing import Jitted
 
@@ -99,6 +99,7 @@ def helmholtz(made: Modified) -> Helmholtz:
         True
     """
     check_modified(made)
+    check_flat(made.system, "helmholtz")
     powers, z = (0, *made.powers), np.asarray(made.states)
     fields, forms = _fields_and_forms(made, z, float(made.t0))
     by_z, turned, moved = _derivatives(made, z, fields)
@@ -237,6 +238,7 @@ def kept_energy(made: Modified, h) -> KeptEnergy:
         (True, True)
     """
     check_modified(made)
+    check_flat(made.system, "kept_energy")
     if made.system.time_dependent:
         raise ValueError("made: its system depends on time, and no energy is kept; energy_drift says how E changes")
     states, step = np.asarray(made.states), as_step_size(h)
@@ -342,4 +344,12 @@ def _rates(made: Modified, h: float, states: np.ndarray, times: np.ndarray) -> t
 @Jitted
 def _energy_slopes(made: Modified, states, times):
     """∇E and ∂E/∂t."""
-    return jax.vmap(jax.grad(lambda y, s: energy(made.system, *_halves(y), s), (0, 1)))(states, times)
+    space = made.system.space
+
+    def slopes(z, t):
+        q, v = space.split_state(z)
+        n = v.shape[0]
+        of = lambda x, s: energy(made.system, space.retract(q, x[:n]), x[n:], s)  # noqa: E731
+        return jax.grad(of, (0, 1))(jnp.concatenate([jnp.zeros_like(v), v]), t)
+
+    return jax.vmap(slopes)(states, times)

@@ -27,6 +27,7 @@ from dalembert.measure.nodes import check_neighbours, form_of, states_of
 from dalembert.notebook import Described
 from dalembert.numbers import EPSILON, is_traced
 from dalembert.path import Path
+from dalembert.systems import check_flat
 from dalembert.tracing import Jitted
 
 BLOCKS = 128  # of the run, in which the remainder is summed
@@ -98,6 +99,7 @@ def error_bound(made: Modified, path: Path) -> ErrorBound:
         (True, True)
     """
     check_modified(made)
+    check_flat(made.system, "error_bound")
     if is_traced(path):
         raise TypeError("error_bound: works on numbers and not under jit, vmap or grad")
     form_of(path, made.system, made.scheme)

@@ -30,7 +30,7 @@ from dalembert.systems.distribution.reduction import (
 )
 from dalembert.systems.equations import Time
 from dalembert.systems.sizes import CONSISTENT
-from dalembert.systems.system import System, check_shapes
+from dalembert.systems.system import LocalSystem, System, check_shapes
 from dalembert.tracing import seldom
 
 Rows = Float[np.ndarray, "m n"]
@@ -342,6 +342,29 @@ def as_points(q, v, names: tuple[str, str] = ("q", "v")) -> tuple[Float[Array, "
     if points.shape != speeds.shape:
         raise ValueError(f"{', '.join(names)}: found {points.shape} and {speeds.shape}, points first; they must agree")
     return points, speeds
+
+
+def read_points(system: System, q0, v0) -> tuple[Float[Array, "B size"], Float[Array, "B n"]]:
+    """The same of a system, and on groups as they are stored."""
+    if system.space.flat:
+        return as_points(q0, v0, ("q0", "v0"))
+    read = system.space.read_state(q0, v0, system.coordinates, as_array)
+    points, speeds = (jnp.atleast_2d(jnp.asarray(x)) for x in read)
+    if len(points) != len(speeds):
+        raise ValueError(f"q0, v0: found {len(points)} and {len(speeds)} points; they must agree")
+    return points, speeds
+
+
+def around_first(system: System, q0, v0) -> tuple[System, Float[Array, "B n"], Float[Array, "B n"]]:
+    """The system and points of it, on groups in coordinates around the first."""
+    points, speeds = read_points(system, q0, v0)
+    if system.space.flat:
+        return system, points, speeds
+    local = LocalSystem(system, points[0])
+    y, w = jax.vmap(local.from_group)(points, speeds)
+    if not np.all(np.isfinite(y)):
+        raise ValueError("q0: a point is half a turn from the first, around which the coordinates are")
+    return local, y, w
 
 
 def _rows_of(given, name: str) -> Float[Array, "B n"]:
