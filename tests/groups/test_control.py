@@ -122,6 +122,18 @@ def test_bounds_on_controls_guesses_and_refinement():
     assert float(finer.refinement.cost) == pytest.approx(11.3922424537, rel=1e-5)
 
 
+def test_a_turn_keeps_the_bound_on_its_rate():
+    """About one axis: the torque falls to 0 in τ = 3/2 (T - θ/ω) until ω is reached, and rises against it before the end."""
+    problem, most = da.OptimalControl(BODY, cost=effort, actuated=np.eye(3)), 1.25
+    ends = {"initial": (ONE, REST), "final": ({"R": turned((1, 0, 0), 1.0)}, REST), "T": 1.0}
+    bounds = {"v": {"R.1": (-most, most)}}
+    found = [da.solve(problem, **ends, steps=n, bounds=bounds) for n in (20, 40)]
+    assert ratios([s.cost for s in found], 4 * most**2 / (3 * 1.5 * (1 - 1 / most)))[0] == pytest.approx(3.87, abs=0.03)
+    rates = found[1].bounds["v"]
+    assert rates.values.max() <= most
+    assert rates.active.sum(axis=0).tolist() == [16, 0, 0]
+
+
 def test_a_rolling_ball_is_moved_by_torques(tmp_path):
     """Nonholonomic, from rest to rest: it rolls straight, (I + m r²)θ̈ = u and the cost 12 (I + m r²)²θ²/T³."""
     ball = da.System(
@@ -146,7 +158,9 @@ def test_a_rolling_ball_is_moved_by_torques(tmp_path):
     ("given", "error", "message"),
     [
         ({"initial": ({"R": 2 * np.eye(3)}, REST)}, ValueError, "no rotation"),
-        ({"bounds": {"v": (-1, 1)}}, ValueError, "bounds.*groups"),
+        ({"bounds": {"q": (-1, 1)}}, ValueError, "bounds.*groups.*no order"),
+        ({"bounds": {"v": {"R.w": (-1, 1)}}}, ValueError, r"R\.w.*R\.1"),
+        ({"bounds": {"v": (0.5, 1)}}, ValueError, r"v\[0\] = 0 given"),
         ({"inequalities": lambda q, v, u, p: v.R[0]}, ValueError, "inequalities: .*groups"),
         ({"final": da.Periodic()}, ValueError, "final: .*groups"),
         ({"scheme": da.Lobatto()}, ValueError, "Lobatto"),

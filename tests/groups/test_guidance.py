@@ -161,6 +161,21 @@ def test_neighbouring_extremals_are_what_solving_again_finds(turn):
     assert misses[0] / misses[1] == pytest.approx(2.0, abs=0.1)  # relative to a change of first order
 
 
+def test_gains_keep_rates_at_their_bounds():
+    """Neighbours that are solved again have the same steps at their bounds."""
+    ends = TURN | {"final": (turned(0.9, 0.5, 0.5), REST), "initial": (ONE, REST)}
+    free = da.solve(SATELLITE, **ends)
+    most = 0.95 * np.abs(free.v).max(axis=0)
+    bounded = {"bounds": {"v": (-most, most)}, "solver": da.Solver(tolerance=1e-10)}
+    plan = da.solve(SATELLITE, **ends, **bounded, guess=free)
+    assert np.count_nonzero(plan.bounds["v"].active) > 2
+    law = da.feedback(SATELLITE, plan, final=ends["final"], hold=0.2)
+    other = da.solve(SATELLITE, **(ends | {"initial": (turned(1e-4, -2e-4, 5e-5), REST)}), **bounded, guess=plan)
+    x = np.concatenate([BODY.space.differences(plan.q, other.q), other.v - plan.v], axis=1)
+    u = other.u - plan.u
+    assert np.abs(u + np.einsum("krx,kx->kr", law.K, x))[:10].max() < 0.02 * np.abs(u).max()
+
+
 def test_sensitivities_are_differences(turn):
     found = da.sensitivity(SATELLITE, turn, initial=TURN["initial"], final=TURN["final"])
     q, v = (BODY.space.read_position(TURN["final"][0], "q"), np.array(TURN["final"][1]["R"]))

@@ -138,7 +138,7 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     space = problem.system.space
     if isinstance(space, Product):
         limits = dict(asked.bounds) if isinstance(asked.bounds, Mapping) else {}
-        limits = {f"bounds[{name!r}]": x for name, x in limits.items() if name != "u"}
+        limits = {f"bounds[{name!r}]": x for name, x in limits.items() if name not in ("u", "v")}
         check_on_group(asked.request, None, limits | {"inequalities": asked.inequalities})
         if isinstance(asked.scheme, Lobatto):
             raise ValueError("scheme: found Lobatto() for a plant on groups; there it is a Scheme, of order 2")

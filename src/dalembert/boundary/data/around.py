@@ -236,7 +236,7 @@ def _read_guess(space: Product, guess: Any, t: np.ndarray) -> Float[np.ndarray, 
 
 
 def check_on_group(request: Request, scheme: Any, limits: Mapping[str, Any]) -> None:
-    """ValueError naming what is there for problems on Rⁿ only."""
+    """ValueError naming what is there for problems on Rⁿ only. limits: those of them that are asked for."""
     asked = {name: x for name, x in limits.items() if x is not None}
     if scheme is not None and type(scheme) not in (Interpolated, Centred):
         asked["scheme"] = f"{type(scheme).__name__}()"
@@ -246,6 +246,6 @@ def check_on_group(request: Request, scheme: Any, limits: Mapping[str, Any]) -> 
     for name, x in asked.items():
         what = x if isinstance(x, str) else "something"
         raise ValueError(
-            f"{name}: found {what} for a problem on groups; there ends are given by (q, v), with Interpolated(), and there "
-            "are no bounds and inequalities"
+            f"{name}: found {what} for a problem on groups; there ends are given by (q, v), with Interpolated(), and bounds "
+            "are those on controls and velocities of a plant: elements of a group have no order. There are no inequalities"
         )

@@ -187,9 +187,9 @@ class Level(NamedTuple):
         """From the nodes: the means of two, and the ends."""
         return self._between(x, 0.5 * (x[:-1] + x[1:])) if self.steps else x
 
-    def rates(self, q: Float[np.ndarray, "nodes n"], v: Float[np.ndarray, "nodes n"]) -> Float[np.ndarray, "K n"]:
-        """Velocities, from positions and velocities of the nodes."""
-        return self._between(v, np.diff(q, axis=0) / np.diff(self.t)[:, None]) if self.steps else v
+    def rates(self, d: Float[np.ndarray, "N n"], v: Float[np.ndarray, "nodes n"]) -> Float[np.ndarray, "K n"]:
+        """Velocities, from increments of the steps and velocities of the nodes."""
+        return self._between(v, d / np.diff(self.t)[:, None]) if self.steps else v
 
     def both(self, given: Bool[np.ndarray, "nodes n"], rates: Bool[np.ndarray, "nodes n"]) -> Bool[np.ndarray, "K 2n"]:
         """Which of (q, v) are given, from those of the nodes."""

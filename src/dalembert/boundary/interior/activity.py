@@ -60,7 +60,9 @@ class Activity(NamedTuple):
         for path, at, own in zip(unknowns.paths, *places, strict=True):
             true = it.z.ravel()[at] + it.at.gradient.ravel()[own] / path.level.weights[:, None]
             part = self.part(at, path.limits, path.level, true)
-            found[path.name] = part if path.name != "v" else _with_all_velocities(part, path, path.level.rates(q, v))
+            found[path.name] = (
+                part if path.name != "v" else _with_all_velocities(part, path, path.level.rates(unknowns.increments(q), v))
+            )
         return found
 
 

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -17,6 +18,7 @@ from jaxtyping import Float
 from dalembert.boundary.data.limits import Level, PathFunction
 from dalembert.boundary.kkt.assembly import TIME
 from dalembert.discretize import Windows
+from dalembert.groups import Product
 
 
 def as_given(shared):
@@ -33,7 +35,10 @@ def with_origin(shared):
 class PathTerm:
     """w (G(q, v, u, t) - s), q = o + Σ means x and v = Σ rates x, x: the numbers of `width` slots (n,).
 
-    z: the slots, the r controls where they are read, else 0, the s, and the multipliers; read_shared: shared ↦ (o,
+    On groups G is v, of which on a step no more is needed than the way between its nodes.
+
+    z: the slots, the r controls where they are read, else 0, the s, on groups the elements from which the slots are counted,
+    and the multipliers; read_shared: shared ↦ (o,
     parameters); power: -1 where v are differences, which shrink where steps grow, 0 where they are unknowns.
     """
 
@@ -57,7 +62,12 @@ class PathTerm:
         x, u, s = z[:slots].reshape(self.width, self.n), z[slots : slots + read], z[slots + read :]
         origin, parameters = self.read_shared(shared)
         u = u if self.controls else jnp.zeros(self.r)
-        found = self.function(origin + means @ x, rates @ x, u, t, parameters)
+        v, space = rates @ x, self.function.problem.space
+        if isinstance(space, Product) and self.power:
+            bases = jax.lax.stop_gradient(z[slots + read + len(self.function.velocities) :])[: 2 * space.size]
+            first, last = (space.retract(g, y) for g, y in zip(bases.reshape(2, -1), x, strict=True))
+            v = rates[1] * space.between(first, last)
+        found = self.function(origin + means @ x, v, u, t, parameters)
         return jnp.zeros(()), weight * (found - s[: found.shape[0]])
 
 

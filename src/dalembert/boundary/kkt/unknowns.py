@@ -152,6 +152,10 @@ class PathUnknowns(abc.ABC):
         """The same path, counted from where it is."""
         return self.counted_from(z, self.elements(z))
 
+    def increments(self, q: np.ndarray) -> Float[np.ndarray, "N n"]:
+        """From each node to the next."""
+        return self.space.differences(q[:-1], q[1:])
+
     @property
     def time_place(self) -> int:
         """Place of one θ of a free final time in the flat path."""
@@ -173,7 +177,8 @@ class PathUnknowns(abc.ABC):
         """Arguments of G on a path z (blocks, b)."""
         (q, v, u), level = self.motion(z), path.level
         u = np.zeros((len(level.times), u.shape[1])) if level.steps else u
-        return PathPoints(level.on(q), level.rates(q, v), u, level.times)
+        points = level.on(q if self.space.flat else np.zeros_like(v))  # on groups G reads velocities alone
+        return PathPoints(points, level.rates(self.increments(q), v), u, level.times)
 
     def place_values(self, z: np.ndarray) -> list[PathPoints]:
         """The values of path inequalities on a path, put where they belong; and where they are taken."""
@@ -211,6 +216,8 @@ class PathUnknowns(abc.ABC):
                 read = [(o, c + i) for o, c in windows.slots for i in range(n)]
                 read += layout.places(windows.own, "controls") if controls else []
                 read += layout.places(windows.own, "values")[part]
+                if not self.space.flat:
+                    read += [place for offset, _ in windows.slots for place in layout.places(offset, "base")]
                 own = layout.places(windows.own, "inequalities")[part]
                 data = (windows.means, windows.rates, level.weights[windows.at], level.times[windows.at])
                 yield term_of(function, read, own, windows.start, len(windows.means)), data
