@@ -22,7 +22,7 @@ from dalembert.measure.perturbed_flow import one_step_map
 from dalembert.notebook import Described
 from dalembert.numbers import EPSILON, as_array, as_number, as_positive, as_tolerance, is_traced, whole_number
 from dalembert.step import simulate
-from dalembert.systems import System, acceleration, check_initial_data, check_system, velocity_constraints
+from dalembert.systems import System, acceleration, check_initial_data, check_system, momentum, velocity_constraints
 from dalembert.systems.consistency import stacked_residuals
 from dalembert.systems.distribution.charts import read_points
 from dalembert.systems.equations import force, value
@@ -379,6 +379,15 @@ def expand(made: Modified, z: State, t) -> Expansion:
     extra = tangent_part(made.system, at, t, slopes - base)
     units = (made.step**stencil.powers)[:, None]
     return Expansion(base, jnp.asarray(stencil.fit) @ extra / units)
+
+
+def inertial_units(made: Modified):
+    """(2n,) in which every velocity has the same inertia, and every position too; the least of them is 1."""
+    q, v = made.system.space.split_state(made.states[0])
+    diagonal = jnp.diagonal(jax.jacfwd(lambda x: momentum(made.system, q, x, made.t0))(v))
+    largest = jnp.max(diagonal)
+    units = jnp.where(diagonal > 0.0, jnp.sqrt(largest / jnp.where(diagonal > 0.0, diagonal, 1.0)), 1.0)
+    return jnp.tile(units, 2)
 
 
 def onto_constraints(system: System, z: State, t) -> State:

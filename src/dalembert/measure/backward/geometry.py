@@ -24,6 +24,7 @@ from dalembert.measure.backward.equation import (
     check_modified,
     expand_at,
     in_batches,
+    inertial_units,
     onto_constraints,
 )
 from dalembert.measure.nodes import kernel, states_of
@@ -130,8 +131,10 @@ def _fields_and_forms(made: Modified, states: np.ndarray, t: float) -> tuple[np.
 def _derivatives(made: Modified, z: np.ndarray, fields: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """∂f_j/∂z, ∂ω_j/∂z, and ∂ω_j/∂t, by differences over a part of the way of one step."""
     n, step, t0 = z.shape[1] // 2, float(made.step), float(made.t0)
-    speed = np.max(np.abs(fields[:, 0, :n])) + step * np.max(np.abs(fields[:, 0, n:]))
-    widths = WIDTH * np.repeat([step * (speed or 1.0), speed or 1.0], n)
+    units = inertial_units(made)
+    v, a = (np.max(np.abs(x)) for x in np.split(fields[:, 0] / units, 2, axis=1))
+    speed = v + step * a
+    widths = WIDTH * units * np.repeat([step * (speed or 1.0), speed or 1.0], n)
     slopes = [np.zeros((*fields.shape, 2 * n)), np.zeros((*fields.shape, 2 * n, 2 * n)), np.zeros((*fields.shape, 2 * n))]
     for share, weight in STENCIL:
         for i, width in enumerate(widths):
@@ -146,8 +149,8 @@ def _derivatives(made: Modified, z: np.ndarray, fields: np.ndarray) -> tuple[np.
 @Jitted
 def _tangents(made: Modified, states):
     """A basis of the variations tangent to the constraints at each state, (K, 2n, d)."""
-    rows = jax.jacfwd(lambda y: stacked_residuals(made.system, *_halves(y), made.t0))
-    return jax.vmap(lambda z: kernel(rows(z)))(states)
+    rows, units = jax.jacfwd(lambda y: stacked_residuals(made.system, *_halves(y), made.t0)), inertial_units(made)
+    return jax.vmap(lambda z: units[:, None] * kernel(rows(z) * units))(states)
 
 
 def _halves(z) -> tuple[Array, Array]:

@@ -20,6 +20,7 @@ from dalembert.measure.backward.equation import (
     check_modified,
     expand_at,
     in_batches,
+    inertial_units,
     motion_field,
     onto_constraints,
 )
@@ -114,20 +115,28 @@ def error_bound(made: Modified, path: Path) -> ErrorBound:
     estimate = np.zeros_like(z)
     for k, (matrix, source) in enumerate(zip(carried, local, strict=True)):
         estimate[k + 1] = matrix @ estimate[k] + source
-    sizes = np.repeat([max(np.ptp(x, axis=0).max(), EPSILON**0.5 * np.abs(x).max(), 1e-300) for x in (q, v)], n)
+    units = np.asarray(inertial_units(made))[:n]
+    spans = [max(np.ptp(x, axis=0).max(), EPSILON**0.5 * np.abs(x).max(), 1e-300) for x in (q / units, v / units)]
+    sizes = np.concatenate([span * units for span in spans])
     norm = lambda x: np.linalg.norm(x / sizes, axis=1)  # noqa: E731
     rest = BEYOND * norm(beyond) + DIGITS_LEFT * EPSILON / abs(h) * norm(z)
-    rest[1:] += norm(doubt) + TAYLOR * np.linalg.norm(carried - np.eye(2 * n), axis=(1, 2)) ** 5 / abs(h) * norm(
-        estimate[1:]
-    )
-    ends, remainder = _remainders(made, Remaining(z, t, estimate, abs(h) * norm(defect), rest), carried, sizes)
+    rest[1:] += norm(doubt) + TAYLOR * np.linalg.norm(
+        (carried - np.eye(2 * n)) * sizes / sizes[:, None], axis=(1, 2)
+    ) ** 5 / abs(h) * norm(estimate[1:])
+    along, last = Remaining(z, t, estimate, abs(h) * norm(defect), rest), len(t) - 1
+    ends, remainder = _remainders(made, along, carried, sizes, last)
+    while last > BLOCKS and not np.all(finite := np.isfinite(remainder)):  # again, in shorter blocks
+        outgrown = int(np.argmin(finite))
+        last = max(BLOCKS, int(ends[outgrown] if ends[outgrown] < last else ends[outgrown - 1]))
+        ends, remainder = _remainders(made, along, carried, sizes, last)
+    ends, remainder = np.append(ends, len(t)), np.append(remainder, remainder[-1] if last == len(t) - 1 else np.inf)
     after = np.searchsorted(ends, np.arange(len(t)))  # at a state the larger of both ends of its block
     larger = np.maximum(remainder[after], remainder[np.maximum(after - 1, 0)])
     finite = np.isfinite(larger)
     until = float(t[-1] if np.all(finite) else t[max(int(np.argmin(finite)) - 1, 0)])
     of_q, of_v = estimate[:, :n], estimate[:, n:]
     bound = lambda x, size: np.linalg.norm(x, axis=1) + size * larger  # noqa: E731
-    return ErrorBound(t, of_q, of_v, bound(of_q, sizes[0]), bound(of_v, sizes[-1]), until)
+    return ErrorBound(t, of_q, of_v, bound(of_q, sizes[:n].max()), bound(of_v, sizes[n:].max()), until)
 
 
 class Remaining(NamedTuple):
@@ -169,13 +178,16 @@ def _middles(x: np.ndarray) -> np.ndarray:
     return np.concatenate([first[None], 9 * (x[1:-2] + x[2:-1]) - x[:-3] - x[3:], last[None]]) / 16
 
 
-def _remainders(made: Modified, along: Remaining, carried: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the blocks, as numbers of states, and ρ there in units of the sizes; infinite from where it outgrows them.
+def _remainders(
+    made: Modified, along: Remaining, carried: np.ndarray, sizes: np.ndarray, last: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Up to the state `last`: ends of the blocks, as numbers of states, and ρ there in units of the sizes; infinite from
+    where it outgrows them.
 
     ρ(t) = ∫ ‖Ψ(t, s)‖ (½|f''(ε, ε)| + |f''(ε, ·)|(ρ + |h d|) + ½|f''|ρ² + rest) ds.
     """
     t, unit = along.t, np.eye(len(sizes))
-    ends = np.unique(np.linspace(0, len(t) - 1, min(BLOCKS, len(t) - 1) + 1).astype(int))
+    ends = np.unique(np.linspace(0, last, min(BLOCKS, last) + 1).astype(int))
     error = along.estimate[ends] / sizes
     bends = np.stack([_bend(made, along, ends, x) * sizes / sizes[:, None] for x in unit * sizes], axis=-1)
     along_error = np.einsum("kabc,kc->kab", bends, error)
