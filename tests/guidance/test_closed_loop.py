@@ -56,7 +56,7 @@ def test_it_is_stored_and_read_again(disturbed, tmp_path):
     same(plain, da.store.from_xarray(plain.to_xarray()))
     assert da.matches(plain, POINT)
     data = disturbed.to_xarray()
-    np.testing.assert_array_equal(data.u.sel(sample=0.1).values, disturbed.u[1])
+    np.testing.assert_array_equal(data.u.sel(time_sample=0.1).values, disturbed.u[1])
     with pytest.raises(ValueError, match="data: u is missing"):
         da.store.from_xarray(data.drop_vars("u"))
 
