@@ -7,8 +7,6 @@ The centre runs on a circle with the angular velocity αΩ, α = I/(I + mR²): 2
 circle lies. ω_z is constant. The energy is not.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

@@ -5,8 +5,6 @@ least where T = τ, and then ∫L = T. As a coordinate the speed is linear where
 with √(2gy) in its place T would have order 1. The curve is a cycloid, x = R(φ - sin φ), y = R(1 - cos φ), φ = t√(g/R).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from dalembert.boundary import Free

@@ -4,8 +4,6 @@ For l ≤ 1/6 the mass lies on the bound between t = 3l and 1 - 3l: x = l(1 - (1
 Source: A. E. Bryson, Y.-C. Ho, Applied Optimal Control (1975), section 3.11.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from dalembert.control import OptimalControl

@@ -13,8 +13,6 @@ the energy is conserved, and the path tends to a circle. Backward drive is unsta
 Kinematics: Murray, Sastry, Nonholonomic motion planning, IEEE Trans. Automat. Control 38 (1993), 700-716, where c = 0.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

@@ -4,8 +4,6 @@ The swing-up from rest at (0, 0) to rest at (1, π) in two seconds with the leas
 the straight line costs 58.8077.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

@@ -6,8 +6,6 @@ V solves both matching conditions where -κc > l, which is |θ - π| < arccos(l/
 κ, a, k, ρ are near those that `energy_shaping` chooses for Q = diag(10, 10, 1, 1), R = 0.1.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

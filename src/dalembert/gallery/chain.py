@@ -8,8 +8,6 @@ Small oscillations: ω² = (g/l) x with the roots x of Laguerre's polynomial L_N
 D. Bernoulli (1733) for the polynomials; Landau, Lifshitz, Mechanics, § 5, problem 1, for N = 2 in angles.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

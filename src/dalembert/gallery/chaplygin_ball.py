@@ -4,8 +4,6 @@
 and the momentum about the point of contact are kept. Chaplygin, On a ball's rolling on a horizontal plane, 1903.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 
 from dalembert.drawing import Ball, Dots, Rod

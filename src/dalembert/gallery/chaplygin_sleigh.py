@@ -7,8 +7,6 @@ b² = (I + ma²)/m, and u = U tanh σ, bω = U sech σ with σ̇ = aU/b²: whate
 with its centre of mass in front. A mechanical system without friction, and attracted to some of its motions.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

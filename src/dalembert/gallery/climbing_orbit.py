@@ -10,8 +10,6 @@ reaction change places only at the nearest point, where all is fast: with steps 
 The reduction is elementary; we know no source for this system.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

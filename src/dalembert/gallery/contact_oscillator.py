@@ -11,8 +11,6 @@ continues it to all times by the symmetry y(t+π) = -y(t): X(t+kπ) = Pᵏ Φ(t)
 McLachlan, Perlmutter, Integrators for nonholonomic mechanical systems, J. Nonlinear Sci. 16 (2006), 283-328.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -6,8 +6,6 @@ Math. Control Inf. 6 (1989). The least ½∫|dω/dt|² of these ends is known fr
 from collocation in modified Rodrigues parameters.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from dalembert.drawing import Body, Dots

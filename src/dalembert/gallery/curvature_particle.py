@@ -5,8 +5,6 @@ mẍ = λẏ, mÿ = -λẋ with λ = -mk|v|; the speed is constant.
 Borda, Fernández, Grillo, Section 4.1, eq. (5).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from decimal import Decimal, localcontext
 

@@ -3,8 +3,6 @@
 u = 6(1-2t/T)d/T², q = d s²(3-2s) with s = t/T, and the least cost is 12d²/T³.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from dalembert.control import OptimalControl

@@ -6,8 +6,6 @@ step does not see a κ that alternates from node to node, and where the car goes
 changes cost, 1e-8 κ̇², sees it and moves T by 1e-6 and less.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

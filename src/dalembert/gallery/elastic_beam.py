@@ -3,8 +3,6 @@
 Constant stiffness μ and load ρ: q = -ρt²(1-t)²/(24μ). Source: Colombo, Martín de Diego, Zuccalli, example 4.1.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable

@@ -4,8 +4,6 @@ The parameter is the length along the rod, |q̈| its curvature. Free ends carry 
 the least energy by elliptic integrals.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from dalembert.gallery.entry import BoundaryEntry

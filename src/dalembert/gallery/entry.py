@@ -1,7 +1,5 @@
 """Entry and BoundaryEntry: a problem with its formula, source, typical data and, if there is one, its closed form."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -4,8 +4,6 @@ Energy, |Iω| and RIω, the momentum in space, are kept. Near its middle axis th
 by Jacobi's elliptic functions: Landau, Lifshitz, Mechanics, § 37.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import ellipj, ellipkinc

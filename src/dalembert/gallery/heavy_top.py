@@ -4,8 +4,6 @@ Energy, e₃·RIω of turns about the vertical, and I₃ω₃ of turns about the
 one on the right. The height of the axis is an elliptic function.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

@@ -7,8 +7,6 @@ Vakonomic: L + λ(ż - yẋ + xẏ) with λ constant, ẍ = 2λẏ, ÿ = -2λẋ
 Colombo, Martín de Diego, Zuccalli, eq. (1.3) to (1.5).
 """
 
-from __future__ import annotations
-
 from typing import Literal, overload
 
 import numpy as np

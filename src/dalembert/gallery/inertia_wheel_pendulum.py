@@ -7,8 +7,6 @@ Along the motion dV/dt + F = u (ṗ₂ + ρ tanh u + K), so that every step has 
 Borda, Fernández, Grillo, Section 4.2, eq. (8); Grillo, Marsden, Nair (2011), Section 5.1, for V and F.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 
 from dalembert.drawing import Rod, Wheel

@@ -1,7 +1,5 @@
 """A spline in the plane that keeps out of two discs: L = ½|q̈|², k = 2, |q - c| ≥ r for each."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 
 from dalembert.drawing import Dots, Rod

@@ -4,8 +4,6 @@ Parallel parking by one metre in four seconds, from rest to rest. The straight p
 equations are singular, as the blade cannot be pushed sideways.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

@@ -3,8 +3,6 @@
 The discrete equations are fourth differences = 0: for equal steps and ends given as `Nodes` exact at the nodes.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from dalembert.gallery.entry import BoundaryEntry

@@ -3,8 +3,6 @@
 Source: T. Flash, N. Hogan, The coordination of arm movements, J. Neurosci. 5 (1985).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from dalembert.gallery.entry import BoundaryEntry

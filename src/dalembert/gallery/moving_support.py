@@ -4,8 +4,6 @@ L = ½(M+m)ẋ² + mlẋθ̇ cos θ + ½ml²θ̇² + mlẏ(t)θ̇ sin θ + mgl c
 of systems of Colombo, Martín de Diego, Zuccalli, section 4.3, which has no example.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

@@ -9,8 +9,6 @@ z = ∫ y ẋ dt is left as a quadrature, by Gauss's rule to round-off.
 Jiménez, Scheurle, Section 6.4, eq. (90); the solution with potential is not in the paper.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import ellipkinc
 

@@ -3,8 +3,6 @@
 The angle at the end is free: final=({"r": 1.5}, …) gives the radius, and both velocities.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 
 from dalembert.control import OptimalControl

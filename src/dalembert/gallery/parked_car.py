@@ -4,8 +4,6 @@ The plant is `car_with_trailers` without its steering spring: no side slip at th
 wheelbases to the side, trailer straight behind.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

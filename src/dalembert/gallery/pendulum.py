@@ -3,8 +3,6 @@
 From θ(0) = 1 at rest: θ = 2 asin(k sn(K - ω₀t, k²)), k = sin ½; period 4K/ω₀ = 6.699975664370453 for g/l = 1.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import ellipj, ellipk

@@ -7,8 +7,6 @@ Schemes that owe their energy to reversibility then drift. After the pendulum-dr
 makes nonholonomic integrators work?, Numer. Math. 145 (2020); the magnetic term is ours.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 
 from dalembert.gallery.entry import Entry

@@ -6,8 +6,6 @@ The path is a cubic in t. To be at x with velocity w at T costs 12|x|²/T³ - 12
 that is a function of T alone, whose least value is the cost.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

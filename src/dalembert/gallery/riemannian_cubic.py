@@ -4,8 +4,6 @@ Great circles whose arc length is a cubic polynomial of t are others. Source: L.
 splines on curved spaces, IMA J. Math. Control Inf. 6 (1989); Colombo, Martín de Diego, Zuccalli, section 2.2.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from dalembert.gallery.entry import BoundaryEntry

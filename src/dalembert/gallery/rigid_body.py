@@ -5,8 +5,6 @@
 ω and τ in the axes of the body. L alone is degenerate along q; the constraint makes it regular.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

@@ -4,8 +4,6 @@ The plant is `vertical_rolling_disk`. From rest at the origin to rest at (1, 1),
 rolled is free.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from dalembert.control import OptimalControl

@@ -5,8 +5,6 @@ alone: the multipliers are the torques of the motors. The momentum R(Iω + j(ω 
 the wheels end with all of it. For k = 0 the axis of the turn is fixed in space, and ω = e^(-dt) ω₀.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

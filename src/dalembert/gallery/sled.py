@@ -4,8 +4,6 @@ Velocities are those of the body, so that neither angle nor sine stands in the e
 u̇ = aω², ω̇ = -m a u ω/(J + m a²), and its solution is a hyperbolic secant. In coordinates it is `chaplygin_sleigh`.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 
 from dalembert.drawing import Body, Dots

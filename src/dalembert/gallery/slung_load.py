@@ -5,8 +5,6 @@ With the body level the centre of mass flies straight, and the load swings as a 
 is an elliptic function. Lee, Leok, McClamroch, Geometric tracking control of a quadrotor on SE(3), CDC 2010.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

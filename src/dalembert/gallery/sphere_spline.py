@@ -3,8 +3,6 @@
 Source: Colombo, Martín de Diego, Zuccalli, section 4.4. |q̈|² = |Dq̇/dt|² + |q̇|⁴/r²: it is no Riemannian cubic.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from dalembert.gallery.entry import BoundaryEntry

@@ -5,8 +5,6 @@ xẏ - yẋ are invariants of the motion. On the cone of angle α from the downw
 ω² = g/(l cos α): the closed form from the default data.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

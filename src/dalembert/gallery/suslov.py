@@ -5,8 +5,6 @@ every motion goes from a turn about one axis to the opposite turn about it. Susl
 that of row 5 of the reference values, with ω in closed form.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 
 from dalembert.drawing import Body, Rod

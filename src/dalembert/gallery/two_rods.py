@@ -4,8 +4,6 @@ L = ½((m₁/3+m₂)l₁²φ̇₁² + (m₂/3)l₂²φ̇₂² + m₂l₁l₂φ̇
 other way, the first: forces (τ₁-τ₂, τ₂).
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

@@ -5,8 +5,6 @@ does not fly straight. Energy, the impulse Rp and the impulsive moment RÏ€ + x Ã
 Leonard, Stability of a bottom-heavy underwater vehicle, Automatica 33 (1997), 331-346.
 """
 
-from __future__ import annotations
-
 from dalembert.drawing import Body, Dots
 from dalembert.gallery.entry import Entry
 from dalembert.groups import SE3

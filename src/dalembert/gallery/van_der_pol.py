@@ -3,8 +3,6 @@
 From (1, 0) in ten seconds, the end free. The velocity is on its bound from t = 0.364 to 2.913.
 """
 
-from __future__ import annotations
-
 from dalembert.control import OptimalControl
 from dalembert.gallery.entry import BoundaryEntry
 from dalembert.systems import System

@@ -7,8 +7,6 @@ RΩ (h/2) cot(hω/2), with λ = mRΩ (2/h) sin(hω/2) (-sin φ, cos φ) at the m
 Bloch, Nonholonomic Mechanics and Control, Section 1.4.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

@@ -4,8 +4,6 @@ B = [(-sin θ, ε cos θ), (cos θ, ε sin θ), (0, 1)]. From hovering to hoveri
 Hauser, S. Sastry, G. Meyer, Automatica 28 (1992).
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 
 from dalembert.control import OptimalControl

@@ -4,8 +4,6 @@ Energy and the part of the momentum along D are kept, and the motion has an inva
 Veselov, Veselova, Integrable nonholonomic systems on Lie groups, Math. Notes 44 (1988), 810-819.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 
 from dalembert.drawing import Body, Dots

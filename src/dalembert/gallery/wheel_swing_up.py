@@ -4,8 +4,6 @@ The plant is `inertia_wheel_pendulum` without its Lyapunov constraint: θ = 0 up
 at rest; where the wheel ends is free. The motor cannot hold the pendulum at 90°, where gravity asks for 0.5: it swings.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from dalembert.control import OptimalControl
