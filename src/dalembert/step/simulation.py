@@ -10,6 +10,7 @@ import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
 from dalembert.interrupts import Interrupted
+from dalembert.lazy import front_door
 from dalembert.messages import suggesting
 from dalembert.numbers import as_flag, as_state, described, outside
 from dalembert.options import Save, Solver, Start, Stop, accept_single_options, check_groups
@@ -21,7 +22,7 @@ from dalembert.step.programs.varying import Varying, vary_steps
 from dalembert.step.run.assemble import warn_of_resolution
 from dalembert.step.run.driver import ReadyRun, Run, Vector, find_run, with_one_before
 from dalembert.step.run.state import Given, Prepared, SampledFeedback, initial_state
-from dalembert.step.run.steps import check_progress, report_progress, sink_of
+from dalembert.step.run.steps import check_progress, report_progress
 from dalembert.step.start.prepare import check_callbacks, initial_value, prepare_any
 from dalembert.systems import System, VariationalProblem, check_system, check_x64, is_traced
 
@@ -118,7 +119,8 @@ def simulate(
         return check_path(found[0], found[1], throw)
     run = begin_run(system, given, options, ready)
     if store is not None:
-        with contextlib.closing(sink_of(store)) as sink:  # its arrays have their full length from the beginning
+        sink = front_door("studies.stored_runs.sink_for")(store)
+        with contextlib.closing(sink):  # its arrays have their full length from the beginning
             run = run if until is None else run.counted()
             with report_progress(progress, run.grid.steps) as watch:
                 return check_path(run.into(sink, watch), False, throw)

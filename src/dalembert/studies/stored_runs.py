@@ -30,7 +30,7 @@ from dalembert.step import SampledFeedback, Varying
 from dalembert.step.options import RunOptions, lengths_of
 from dalembert.step.run.driver import find_run
 from dalembert.step.run.state import Given
-from dalembert.step.run.steps import Opening, Sink, State, check_progress, register, report_progress
+from dalembert.step.run.steps import Opening, Sink, State, check_progress, report_progress
 from dalembert.step.simulation import begin_run, check_path
 from dalembert.step.start.prepare import check_any_system
 from dalembert.store import FileError
@@ -237,9 +237,6 @@ def replacing(place: File) -> Iterator[None]:
                 shutil.rmtree(old)
             else:
                 os.rename(old, place)
-
-
-register(sink_for)
 
 
 @accept_single_options

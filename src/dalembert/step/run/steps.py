@@ -6,7 +6,6 @@ import abc
 import contextlib
 import hashlib
 import json
-import os
 import platform
 import time
 from collections.abc import Callable, Iterator
@@ -145,23 +144,6 @@ class Sink(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """However the run ended."""
-
-
-_OPENERS: list[Callable[[str | os.PathLike], Sink]] = []
-
-
-def register(opener: Callable[[str | os.PathLike], Sink]) -> None:
-    """Sets the function that makes a sink of the name of a store; the room that writes stores is above this one."""
-    _OPENERS[:] = [opener]
-
-
-def sink_of(store: Any) -> Sink:
-    """The sink of this name, in which nothing is yet."""
-    if not isinstance(store, str | os.PathLike):
-        raise TypeError(f"store: found {described(store)}; give a name, such as 'run.zarr'")
-    if not _OPENERS:
-        raise ValueError("store: nothing that writes stores is loaded; import dalembert.studies")
-    return _OPENERS[0](store)
 
 
 def fingerprint(steps: Steps) -> dict[str, str]:
