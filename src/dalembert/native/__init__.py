@@ -30,7 +30,7 @@ from dalembert.native.flow.projection import compile_projection
 from dalembert.native.graph.dependence import Dependence, evaluate, evaluate_at_states, needed_nodes
 from dalembert.native.graph.derivative import SLOPES, directional_derivative, jacobian
 from dalembert.native.graph.elimination import choose_order, definite_parts, eliminate, parity
-from dalembert.native.graph.graph import Graph, Unsupported, operands
+from dalembert.native.graph.graph import Graph, Unsupported, express, operands
 from dalembert.native.graph.simplify import gather_factors, replace_nodes, with_angles
 from dalembert.native.llvm.cache import CACHE, Cache, host
 from dalembert.native.llvm.compilation import object_file

@@ -10,8 +10,9 @@ nobody has to choose coordinates; where they degenerate, the integration ends, a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -31,6 +32,7 @@ from dalembert.native import (
     Unsupported,
     directional_derivative,
     evaluate_at_states,
+    express,
     gather_factors,
     graph_flow,
     jacobian,
@@ -47,14 +49,58 @@ from dalembert.systems.system import Rebuilt, System, parts_of
 from dalembert.tracing import Pool, Remembered
 
 Nodes = list[int]
+Numbers = Any  # an array of nodes with the operators of numbers
+
+
+class Algebra:
+    """Numbers on a graph, in arrays, with their derivatives. moves: whether a node changes with the motion."""
+
+    def __init__(self, g: Graph, moves: Callable[[int], bool]):
+        self.g, self.moves = g, moves
+
+    def numbers(self, nodes: Any) -> Numbers:
+        """Nodes, in an array of the same shape."""
+        found = np.empty(np.shape(nodes), object)
+        found.ravel()[:] = express(self.g, np.ravel(nodes))
+        return found
+
+    def acts(self, x: Any) -> bool:
+        """True if a number is not zero by structure."""
+        return x.node != self.g.zero
+
+    def total(self, terms: Iterable[Any]) -> Any:
+        return express(self.g, [self.g.total(x.node for x in terms if self.acts(x))])[0]
+
+    def dot(self, a: Numbers, b: Numbers) -> Any:
+        return self.total(a * b)
+
+    def simpler(self, x: Numbers) -> Numbers:
+        gathered = gather_factors(self.g, nodes_of(x), lambda i: int(self.moves(i)))
+        return self.numbers(with_angles(self.g, gathered))
+
+    def at(self, x: Numbers, before: Numbers, after: Numbers) -> Numbers:
+        """x with other numbers in the place of these."""
+        return self.numbers(replace_nodes(self.g, nodes_of(x), dict(zip(nodes_of(before), nodes_of(after), strict=True))))
+
+    def slopes(self, x: Numbers, by: Numbers) -> Numbers:
+        """∂x/∂by, (x, by)."""
+        return self.numbers(jacobian(self.g, nodes_of(x), nodes_of(by)))
+
+    def along(self, x: Numbers, by: Numbers, direction: Numbers) -> Numbers:
+        """The slopes times a direction."""
+        return self.numbers(directional_derivative(self.g, nodes_of(x), nodes_of(by), nodes_of(direction)))
+
+
+def nodes_of(x: Numbers) -> Nodes:
+    return [one.node for one in np.ravel(x)]
 
 
 class PiecewiseEnergy(NamedTuple):
     """pieces: u (r,). metric: C (r, r). potential: U."""
 
-    pieces: Nodes
-    metric: np.ndarray
-    potential: int
+    pieces: Numbers
+    metric: Numbers
+    potential: Any
 
 
 def degrees(g: Graph, outputs: Sequence[int], name: str) -> dict[int, float]:
@@ -77,8 +123,9 @@ def degrees(g: Graph, outputs: Sequence[int], name: str) -> dict[int, float]:
     return found
 
 
-def energy(g: Graph, lagrangian: int, v: Sequence[int], name: str) -> PiecewiseEnergy:
-    """v: the inputs of this name. Unsupported where L is no such sum."""
+def energy(on: Algebra, lagrangian: int, name: str) -> PiecewiseEnergy:
+    """name: of the velocities. Unsupported where L is no such sum."""
+    g = on.g
     degree = degrees(g, [lagrangian], name)
     if degree[lagrangian] > 2:
         raise Unsupported("lagrangian", "it is not quadratic in the velocities")
@@ -88,14 +135,12 @@ def energy(g: Graph, lagrangian: int, v: Sequence[int], name: str) -> PiecewiseE
         if op == "mul" and all(degree[j] == 1 for j in x):
             for j in x:
                 pieces.setdefault(j, g.variable("u", len(pieces)))
-    u = list(pieces.values())
-    (whole,) = replace_nodes(g, [lagrangian], pieces)
-    slopes = jacobian(g, [whole], u)[0]
-    rest = dict.fromkeys(u, g.zero)
-    linear = Dependence(g).on(whole, name) or any(i != g.zero for i in replace_nodes(g, slopes, rest))
-    if linear:
+    own, u = on.numbers(list(pieces)), on.numbers(list(pieces.values()))
+    whole = on.at(on.numbers([lagrangian]), own, u)
+    slopes, rest = on.slopes(whole, u)[0], on.numbers([g.zero] * len(u))
+    if Dependence(g).on(whole[0].node, name) or any(map(on.acts, on.at(slopes, u, rest))):
         raise Unsupported("lagrangian", "it has a term that is linear in the velocities")
-    return PiecewiseEnergy(list(pieces), jacobian(g, slopes, u), replace_nodes(g, [whole], rest)[0])
+    return PiecewiseEnergy(own, on.slopes(slopes, u), on.at(whole, u, rest)[0])
 
 
 LARGE = 0.1  # of the largest entry of its row: so large a pivot is divided by
@@ -106,266 +151,228 @@ class Forbidden:
     """Direction ν that a row forbids, and the entry of the row there, its pivot."""
 
     row: int
-    direction: Nodes
-    pivot: int
+    direction: Numbers
+    pivot: Any
 
 
 class AllowedDirections:
     """free: ψ_a. offset: v_b. held: in the order of elimination; φ of a row is 0 along every later ν. pivots: all that move.
 
-    moves: whether a node changes with the motion. sampled: values of nodes, (samples, nodes).
+    sampled: values of nodes, (samples, nodes).
     """
 
-    def __init__(
-        self, g: Graph, phi: Sequence[int], v: Sequence[int], name: str, moves: Callable[[int], bool], sampled: Callable
-    ):
+    def __init__(self, on: Algebra, phi: Sequence[int], v: Sequence[int], name: str, sampled: Callable):
+        g = on.g
         if any(x > 1 for x in degrees(g, phi, name).values()):
             raise Unsupported("constraints", "they are not linear in the velocities")
-        self.g, self.v, self.moves, self.sampled = g, list(v), moves, sampled
-        self.phi = self.simpler(phi)
-        self.free = [[g.one if i == j else g.zero for i in range(len(v))] for j in range(len(v))]
-        self.offset, self.held, self.pivots = [g.zero] * len(v), list[Forbidden](), Nodes()
-        pattern = jacobian(g, self.phi, self.v) != g.zero
-        left = set(range(len(phi)))
+        self.on, self.v, self.sampled, self.phi = on, on.numbers(v), sampled, on.simpler(on.numbers(phi))
+        self.free = list(on.numbers(np.where(np.eye(len(v)) > 0, g.one, g.zero)))
+        self.offset, self.held, self.pivots = on.numbers([g.zero] * len(v)), list[Forbidden](), list[Any]()
+        pattern, left = np.vectorize(on.acts, otypes=[bool])(on.slopes(self.phi, self.v)), set(range(len(phi)))
         while left:
             row = min(left, key=lambda r: (sum(any(pattern[r, self._support(c)]) for c in self.free), r))
             left.remove(row)
             self._eliminate(row)
 
-    def simpler(self, nodes: Sequence[int]) -> Nodes:
-        return with_angles(self.g, gather_factors(self.g, nodes, lambda i: int(self.moves(i))))
-
-    def entry(self, row: int, direction: Nodes) -> int:
+    def entry(self, row: int, direction: Numbers) -> Any:
         """∂φ/∂v of this row along a direction."""
-        return self.simpler(directional_derivative(self.g, [self.phi[row]], self.v, direction))[0]
+        return self.on.simpler(self.on.along(self.phi[row], self.v, direction))[0]
 
-    def at(self, nodes: Sequence[int], v: Nodes) -> Nodes:
-        """Nodes with v in place of the velocities."""
-        return replace_nodes(self.g, nodes, dict(zip(self.v, v, strict=True)))
+    def at(self, x: Numbers, v: Numbers) -> Numbers:
+        """x with v in place of the velocities."""
+        return self.on.at(x, self.v, v)
 
-    def _support(self, column: Nodes) -> Nodes:
-        return [i for i, x in enumerate(column) if x != self.g.zero]
+    def _support(self, column: Numbers) -> Nodes:
+        return [i for i, x in enumerate(column) if self.on.acts(x)]
 
     def _eliminate(self, row: int) -> None:
-        g = self.g
-        entries = {c: x for c, column in enumerate(self.free) if (x := self.entry(row, column)) != g.zero}
+        on = self.on
+        entries = {c: x for c, column in enumerate(self.free) if on.acts(x := self.entry(row, column))}
         if not entries:
             raise Unsupported("constraints", "one of them follows from the others")
         while (chosen := self._pivot(entries)) is None:
             self._turn(entries)
         pivot, direction = entries.pop(chosen), self.free[chosen]
         for c, x in entries.items():
-            self.free[c] = self._add_multiple(self.free[c], g.apply("neg", g.apply("div", x, pivot)), direction)
-        (wrong,) = self.at([self.phi[row]], self.offset)
-        if wrong != g.zero:
-            self.offset = self._add_multiple(self.offset, g.apply("neg", g.apply("div", wrong, pivot)), direction)
+            self.free[c] = on.simpler(self.free[c] + direction * -(x / pivot))
+        (wrong,) = self.at(self.phi[row], self.offset)
+        if on.acts(wrong):
+            self.offset = on.simpler(self.offset + direction * -(wrong / pivot))
         self.held.append(Forbidden(row, direction, pivot))
         self._watch(pivot)
         del self.free[chosen]
 
-    def _add_multiple(self, x: Nodes, factor: int, direction: Nodes) -> Nodes:
-        g = self.g
-        return self.simpler([g.apply("add", a, g.apply("mul", factor, b)) for a, b in zip(x, direction, strict=True)])
-
-    def _pivot(self, entries: dict[int, int]) -> int | None:
+    def _pivot(self, entries: dict[int, Any]) -> int | None:
         """The column with an entry to divide by: one that is there alone, or is constant and not small."""
         if len(entries) == 1:
             return next(iter(entries))
-        sizes = np.abs(self.sampled(list(entries.values())))
+        sizes = np.abs(self.sampled(nodes_of(list(entries.values()))))
         enough = sizes >= LARGE * sizes.max(axis=1, keepdims=True)
-        good = [c for (c, x), large in zip(entries.items(), enough.T, strict=True) if not self.moves(x) and large.all()]
+        fixed = [not self.on.moves(x.node) for x in entries.values()]
+        good = [c for c, still, large in zip(entries, fixed, enough.T, strict=True) if still and large.all()]
         return min(good, key=lambda c: (len(self._support(self.free[c])), -c), default=None)
 
-    def _turn(self, entries: dict[int, int]) -> None:
+    def _turn(self, entries: dict[int, Any]) -> None:
         """Two columns x, y with entries a, b: b x - a y has none, and a x + b y has a² + b², if possible a constant."""
-        g = self.g
+        simpler = self.on.simpler
         columns = sorted(entries, key=lambda c: len(self._support(self.free[c])))
         pairs = [(i, j) for k, i in enumerate(columns) for j in columns[k + 1 :]]
-        squares = {(i, j): self._square(entries[i], entries[j]) for i, j in pairs}
-        i, j = min(pairs, key=lambda pair: self.moves(squares[pair]))
-        a, b, (x, y) = entries.pop(i), entries[j], (self.free[c] for c in (i, j))
-        mixed = lambda p, q, op: self.simpler(  # noqa: E731
-            [g.apply(op, g.apply("mul", p, s), g.apply("mul", q, t)) for s, t in zip(x, y, strict=True)]
-        )
+        squares = {(i, j): simpler([entries[i] * entries[i] + entries[j] * entries[j]])[0] for i, j in pairs}
+        i, j = min(pairs, key=lambda pair: self.on.moves(squares[pair].node))
+        a, b, x, y = entries.pop(i), entries[j], self.free[i], self.free[j]
         self._watch(squares[i, j])
-        self.free[i], self.free[j], entries[j] = mixed(b, a, "sub"), mixed(a, b, "add"), squares[i, j]
+        self.free[i], self.free[j], entries[j] = simpler(x * b - y * a), simpler(x * a + y * b), squares[i, j]
 
-    def _watch(self, pivot: int) -> None:
-        if self.moves(pivot) and pivot not in self.pivots:
+    def _watch(self, pivot: Any) -> None:
+        if self.on.moves(pivot.node) and pivot.node not in nodes_of(self.pivots):
             self.pivots.append(pivot)
-
-    def _square(self, a: int, b: int) -> int:
-        g = self.g
-        return self.simpler([g.apply("add", g.apply("mul", a, a), g.apply("mul", b, b))])[0]
 
 
 class Along(NamedTuple):
     """A direction in D. v: its components ψ. pieces: u there. metric: C u. square: u·C u; whole: the same before the earlier
     directions were taken off."""
 
-    v: Nodes
-    pieces: Nodes
-    metric: Nodes
-    square: int
-    whole: int
+    v: Numbers
+    pieces: Numbers
+    metric: Numbers
+    square: Any
+    whole: Any
 
 
 class OrthonormalEquations:
-    """q, w, t, v: inputs. scale: s_a of each direction, whose velocity is in units in which it has u·C u = 1/s_a."""
+    """q, t, forces: inputs. scale: s_a of each direction, whose velocity is in units in which it has u·C u = 1/s_a."""
 
-    def __init__(self, d: AllowedDirections, energy: PiecewiseEnergy, q: Nodes, t: int, force: Sequence[int]):
-        self.g, self.d, self.energy, self.q, self.t, self.force_given = d.g, d, energy, q, t, list(force)
-        self.fixed = self._pieces_at(d.offset)
+    def __init__(self, d: AllowedDirections, energy: PiecewiseEnergy, q: Nodes, t: int, forces: Sequence[int]):
+        self.d, self.on, self.energy = d, d.on, energy
+        self.q, self.place, self.given_force = d.on.numbers(q), d.on.numbers([*q, t]), d.on.numbers(forces)
+        self.fixed = self.on.simpler(d.at(energy.pieces, d.offset))
         self.directions = self._orthogonal()
 
-    def _pieces_at(self, v: Nodes) -> Nodes:
-        return self.d.simpler(self.d.at(self.energy.pieces, v))
+    def _pieces_along(self, v: Numbers) -> Numbers:
+        return self.on.simpler(self.on.along(self.energy.pieces, self.d.v, v))
 
-    def _pieces_along(self, v: Nodes) -> Nodes:
-        return self.d.simpler(directional_derivative(self.g, self.energy.pieces, self.d.v, v))
+    def _metric(self, u: Numbers) -> Numbers:
+        return self._times(self.energy.metric, u)
 
-    def _dot(self, a: Sequence[int], b: Sequence[int]) -> int:
-        g = self.g
-        return g.total(x for p, q in zip(a, b, strict=True) if (x := g.apply("mul", p, q)) != g.zero)
-
-    def _metric(self, u: Nodes) -> Nodes:
-        return [self._dot(row.tolist(), u) for row in self.energy.metric]
+    def _times(self, matrix: Numbers, u: Numbers) -> Numbers:
+        return np.array([self.on.dot(row, u) for row in matrix], object)
 
     def _orthogonal(self) -> list[Along]:
         """Gram-Schmidt, the simplest directions first."""
-        d, g, done = self.d, self.g, list[Along]()
-        found = [(v, self._pieces_along(v)) for v in d.free]
-        cost = lambda u: len([i for i in needed_nodes(g, u) if d.moves(i)])  # noqa: E731
+        on, done = self.on, list[Along]()
+        found = [(v, self._pieces_along(v)) for v in self.d.free]
+        cost = lambda u: len([i for i in needed_nodes(on.g, nodes_of(u)) if on.moves(i)])  # noqa: E731
         for v, u in sorted(found, key=lambda x: cost(x[1])):
-            whole = self._dot(u, self._metric(u))
-            square = whole
+            whole = square = on.dot(u, self._metric(u))
             for one in done:
-                (part,) = d.simpler([g.apply("div", self._dot(one.metric, u), one.square)])
-                if part != g.zero:
-                    v, u = (self._less(x, part, y) for x, y in ((v, one.v), (u, one.pieces)))
-                    square = self._dot(u, self._metric(u))
-            done.append(Along(v, u, self._metric(u), *d.simpler([square, whole])))
+                (part,) = on.simpler([on.dot(one.metric, u) / one.square])
+                if on.acts(part):
+                    v, u = on.simpler(v - one.v * part), on.simpler(u - one.pieces * part)
+                    square = on.dot(u, self._metric(u))
+            done.append(Along(v, u, self._metric(u), *on.simpler([square, whole])))
         return done
-
-    def _less(self, x: Nodes, factor: int, y: Nodes) -> Nodes:
-        g = self.g
-        return self.d.simpler([g.apply("sub", a, g.apply("mul", factor, b)) for a, b in zip(x, y, strict=True)])
 
     def velocity(self, w: Nodes, scale: Nodes) -> None:
         """Everything at velocities w."""
-        g = self.g
-        root = lambda a, s: g.apply("sqrt", g.apply("mul", s, a.square))  # noqa: E731
-        self.scale, self.unit = scale, [g.apply("div", g.one, root(*x)) for x in zip(self.directions, scale, strict=True)]
-        self.speeds = [g.apply("mul", x, h) for x, h in zip(w, self.unit, strict=True)]
-        self.v = self._combine([a.v for a in self.directions], self.d.offset)
-        self.u = self._combine([a.pieces for a in self.directions], self.fixed)
+        on, d, own, metric = self.on, self.d, self.directions, self.energy.metric
+        self.scale = on.numbers(scale)
+        self.unit = np.array([1.0 / (s * a.square).apply("sqrt") for s, a in zip(self.scale, own, strict=True)], object)
+        self.speeds = on.numbers(w) * self.unit
+        self.v = self._combine([a.v for a in own], d.offset)
+        self.u = self._combine([a.pieces for a in own], self.fixed)
         self.momenta = self._metric(self.u)
-        self.force = self.d.at(self.force_given, self.v)
-        self._slopes = jacobian(g, [self.energy.potential], self.q)[0].tolist()
+        self.force = d.at(self.given_force, self.v)
+        self._slopes = on.slopes([self.energy.potential], self.q)[0]
         self._rates = self._exterior()
-        metric = self.energy.metric
-        turned = np.array(jacobian(g, metric.ravel().tolist(), self.q)).reshape(*metric.shape, -1)
-        self._turned = {j: turned[..., j] for j in range(turned.shape[-1]) if np.any(turned[..., j] != g.zero)}
-        self._metric_rate = np.array(self.rate(metric.ravel().tolist())).reshape(metric.shape)
-        self.slopes = [self._slope(i) for i in range(len(self.directions))]
+        turned = on.slopes(metric, self.q).reshape(*metric.shape, len(self.q))
+        self._turned = {j: turned[..., j] for j in range(len(self.q)) if any(map(on.acts, turned[..., j].flat))}
+        self._metric_rate = self.rate(metric).reshape(metric.shape)
+        self.slopes = [self._slope(i) for i in range(len(own))]
 
-    def _combine(self, columns: list[Nodes], start: Nodes) -> Nodes:
-        g = self.g
-        parts = [[g.apply("mul", x, s) for x in column] for column, s in zip(columns, self.speeds, strict=True)]
-        return [g.total([x for x in terms if x != g.zero]) for terms in zip(*parts, start, strict=True)]
+    def _combine(self, columns: list[Numbers], start: Numbers) -> Numbers:
+        parts = [column * s for column, s in zip(columns, self.speeds, strict=True)]
+        return np.array([self.on.total(terms) for terms in zip(*parts, start, strict=True)], object)
 
-    def rate(self, nodes: Nodes, w: Sequence[int] = (), rates: Sequence[int] = ()) -> Nodes:
-        """d/dt of nodes of (q, t), and of w with their rates."""
-        return directional_derivative(self.g, nodes, [*self.q, self.t, *w], [*self.v, self.g.one, *rates])
+    def rate(self, x: Numbers, w: Sequence[Any] = (), rates: Sequence[Any] = ()) -> Numbers:
+        """d/dt of numbers of (q, t), and of w with their rates."""
+        one = express(self.on.g, [self.on.g.one])
+        return self.on.along(x, [*self.place, *w], [*self.v, *one, *rates])
 
-    def _slope(self, a: int) -> int:
+    def _slope(self, a: int) -> Any:
         """ẇ_a."""
-        g, one = self.g, self.directions[a]
-        terms = [self._dot(one.pieces, self.rate(self._metric(self.fixed))), self._rest(one.v, one.pieces)]
+        on, one = self.on, self.directions[a]
+        terms = [on.dot(one.pieces, self.rate(self._metric(self.fixed))), self._rest(one.v, one.pieces)]
         for b, other in enumerate(self.directions):
-            moved = self._dot(one.pieces, [self._dot(row.tolist(), other.pieces) for row in self._metric_rate])
+            moved = on.dot(one.pieces, self._times(self._metric_rate, other.pieces))
             if b == a:
-                change = g.apply("mul", g.constant(0.5), moved)
+                change = 0.5 * moved
             elif b < a:
-                change = self._dot(one.pieces, self.rate(other.metric))
+                change = on.dot(one.pieces, self.rate(other.metric))
             else:
-                change = g.apply("sub", moved, self._dot(other.pieces, self.rate(one.metric)))
-            terms.append(g.apply("mul", change, self.speeds[b]))
-        whole = g.total([x for x in terms if x != g.zero])
-        return g.apply("neg", g.apply("mul", g.apply("mul", self.scale[a], self.unit[a]), whole))
+                change = moved - on.dot(other.pieces, self.rate(one.metric))
+            terms.append(change * self.speeds[b])
+        return -(self.scale[a] * self.unit[a] * on.total(terms))
 
-    def _rest(self, v: Nodes, u: Nodes) -> int:
+    def _rest(self, v: Numbers, u: Numbers) -> Any:
         """π·B - ½ u·∂C u - ∂U - f along a direction v with pieces u."""
-        g = self.g
-        terms = [self._dot(self.momenta, self._bent(v))]
-        for j, metric in self._turned.items():
-            square = self._dot(self.u, [self._dot(row.tolist(), self.u) for row in metric])
-            terms.append(g.apply("mul", g.constant(-0.5), g.apply("mul", square, v[j])))
-        forces = [g.apply("add", x, y) for x, y in zip(self._slopes, self.force, strict=True)]
-        return g.total([*terms, g.apply("neg", self._dot(forces, v))])
+        on = self.on
+        turned = [-0.5 * (on.dot(self.u, self._times(metric, self.u)) * v[j]) for j, metric in self._turned.items()]
+        pushed = on.dot(self._slopes + self.force, v)
+        return on.total([on.dot(self.momenta, self._bent(v)), *turned, -pushed])
 
-    def _exterior(self) -> list[dict[tuple[int, int], int]]:
+    def _exterior(self) -> list[dict[tuple[int, int], Any]]:
         """Of every piece ∂_k ω_ij - ∂_j ω_ik for j < k, where it is not zero; k = n is the time."""
-        g, found = self.g, []
-        for piece, fixed in zip(self.energy.pieces, self.d.at(self.energy.pieces, [self.g.zero] * len(self.q)), strict=True):
-            by_v = jacobian(g, [piece], self.d.v)[0].tolist()
-            rows = jacobian(g, [*by_v, fixed], [*self.q, self.t])
-            n, terms = len(self.q), {}
-            for k in range(1, n + 1):
-                for j in range(k):
-                    (x,) = self.d.simpler([g.apply("sub", int(rows[j, k]), int(rows[k, j]))])
-                    if x != g.zero:
-                        terms[j, k] = x
-            found.append(terms)
+        on, n, found = self.on, len(self.q), []
+        for piece, fixed in zip(self.energy.pieces, self.d.at(self.energy.pieces, self._still), strict=True):
+            rows = on.slopes([*on.slopes([piece], self.d.v)[0], fixed], self.place)
+            terms = {(j, k): on.simpler([rows[j, k] - rows[k, j]])[0] for k in range(1, n + 1) for j in range(k)}
+            found.append({at: x for at, x in terms.items() if on.acts(x)})
         return found
 
-    def _bent(self, v: Nodes) -> Nodes:
-        """B_i(v, δ) = Σ_{j<k} (∂_k ω_ij - ∂_j ω_ik)(v_k δ_j - v_j δ_k), of the time v = 1 and δ = 0."""
-        g, now, then = self.g, [*self.v, self.g.one], [*v, self.g.zero]
-        pair = lambda j, k: g.apply("sub", *(g.apply("mul", now[i], then[l]) for i, l in ((k, j), (j, k))))  # noqa: E731
-        return [self._dot(list(terms.values()), [pair(*at) for at in terms]) for terms in self._rates]
+    @property
+    def _still(self) -> Numbers:
+        return self.on.numbers([self.on.g.zero] * len(self.q))
 
-    def multipliers(self, w: Nodes) -> Nodes:
+    def _bent(self, v: Numbers) -> Numbers:
+        """B_i(v, δ) = Σ_{j<k} (∂_k ω_ij - ∂_j ω_ik)(v_k δ_j - v_j δ_k), of the time v = 1 and δ = 0."""
+        now, then = [*self.v, *express(self.on.g, [self.on.g.one])], [*v, *express(self.on.g, [self.on.g.zero])]
+        bent = [[x * (now[k] * then[j] - now[j] * then[k]) for (j, k), x in terms.items()] for terms in self._rates]
+        return np.array([self.on.total(terms) for terms in bent], object)
+
+    def multipliers(self, w: Nodes) -> list[Any]:
         """λ with Rᵀλ = d/dt L_v - L_q - f: along the directions in which reactions work, the last first."""
-        g, rates, held = self.g, self.rate(self.momenta, w, self.slopes), self.d.held
-        found: dict[int, int] = {}
+        on, held = self.on, self.d.held
+        rates, found = self.rate(self.momenta, on.numbers(w), self.slopes), dict[int, Any]()
         for at, one in reversed(list(enumerate(held))):
             pieces = self._pieces_along(one.direction)
-            whole = g.apply("add", self._dot(pieces, rates), self._rest(one.direction, pieces))
+            whole = on.dot(pieces, rates) + self._rest(one.direction, pieces)
             for later in held[at + 1 :]:
-                entry = self.d.entry(later.row, one.direction)
-                whole = g.apply("sub", whole, g.apply("mul", entry, found[later.row]))
-            found[one.row] = g.apply("div", whole, one.pivot)
+                whole = whole - self.d.entry(later.row, one.direction) * found[later.row]
+            found[one.row] = whole / one.pivot
         return [found[i] for i in range(len(found))]
 
-    def initial_velocities(self) -> tuple[Nodes, Nodes, int]:
+    def initial_velocities(self) -> tuple[list[Any], list[Any], Any]:
         """Of (q, v, t): w, the scales with which no component of ψ exceeds 1 at first, and the smallest part of a direction
         that is left beside the others."""
-        g = self.g
-        apart = [g.apply("sub", x, y) for x, y in zip(self.energy.pieces, self.fixed, strict=True)]
-        w, scales, least = [], [], g.one
+        w, scales, (least,) = [], [], express(self.on.g, [self.on.g.one])
         for one in self.directions:
-            size, over = self._largest([g.apply("abs", x) for x in one.v]), g.apply("div", g.one, one.square)
-            w.append(g.apply("mul", g.apply("mul", size, over), self._dot(one.metric, apart)))
-            scales.append(g.apply("mul", g.apply("mul", size, size), over))
-            least = g.apply("min", least, g.apply("div", one.square, one.whole))
+            size, over = largest(map(abs, one.v)), 1.0 / one.square
+            w.append(size * over * self.on.dot(one.metric, self.energy.pieces - self.fixed))
+            scales.append(size * size * over)
+            least = least.apply("min", one.square / one.whole)
         return w, scales, least
 
-    def near(self) -> int:
+    def near(self) -> Any:
         """The largest Σ_j |∂p/∂q_j| (1 + |q_j|) / |p| of a pivot p, with the time: one over how far p = 0 is."""
-        g, found = self.g, [self.g.zero]
-        sizes = [g.apply("add", g.one, g.apply("abs", x)) for x in self.q] + [g.one]
-        for pivot in self.d.pivots:
-            slopes = jacobian(g, [pivot], [*self.q, self.t])[0].tolist()
-            moved = self._dot([g.apply("abs", x) for x in slopes], sizes)
-            found.append(g.apply("div", moved, g.apply("abs", pivot)))
-        return self._largest(found)
+        on = self.on
+        sizes = np.array([*(1.0 + abs(self.q)), *express(on.g, [on.g.one])], object)
+        slopes = [on.slopes([pivot], self.place)[0] for pivot in self.d.pivots]
+        moved = [on.dot(abs(x), sizes) / abs(pivot) for x, pivot in zip(slopes, self.d.pivots, strict=True)]
+        return largest([*express(on.g, [on.g.zero]), *moved])
 
-    def _largest(self, numbers: Nodes) -> int:
-        found = numbers[0]
-        for x in numbers[1:]:
-            found = self.g.apply("max", found, x)
-        return found
+
+def largest(numbers: Iterable[Any]) -> Any:
+    return functools.reduce(lambda x, y: x.apply("max", y), numbers)
 
 
 REMEMBERED = 128
@@ -452,13 +459,13 @@ class _Written:
         q, w = y[:n].tolist(), y[n:].tolist()
         lagrangian, phi, forces = self._trace_functions(rebuilt, y[:n], t, v)
         self._depend = Dependence(g)
-        d = AllowedDirections(g, phi, v.tolist(), self.last, self.moves, self._sample)
-        kinetic = energy(g, lagrangian, v.tolist(), self.last)
-        self._continuous([*phi, *kinetic.pieces, *kinetic.metric.ravel().tolist()])
+        on = Algebra(g, self.moves)
+        d, kinetic = AllowedDirections(on, phi, v.tolist(), self.last, self._sample), energy(on, lagrangian, self.last)
+        self._continuous([*phi, *nodes_of(kinetic.pieces), *nodes_of(kinetic.metric)])
         equations = self.equations = OrthonormalEquations(d, kinetic, q, t, forces)
         equations.velocity(w, [g.variable(self.extra, i) for i in range(self.k)])
         self.pivots = d.pivots
-        self.slope = [*equations.v, *equations.slopes]
+        self.slope = nodes_of([*equations.v, *equations.slopes])
         self.holds = self._holding()
 
     def moves(self, i: int) -> bool:
@@ -495,11 +502,10 @@ class _Written:
     @property
     def outputs(self) -> list[int]:
         """(q, v, λ, drift)."""
-        g, wrong, n, (d, v) = self.g, self.g.zero, self.n, (self.equations.d, self.equations.v)
-        for x in d.at(d.phi, v):
-            wrong = g.apply("max", wrong, g.apply("abs", x))
-        q, w = (g.vector("x0", n + self.k)[part].tolist() for part in (slice(n), slice(n, None)))
-        return [*q, *v, *self.equations.multipliers(w), wrong]
+        n, d, v = self.n, self.equations.d, self.equations.v
+        wrong = largest([*express(self.g, [self.g.zero]), *map(abs, d.at(d.phi, v))])
+        q, w = np.split(self.g.vector("x0", n + self.k), [n])
+        return [*q.tolist(), *nodes_of([*v, *self.equations.multipliers(w.tolist()), wrong])]
 
     @property
     def work(self) -> int:
@@ -512,18 +518,16 @@ class _Written:
         return found
 
     def _holding(self) -> int:
-        g, holds = self.g, self.g.true
-        number = lambda i: g.variable(self.extra, i)  # noqa: E731
-        for a, one in enumerate(self.equations.directions):
-            if self.moves(one.square):
-                holds = g.apply("and", holds, g.apply("ge", one.square, number(self.k + a)))
-            if one.whole != one.square:
-                part = g.apply("mul", g.constant(PARALLEL), one.whole)
-                holds = g.apply("and", holds, g.apply("ge", one.square, part))
-        for i, pivot in enumerate(self.pivots):
-            part = g.apply("mul", pivot, number(2 * self.k + i))
-            holds = g.apply("and", holds, g.apply("ge", part, g.constant(ROOM)))
-        return holds
+        numbers = express(self.g, self.g.vector(self.extra, self.numbers))
+        (holds,) = express(self.g, [self.g.true])
+        for one, least in zip(self.equations.directions, numbers[self.k :], strict=False):
+            if self.moves(one.square.node):
+                holds = holds & (one.square >= least)
+            if one.whole.node != one.square.node:
+                holds = holds & (one.square >= PARALLEL * one.whole)
+        for pivot, over in zip(self.pivots, numbers[2 * self.k :], strict=True):
+            holds = holds & (pivot * over >= ROOM)
+        return holds.node
 
     @property
     def numbers(self) -> int:
@@ -537,10 +541,10 @@ class _Written:
 
     def entering(self) -> GraphFunction:
         """(q, v, t) → w, the numbers of the run, how near pivots are to zero, and what is left of directions at least."""
-        g, (w, scales, least) = self.g, self.equations.initial_velocities()
-        squares = [g.apply("mul", g.constant(VANISHING), one.square) for one in self.equations.directions]
-        pivots = [g.apply("div", g.one, x) for x in self.pivots]
-        return self.function([*w, *scales, *squares, *pivots, self.equations.near(), least], entering=True)
+        w, scales, least = self.equations.initial_velocities()
+        squares, pivots = [VANISHING * one.square for one in self.equations.directions], [1.0 / x for x in self.pivots]
+        found = nodes_of([*w, *scales, *squares, *pivots, self.equations.near(), least])
+        return self.function(found, entering=True)
 
 
 def along_constraints(
