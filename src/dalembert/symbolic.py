@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import fractions
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -371,6 +372,10 @@ def _python_function(expression: Any, jet: tuple[tuple, ...], time: Any, names: 
 
 LARGEST = 2000  # scalar operations: more are no formula that anybody reads
 SIMPLE = 1000  # a number whose denominator is at most this is a fraction
+PLAIN = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg,
+    "pow": operator.pow, "exp2": lambda x: 2**x, "float": lambda x: x, "agree": lambda x: x,
+}  # fmt: skip
 POWERS = {"sqrt": (1, 2), "rsqrt": (-1, 2), "cbrt": (1, 3)}
 SAME = {
     "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin", "acos": "acos", "atan": "atan", "sinh": "sinh", "cosh": "cosh",
@@ -431,29 +436,12 @@ def _node_values(g: Graph, outputs: Sequence[int], given: dict[str, np.ndarray])
 def _apply(op: str, x: list[Any]) -> Any:
     import sympy
 
-    match op:
-        case "add":
-            return x[0] + x[1]
-        case "sub":
-            return x[0] - x[1]
-        case "mul":
-            return x[0] * x[1]
-        case "div":
-            return x[0] / x[1]
-        case "neg":
-            return -x[0]
-        case "pow":
-            return x[0] ** x[1]
-        case "exp2":
-            return 2 ** x[0]
-        case "expm1":
-            return sympy.exp(x[0]) - 1
-        case "log1p":
-            return sympy.log(1 + x[0])
-        case "select":
-            return sympy.Piecewise((x[1], x[0]), (x[2], True))
-        case "float" | "agree":
-            return x[0]
+    if op in PLAIN:
+        return PLAIN[op](*x)
+    if op == "select":
+        return sympy.Piecewise((x[1], x[0]), (x[2], True))
+    if op in ("expm1", "log1p"):
+        return sympy.exp(x[0]) - 1 if op == "expm1" else sympy.log(1 + x[0])
     if op in POWERS:
         return x[0] ** sympy.Rational(*POWERS[op])
     name = SAME.get(op) or RELATIONS.get(op)

@@ -8,6 +8,7 @@ multipliers of servo- and Lyapunov constraints as such a function.
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self, final
 
@@ -22,7 +23,7 @@ from dalembert.notebook import Described, described_by_fields
 from dalembert.numbers import EPSILON, as_number, as_numbers, as_vector, is_traced
 from dalembert.step import SampledFeedback
 from dalembert.systems import Constraint, System, acceleration, check_flat, check_shapes, check_system
-from dalembert.systems.equations import acceleration_equation, euler_lagrange, force, reactions
+from dalembert.systems.equations import acceleration_equation, force, forced_motion, reactions
 from dalembert.systems.pickling import reduced
 from dalembert.tracing import seldom, traced_once
 
@@ -170,10 +171,7 @@ class Law(Described, eqx.Module):
             law = own if p is None else own.with_parameters(p)
             return force(law.plant, q, v, t) + _value_at(law, q, v, jnp.asarray(t, dtype=float)).force
 
-        return System(
-            plant.lagrangian, plant.constraints, forces=forces, coordinates=plant.coordinates, parameters=plant.parameters,
-            time_dependent=plant.time_dependent,
-        )  # fmt: skip
+        return dataclasses.replace(plant, forces=forces)
 
     def sampled(self, every: int = 1) -> SampledFeedback:
         """The law for `simulate(feedback=…)`, sampled every `every` steps and held in between: accurate to order 1 in
@@ -253,20 +251,10 @@ class Affine(NamedTuple):
 
 def affine(system: System, q: Float[Array, "n"], v: Float[Array, "n"], t) -> Affine:
     """The index-reduced constraints along the motion under forces Rᵀλ: C_a(drift + responses λ) + C_0, at a = 0."""
-    n, rest = q.shape[0], jnp.zeros_like(v)
-    own, others = split(system)
-    free = lambda a: jnp.concatenate(  # noqa: E731
-        [euler_lagrange(system, q, v, a, t), *(acceleration_equation(system, c, q, v, a, t) for c in others)]
-    )
+    rest, (own, others) = jnp.zeros_like(v), split(system)
     wanted = lambda a: jnp.concatenate([acceleration_equation(system, c, q, v, a, t) for c in own])  # noqa: E731
     rows = jnp.concatenate([reactions(system, c, q, v, rest, t) for c in own])
-    bound = jnp.concatenate([jnp.zeros((0, n)), *(reactions(system, c, q, v, rest, t) for c in others)])
-    k, m = bound.shape[0], rows.shape[0]
-    still, inertia = value_and_jacobian(free, rest)
-    matrix = jnp.concatenate([inertia, jnp.concatenate([-bound.T, jnp.zeros((k, k))])], axis=1)
-    sides = jnp.concatenate([-still[:, None], jnp.concatenate([rows.T, jnp.zeros((k, m))])], axis=1)
-    motion = jnp.linalg.solve(matrix, sides)[:n]
-    drift, responses = motion[:, 0], motion[:, 1:]
+    drift, responses = forced_motion(system, others, rows, q, v, t)
     known, by_a = value_and_jacobian(wanted, rest)
     size = jnp.abs(known) + jnp.abs(by_a) @ jnp.abs(drift)
     return Affine(known + by_a @ drift, by_a @ responses, size, jnp.abs(by_a) @ jnp.abs(responses), drift, responses)
@@ -404,11 +392,7 @@ class ControlLaw(Law):
     @property
     def plant(self) -> System:
         """The system without the constraints that the law enforces; other constraints, and forces, are kept."""
-        s = self.system
-        return System(
-            s.lagrangian, split(s)[1], forces=s.forces, coordinates=s.coordinates, parameters=s.parameters,
-            time_dependent=s.time_dependent,
-        )  # fmt: skip
+        return self.system.with_constraints(split(self.system)[1])
 
     def with_parameters(self, p: Any) -> ControlLaw:
         """The same law of a system with other parameters, of the same structure."""

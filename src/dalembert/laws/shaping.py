@@ -31,7 +31,7 @@ from dalembert.laws.law import Law, Value, force_of
 from dalembert.notebook import Described
 from dalembert.numbers import as_function, as_numbers, as_vector, whole_number
 from dalembert.systems import Lyapunov, System, check_flat, check_shapes, check_system, run_on_shapes
-from dalembert.systems.equations import euler_lagrange
+from dalembert.systems.equations import forced_motion
 from dalembert.systems.shapes import check_scalar
 from dalembert.tracing import seldom
 
@@ -259,12 +259,11 @@ def _terms_at(problem: OptimalControl, V: Callable, F: Callable, q, v):
 
 def terms(problem: OptimalControl, V: Callable, F: Callable, q, v) -> tuple[Array, Array, Array]:
     """φ₀, g and the sum of the sizes of the terms of φ₀."""
-    system, rest = problem.system, jnp.zeros_like(v)
+    system = problem.system
     vq, vv = jax.grad(lambda *x: system.call(V, *x, t=0.0), (0, 1))(q, v)
-    motion = lambda a: euler_lagrange(system, q, v, a, 0.0)  # noqa: E731
-    matrix, dissipation = jax.jacfwd(motion)(rest), system.call(F, q, v, t=0.0)
-    answers = jnp.linalg.solve(matrix, jnp.concatenate([-motion(rest)[:, None], columns(problem, q)], axis=1))
-    a, g = answers[:, 0], vv @ answers[:, 1:]
+    dissipation = system.call(F, q, v, t=0.0)
+    a, responses = forced_motion(system, (), columns(problem, q).T, q, v, 0.0)
+    g = vv @ responses
     size = jnp.abs(vq) @ jnp.abs(v) + jnp.abs(vv) @ jnp.abs(a) + jnp.abs(dissipation)
     return vq @ v + vv @ a + dissipation, g, size
 
@@ -470,7 +469,7 @@ class EnergyShaping(Law):
             )
         along_q = actuated[0] if isinstance(actuated, tuple) else lambda *x: jnp.reshape(actuated(*x), -1)
         law = Lyapunov(self.V, self.F, along_q)
-        return System(plant.lagrangian, law, coordinates=plant.coordinates, parameters=plant.parameters)
+        return plant.with_constraints([law])
 
     @property
     def V(self) -> Callable:

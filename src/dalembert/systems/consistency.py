@@ -288,7 +288,8 @@ def check_parameters(system) -> None:
 
 
 @seldom
-def _value_and_slope(function: Callable, x):
+def value_and_slope(function: Callable, x):
+    """function(x) and its derivative."""
     return function(x), jax.jacfwd(function)(x)
 
 
@@ -308,7 +309,7 @@ def _rounding_on_the_way(j, x, correction):
 def _nearest(function, start, name: str):
     """Gauss-Newton for min |x - start|, f(x) = 0: x ← start - Jᵀ(JJᵀ)⁻¹(f(x) + J(start - x)), J = f'(x)."""
     x, best, since, first, met, size, limit = start, np.inf, 0, None, False, np.inf, 0.0
-    f, j = _value_and_slope(function, x)
+    f, j = value_and_slope(function, x)
     for _ in range(100):
         f, j = np.asarray(f), np.asarray(j)
         if not (np.all(np.isfinite(f)) and np.all(np.isfinite(j))):
@@ -329,7 +330,7 @@ def _nearest(function, start, name: str):
         step = float(jnp.linalg.norm(new - x))
         x, moved = new, np.abs(np.asarray(new - start))
         limit = np.abs(j) @ (EXACT * moved + ROUNDING * np.abs(np.asarray(x)))
-        f, j = _value_and_slope(function, x)
+        f, j = value_and_slope(function, x)
         size = np.abs(np.asarray(f))
         met = np.all(size <= limit)
         if met and step <= 1e-13 * np.linalg.norm(moved) + ROUNDING * float(jnp.linalg.norm(x)):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra import Newton, Solve, root
+from dalembert.algebra import Newton, Solve, root, value_and_jacobian
 from dalembert.numbers import as_number
 from dalembert.systems.constraints import Constraint, Matrix, Rows, Vector
 from dalembert.systems.sizes import units_of
@@ -135,6 +137,23 @@ def all_reactions(system: System, q: Vector, v: Vector, a: Vector, t) -> Matrix:
     """R of all constraints, stacked in the user's order."""
     rows = [reactions(system, c, q, v, a, t) for c in system.constraints]
     return jnp.concatenate(rows) if rows else jnp.zeros((0, v.shape[0]))
+
+
+def forced_motion(
+    system: System, constraints: Sequence[Constraint], rows: Float[Array, "r n"], q: Vector, v: Vector, t
+) -> tuple[Vector, Float[Array, "n r"]]:
+    """(drift, responses) of a = drift + responses u: the motion with these constraints, under forces Rᵀu. rows: R."""
+    n, rest = v.shape[0], jnp.zeros_like(v)
+    equations = lambda a: jnp.concatenate(  # noqa: E731
+        [euler_lagrange(system, q, v, a, t), *(acceleration_equation(system, c, q, v, a, t) for c in constraints)]
+    )
+    bound = jnp.concatenate([jnp.zeros((0, n)), *(reactions(system, c, q, v, rest, t) for c in constraints)])
+    k = bound.shape[0]
+    still, inertia = value_and_jacobian(equations, rest)
+    matrix = jnp.concatenate([inertia, jnp.concatenate([-bound.T, jnp.zeros((k, k))])], axis=1)
+    sides = jnp.concatenate([-still[:, None], jnp.concatenate([rows.T, jnp.zeros((k, rows.shape[0]))])], axis=1)
+    motion = jnp.linalg.solve(matrix, sides)[:n]
+    return motion[:, 0], motion[:, 1:]
 
 
 def kkt_residual(system: System, q: Vector, v: Vector, t, z: Float[Array, "n_plus_m"]) -> Float[Array, "n_plus_m"]:

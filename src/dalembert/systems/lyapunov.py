@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from dalembert.algebra import GAUSS_NODES, GAUSS_WEIGHTS, agree
 from dalembert.numbers import EPSILON, as_function, as_numbers
 from dalembert.systems.constraints import Constraint, Law, Matrix, Rows, Vector
-from dalembert.systems.equations import Time, acceleration_equation, euler_lagrange, reactions
+from dalembert.systems.equations import Time, forced_motion
 from dalembert.systems.shapes import check_scalar, output_shape
 from dalembert.systems.system import System
 from dalembert.tracing import Jitted
@@ -126,19 +126,11 @@ class _Affine(NamedTuple):
 
 @Jitted  # traced once, however often the equations and their derivatives ask for it
 def _affine_in_control(system: System, q: Vector, v: Vector, t) -> _Affine:
-    n = v.shape[0]
     (lyapunov,) = [c for c in system.constraints if isinstance(c, Lyapunov)]
     others = [c for c in system.constraints if c is not lyapunov]
-    rest = jnp.zeros_like(v)
-    free = lambda a: jnp.concatenate(  # noqa: E731
-        [euler_lagrange(system, q, v, a, t), *(acceleration_equation(system, c, q, v, a, t) for c in others)]
-    )
-    row = lyapunov.force_rows(system, q, v, rest, t)[0]
-    bound = jnp.concatenate([jnp.zeros((0, n)), *(reactions(system, c, q, v, rest, t) for c in others)])
-    k = bound.shape[0]
-    matrix = jnp.concatenate([jax.jacfwd(free)(rest), jnp.concatenate([-bound.T, jnp.zeros((k, k))])], axis=1)
-    sides = jnp.stack([-free(rest), jnp.zeros(n + k).at[:n].set(row)], axis=1)
-    drift, response = jnp.linalg.solve(matrix, sides)[:n].T
+    row = lyapunov.force_rows(system, q, v, jnp.zeros_like(v), t)
+    drift, responses = forced_motion(system, others, row, q, v, t)
+    response = responses[:, 0]
     now = jnp.asarray(t, dtype=float)
     vq, vv, vt = system.space.gradients(lambda *x: system.call(lyapunov.V, x[0], x[1], t=x[2]), q, v, now)
     dissipation = system.call(lyapunov.F, q, v, t=t)

@@ -270,8 +270,7 @@ def _restrict(system: System, sizes: list[int], kept: tuple[int, ...]) -> System
         if rows:
             parts.append(c if len(rows) == m else c.part(rows, label(i, c)))
         at += m
-    own = {name: getattr(system, name) for name in ("forces", "coordinates", "parameters", "time_dependent")}
-    return System(system.lagrangian, parts, **own)
+    return system.with_constraints(parts)
 
 
 def _check_path(found: Independent, path: Path) -> None:

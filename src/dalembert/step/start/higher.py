@@ -30,13 +30,11 @@ from dalembert.step.programs.higher import HigherProgram
 from dalembert.step.programs.scaled import in_units, step_jacobian, units_for
 from dalembert.step.run.state import Given, Grid, Prepared
 from dalembert.systems import (
-    InconsistentDataError,
     RankDeficientError,
     VariationalProblem,
     check_flat,
     common_order,
     constraint_numbers,
-    constraint_rates,
     density,
     holonomic_constraints,
     is_traced,
@@ -44,9 +42,9 @@ from dalembert.systems import (
     true_orders,
 )
 from dalembert.systems.consistency import STEPS, check_parameters
-from dalembert.systems.higher.ostrogradsky import check_regular, sizes_of
+from dalembert.systems.higher.ostrogradsky import check_jets, check_regular, check_vanishing, sizes_of
 from dalembert.systems.higher.variational import next_derivatives
-from dalembert.systems.sizes import residual_limit, units_of
+from dalembert.systems.sizes import units_of
 from dalembert.tracing import Jitted, seldom
 
 _PROJECTIONS = 6
@@ -217,23 +215,13 @@ def as_multipliers(value, order: int, m: int) -> Float[Array, "r m"]:
 
 def check_consistent(problem: VariationalProblem, scheme: WindowMap, given, jets: bool, h, t0) -> None:
     """φ and the derivatives of it which jets determine are zero; φ at all nodes and Φ_d at their windows, M̃_d."""
-    what = "φ and its time derivatives must vanish" if jets else "φ at the nodes and Φ_d at their windows must vanish"
-    values, slopes = (np.asarray(x) for x in _restrictions(problem, scheme, given, jets, h, t0))
-    sizes = sizes_of(np.asarray(given), jets, STEPS * abs(float(h)))
-    limits = residual_limit(slopes.reshape(len(values), given.size), sizes.ravel(), np.asarray(given).ravel())
-    if not np.all(np.abs(values) <= limits):
-        raise InconsistentDataError(f"{'jets' if jets else 'nodes'}: {what}; they are {values}")
-
-
-@seldom
-def _restrictions(problem: VariationalProblem, scheme: WindowMap, given, jets: bool, h, t0):
-    """The values (m,) and their derivatives (m, 2k, n) by what is given."""
-
-    def restriction_values(x):
-        left = constraint_rates(problem, x, t0) if jets else node_defects(problem, scheme, x, h, t0)
-        return jnp.concatenate([jnp.zeros(0), *(jnp.ravel(y) for y in jax.tree.leaves(left))])
-
-    return restriction_values(given), jax.jacfwd(restriction_values)(given)
+    time = STEPS * abs(float(h))
+    if jets:
+        check_jets(problem, given, t0, time, "jets")
+    else:
+        what = "nodes: φ at the nodes and Φ_d at their windows must vanish"
+        sizes = sizes_of(np.asarray(given), False, time)
+        check_vanishing(lambda x: node_defects(problem, scheme, x, h, t0), given, sizes, what)
 
 
 def first_matrix(program: HigherProgram, q, s, z, t, h) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -15,7 +16,7 @@ from dalembert.native import Accuracy, native_first
 from dalembert.notebook import Described
 from dalembert.numbers import as_array, as_flag, is_traced, outside, whole_number
 from dalembert.systems.compiled import derivatives_flow
-from dalembert.systems.consistency import STEPS, STILL, InconsistentDataError, RankDeficientError
+from dalembert.systems.consistency import STEPS, STILL, InconsistentDataError, RankDeficientError, value_and_slope
 from dalembert.systems.higher.variational import (
     VariationalProblem,
     augmented_lagrangian,
@@ -35,21 +36,18 @@ from dalembert.tracing import Jitted, seldom
 
 def check_jets(problem: VariationalProblem, derivatives, t0, time: float, name: str) -> None:
     """φ and the derivatives of it which (q, …, q⁽²ᵏ⁻¹⁾) determine are zero. time: in which the motion goes its way."""
-    values, slopes = (np.asarray(x) for x in _rates(problem, derivatives, t0))
-    given = np.asarray(derivatives)
-    limits = residual_limit(slopes.reshape(len(values), given.size), sizes_of(given, True, time).ravel(), given.ravel())
+    sizes, what = sizes_of(np.asarray(derivatives), True, time), f"{name}: φ and its time derivatives must vanish"
+    check_vanishing(lambda x: constraint_rates(problem, x, t0), derivatives, sizes, what)
+
+
+def check_vanishing(residuals: Callable[[Any], Any], given, sizes: np.ndarray, what: str) -> None:
+    """InconsistentDataError where residuals, a tree of functions of the data, are not zero. sizes: of the data; what: they
+    are, and must be."""
+    flat = lambda x: jnp.concatenate([jnp.zeros(0), *(jnp.ravel(y) for y in jax.tree.leaves(residuals(x)))])  # noqa: E731
+    values, slopes = map(np.asarray, value_and_slope(flat, jnp.asarray(given)))
+    limits = residual_limit(slopes.reshape(len(values), np.size(given)), np.ravel(sizes), np.ravel(given))
     if not np.all(np.abs(values) <= limits):
-        raise InconsistentDataError(f"{name}: φ and its time derivatives must vanish; they are {values}")
-
-
-@seldom
-def _rates(problem: VariationalProblem, derivatives, t0):
-    """The values (m,) and their derivatives (m, 2k, n) by what is given."""
-
-    def rate_values(x):
-        return jnp.concatenate([jnp.zeros(0), *(jnp.ravel(y) for y in jax.tree.leaves(constraint_rates(problem, x, t0)))])
-
-    return rate_values(derivatives), jax.jacfwd(rate_values)(derivatives)
+        raise InconsistentDataError(f"{what}; they are {values}")
 
 
 def sizes_of(given: np.ndarray, jets: bool, time: float) -> np.ndarray:

@@ -360,12 +360,7 @@ def ostrogradsky_momenta(
         [12.0, 6.0]
     """
     k = problem.derivatives
-
-    def gradients(s):
-        jet = tuple(_curve(derivatives[j:], s) for j in range(k + 1))
-        return jnp.stack(jax.grad(lambda x: augmented_lagrangian(problem, x, _curve(multipliers, s), t + s))(jet))
-
-    rates = _taylor(gradients, k - 1)
+    rates = _gradient_rates(problem, derivatives, multipliers, t, k - 1)
     return jnp.stack([sum((-1.0) ** i * rates[i][j + 1 + i] for i in range(k - j)) for j in range(k)])
 
 
@@ -420,14 +415,19 @@ def highest_equations(
     """The left sides of the equations for z = (q⁽²ᵏ⁾, λ⁽ʳ⁾, μ)."""
     k, n, m = problem.derivatives, derivatives.shape[1], multipliers.shape[1]
     own, free = jnp.concatenate([derivatives, z[None, :n]]), jnp.concatenate([multipliers, z[None, n : n + m]])
-
-    def gradients(s):
-        jet = tuple(_curve(own[j:], s) for j in range(k + 1))
-        return jnp.stack(jax.grad(lambda x: augmented_lagrangian(problem, x, _curve(free, s), t + s))(jet))
-
-    rates, held = _taylor(gradients, k), lambda q: holonomic_constraints(problem, q, t)
+    rates, held = _gradient_rates(problem, own, free, t, k), lambda q: holonomic_constraints(problem, q, t)
     force = sum((-1.0) ** j * rates[j][j] for j in range(k + 1)) + jax.vjp(held, own[0])[1](z[n + m :])[0]
     return jnp.concatenate([force, *(found[-1] for found in constraint_rates(problem, own, t))])
+
+
+def _gradient_rates(problem: VariationalProblem, derivatives, multipliers, t, number: int) -> list[Float[Array, "k+1 n"]]:
+    """∂L̃/∂q⁽ʲ⁾ for j = 0 … k along the curve with these derivatives, and so many of their rates."""
+
+    def gradients(s):
+        jet = tuple(_curve(derivatives[j:], s) for j in range(problem.derivatives + 1))
+        return jnp.stack(jax.grad(lambda x: augmented_lagrangian(problem, x, _curve(multipliers, s), t + s))(jet))
+
+    return _taylor(gradients, number)
 
 
 def constraints_along(problem: VariationalProblem, jet: Float[Array, "k+1 n"], t) -> Float[Array, "m_plus_mh"]:
