@@ -167,7 +167,7 @@ def momenta(subject: Subject, symmetries: Mapping[str, Callable]) -> Iterator[Cl
     generators = {f"momentum of {name}": one for name, one in _unread(subject)}
     generators |= {f"momentum of {name}": one for name, one in symmetries.items()}
     for name, generator in generators.items():
-        yield _momentum(subject, name, generator)
+        yield _momentum_claim(subject, name, generator)
 
 
 def _unread(subject: Subject) -> Iterator[tuple[str, Callable]]:
@@ -193,7 +193,7 @@ def _along_axis(i: int, n: int, carried: Callable = lambda q, d: d) -> Callable:
     return lambda q, *_: carried(jnp.asarray(q), jnp.zeros(n).at[i].set(1.0))
 
 
-def _momentum(subject: Subject, name: str, generator: Callable) -> Claim:
+def _momentum_claim(subject: Subject, name: str, generator: Callable) -> Claim:
     promise = Promise(f"{name} is kept", NOETHER, "L, forces and reactions do not change along the symmetry")
     (q, v, t), facts = subject.samples, subject.facts
     direction, rate, changed = subject.evaluate_rows(_generator_and_rate(generator), q, v, t)

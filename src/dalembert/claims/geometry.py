@@ -321,11 +321,11 @@ def _take_step(subject: Subject, points: np.ndarray, speeds: np.ndarray, t: floa
     canonical = _canonical(subject.scheme, subject.form)
     q, v = np.array([path.q for path in paths]), np.array([path.v for path in paths])
 
-    def rows(k: int, s: float) -> np.ndarray:
+    def canonical_at(k: int, s: float) -> np.ndarray:
         times, steps = (np.full(len(q), x) for x in (s, h))
         return subject.evaluate_rows(canonical, np.broadcast_to(q[:1, k], q[:, k].shape), q[:, k], v[:, k], times, steps)
 
-    return rows(0, t), rows(1, t + h)
+    return canonical_at(0, t), canonical_at(1, t + h)
 
 
 def _canonical(scheme: Scheme, form: str) -> Callable:

@@ -94,7 +94,7 @@ def run(
     with one_line_errors():
         if resumed and output.store is None:
             raise ValueError("--resume: needs the store of the run, --save run.zarr")
-        output.check(stores=True)
+        output.check_targets(stores=True)
         from dalembert.cli import arguments
         from dalembert.cli.records import run_record
         from dalembert.gallery import BoundaryEntry
@@ -171,7 +171,7 @@ def solve(
     If none is found, the exit code is 1. A sweep with --save study.zarr continues where it stopped."""
     settings = several.set or ()
     with one_line_errors():
-        output.check(stores=any(x.many for x in settings))
+        output.check_targets(stores=any(x.many for x in settings))
         from dalembert.boundary import solve as solve_problem
         from dalembert.cli import arguments
         from dalembert.cli.records import solution_record
@@ -184,7 +184,7 @@ def solve(
             check_left_out({"--refine": accuracy}, "is for one problem")
             _sweep(problem, name, several, output)
             return
-        output.check(stores=False)
+        output.check_targets(stores=False)
         check_left_out(several.given("zip", "value"), "is for several values of --set")
         solution = solve_problem(problem.subject, **problem.options, throw=False)
         if accuracy is not None and int(solution.code) == 0:

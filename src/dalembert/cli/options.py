@@ -221,7 +221,7 @@ class OutputOptions:
     def files(self) -> list[str]:
         return [str(x) for x in (self.file, self.picture) if x is not None]
 
-    def check(self, stores: bool) -> None:
+    def check_targets(self, stores: bool) -> None:
         """Before anything is computed. stores: whether it may be written to a store while it is computed."""
         if not (stores and self.store):
             check_target(self.file, (*STORED, *([ZARR] if stores else [])), "--save", self.force)

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from dalembert.discretize import OF_STATES, DiscreteSystem, Scheme, WindowMap
 from dalembert.discretize.higher import forward_differences, momenta_of_nodes
 from dalembert.discretize.nodes import legendre_plus
-from dalembert.groups import Product
+from dalembert.groups import Product, Space
 from dalembert.lazy import on_host
 from dalembert.measure.higher import FlowPath, node_action, path_windows, read_flow_path
 from dalembert.measure.nodes import NodeView, check_direction, check_neighbours, form_of, node_ahead, node_view, states_of
@@ -277,10 +277,9 @@ def constraint_residual(
 @functools.singledispatch
 def _residuals(system: System, path: Path, chosen: Scheme, form: str) -> tuple[Residual, ...]:
     q, v, h, t = (jnp.asarray(x) for x in (path.q, path.v, path.h, path.t))
-    if (space := group_space(system)) is not None:
-        places = _group_places(space, form, q, v, h, t)
-    elif form in OF_STATES or chosen.order > 2:
-        places = _kick_places(q, v, h, t)
+    space = system.space
+    if not space.flat or form in OF_STATES or chosen.order > 2:
+        places = _state_places(space, space.flat or form == "kick_drift_kick", q, v, h, t)
     else:
         places = _node_places(chosen, q, v, h, t, between=form == "drift_kick_drift")
     out, at = [], 0
@@ -302,20 +301,12 @@ def _residuals(system: System, path: Path, chosen: Scheme, form: str) -> tuple[R
 
 
 @seldom
-def _kick_places(q, v, h, t) -> dict[int, tuple]:
-    """(q, v, a, t) at which a constraint of each order is read: states, and the middle of each step."""
-    mean, a = jnp.diff(q, axis=0) / h, jnp.diff(v, axis=0) / h
-    state = (q, v, jnp.zeros_like(v), t)
-    return {0: state, 1: state, 2: (q[:-1] + 0.5 * h * mean, mean, a, t[:-1] + 0.5 * h)}
-
-
-@seldom
-def _group_places(space: Product, form: str, q, v, h, t) -> dict[int, tuple]:
-    """The same on a group: states, and for constraints on accelerations the node between two, or the middle of a step."""
+def _state_places(space: Space, steps: bool, q, v, h, t) -> dict[int, tuple]:
+    """(q, v, a, t) at which a constraint of each order is read: states, and for those on accelerations the middle of each
+    step, or where the states of a group lie between nodes the node between two."""
     a, state = jnp.diff(v, axis=0) / h, (q, v, jnp.zeros_like(v), t)
-    kicks = form == "kick_drift_kick"
-    mean = jax.vmap(space.between)(q[:-1], q[1:]) / h if kicks else 0.5 * (v[1:] + v[:-1])
-    along = mean if kicks else v[:-1]
+    mean = jax.vmap(space.between)(q[:-1], q[1:]) / h if steps else 0.5 * (v[1:] + v[:-1])
+    along = mean if steps else v[:-1]
     return {0: state, 1: state, 2: (jax.vmap(space.retract)(q[:-1], 0.5 * h * along), mean, a, t[:-1] + 0.5 * h)}
 
 

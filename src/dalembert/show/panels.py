@@ -138,18 +138,18 @@ def panels_of_solution(solution: CriticalPoint, places: Sequence[int]) -> list[P
     def panel_of(label: str, t: Any, lines: list[Line], kind: str = "", named: bool = False) -> Panel:
         return Panel(label, np.asarray(t), lines, solution.bounds.get(kind), named=named)
 
-    def along(values: Any, which: tuple[list[str], Sequence[int]] = (names, places)) -> list[Line]:
+    def lines_of(values: Any, which: tuple[list[str], Sequence[int]] = (names, places)) -> list[Line]:
         return [(which[0][i], np.asarray(values)[:, i]) for i in which[1]]
 
     moving = velocity_names(solution, places)
     derivatives = DERIVATIVES if space_of_columns(names) is None else ("q", "ξ", "dξ/dt")
 
-    found = [panel_of("q", s.t, along(s.q), "q", named=True)]
+    found = [panel_of("q", s.t, lines_of(s.q), "q", named=True)]
     if controlled:
-        found.append(panel_of(derivatives[1], s.t, along(s.v, moving), "v"))
+        found.append(panel_of(derivatives[1], s.t, lines_of(s.v, moving), "v"))
         found.append(panel_of("control u", s.t, component_lines("u", np.asarray(s.u)), "u", named=True))
     for j in range(1, 0 if controlled else s.jets.shape[1]):
-        found.append(panel_of(derivatives[j], s.t_multipliers, along(s.jets[:, j], moving), "v" if j == 1 else ""))
+        found.append(panel_of(derivatives[j], s.t_multipliers, lines_of(s.jets[:, j], moving), "v" if j == 1 else ""))
     if (limits := s.bounds.get("inequalities")) is not None:
         found.append(panel_of("g", limits.t, component_lines("g", np.asarray(limits.values)), "inequalities"))
     if not controlled:
@@ -158,7 +158,7 @@ def panels_of_solution(solution: CriticalPoint, places: Sequence[int]) -> list[P
         held = np.where(held == 0.0, np.nan, held)  # none where a position is given
         found.append(panel_of("λ, holonomic", s.t, component_lines("μ", held)))
     elif s.multipliers.shape[1]:
-        found.append(panel_of("force Rᵀν", s.t, along(s.constraint_forces, moving)))
+        found.append(panel_of("force Rᵀν", s.t, lines_of(s.constraint_forces, moving)))
     return [panel for panel in found if panel.lines]
 
 

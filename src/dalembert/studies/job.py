@@ -282,17 +282,17 @@ class RunsJob(SweepJob):
         _, blank, fingerprint = self._once()
         assert blank is not None
         blank = dataclasses.replace(blank, provenance=self.record)
-        return SweepOpening(study_to_xarray(blank, self.times, self.swept.names, self._last), fingerprint)
+        return SweepOpening(study_to_xarray(blank, self.node_times, self.swept.names, self._last), fingerprint)
 
     def block(self, i: int, watch: Watch = None) -> xarray.Dataset:
         runs = self._runs(i, watch)
         self._warn_first(self._unresolved(runs))
-        return study_to_xarray(runs, self.times, self.swept.names, self._last)
+        return study_to_xarray(runs, self.node_times, self.swept.names, self._last)
 
     def study(self, i: int, watch: Watch = None) -> Study:
         def study_of(runs: Path) -> Study:
             recorded = Path.of(**fields_as_left(runs) | {"provenance": self.record})
-            return self._study_of(i, study_to_xarray(recorded, self.times, self.swept.names, None))
+            return self._study_of(i, study_to_xarray(recorded, self.node_times, self.swept.names, None))
 
         runs = None
         try:
@@ -310,7 +310,7 @@ class RunsJob(SweepJob):
         return self.system.subject.under(self.options.scheme)
 
     @property
-    def times(self) -> np.ndarray:
+    def node_times(self) -> np.ndarray:
         """Of the saved nodes, in the arithmetic of a run."""
         t0, h, steps, every = self.options.grid
         if self.options.until is not None:

@@ -46,11 +46,11 @@ class Swept(NamedTuple):
         """Parameters and initial data, with all checks."""
         own = _check_fixed(fixed)
 
-        def read(name: str, x: Any, here: str) -> tuple[np.ndarray, Sequence[str] | None]:
+        def read_numbers(name: str, x: Any, here: str) -> tuple[np.ndarray, Sequence[str] | None]:
             array = _initial_values(system, name, x, own.get(name), here)
             return array, (system.velocities if name == "v0" else system.coordinates) if array.ndim == 2 else None
 
-        return cls.of(system, values, combine, "initial datum", (DATA, RUN_NAMES), read)._replace(fixed=own)
+        return cls.of(system, values, combine, "initial datum", (DATA, RUN_NAMES), read_numbers)._replace(fixed=own)
 
     @classmethod
     def of(
@@ -205,11 +205,11 @@ class SweptProblem(NamedTuple):
         """With all checks that need no solution."""
         places: dict[str, SweptPlace] = {}
 
-        def read(name: str, x: Any, here: str) -> tuple[np.ndarray, Sequence[str]]:
+        def read_numbers(name: str, x: Any, here: str) -> tuple[np.ndarray, Sequence[str]]:
             array, places[name], inner = _read_values(name, x, arguments, problem.coordinates)
             return array, inner
 
-        swept = Swept.of(problem, values, combine, "argument that can be swept", (ARGUMENTS, SOLUTION_NAMES), read)
+        swept = Swept.of(problem, values, combine, "argument that can be swept", (ARGUMENTS, SOLUTION_NAMES), read_numbers)
         _check_apart(places)
         return cls(problem, dict(arguments), swept, places)
 

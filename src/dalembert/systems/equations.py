@@ -39,7 +39,7 @@ def momentum(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Vector:
         >>> da.momentum(pendulum, jnp.array([1.0]), jnp.array([0.5])).tolist()
         [0.5]
     """
-    q, v, t = _state(system, q, v, t)
+    q, v, t = _as_state(system, q, v, t)
     check_shapes(system, q, v, t)
     return _momentum(system, q, v, t)
 
@@ -48,7 +48,7 @@ def _momentum(system: System, q: Vector, v: Vector, t) -> Vector:
     return jax.grad(lambda w: system.call(system.lagrangian, q, w, t=t))(v)
 
 
-def _state(system: System, q, v, t) -> tuple[Vector, Vector, Array]:
+def _as_state(system: System, q, v, t) -> tuple[Vector, Vector, Array]:
     """(q, v, t) as a user gave them, as arrays; TypeError, ValueError naming what is wrong with them."""
     check_system(system)
     x, v = system.space.read_point(q, v)
@@ -73,7 +73,7 @@ def energy(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Float[Array, 
         >>> float(da.energy(pendulum, jnp.array([0.0]), jnp.array([2.0])))  # ½v² - cos θ
         1.0
     """
-    q, v, t = _state(system, q, v, t)
+    q, v, t = _as_state(system, q, v, t)
     check_shapes(system, q, v, t)
     return v @ _momentum(system, q, v, t) - system.call(system.lagrangian, q, v, t=t)
 
@@ -192,7 +192,7 @@ def acceleration(system: System, q: Vector, v: Vector, t: Time = 0.0) -> tuple[V
         >>> a.round(9).tolist(), float(2 * multipliers[0])  # hanging at rest: the rod carries the weight, R = 2q
         ([0.0, 0.0, 0.0], -1.0)
     """
-    return motion_at(system, *_state(system, q, v, t))
+    return motion_at(system, *_as_state(system, q, v, t))
 
 
 def first_guess(n: int, m: int) -> Float[np.ndarray, "n_plus_m"]:

@@ -92,7 +92,7 @@ class ExactFlow(NamedTuple):
         late = np.arange(len(times)) >= found.saved
         return np.where(late[:, None], np.nan, found.rows), found.outputs
 
-    def slopes(self, xi: np.ndarray, times: np.ndarray) -> np.ndarray:
+    def field(self, xi: np.ndarray, times: np.ndarray) -> np.ndarray:
         """f(ξ) at states and times."""
         if self.code is None:
             return np.asarray(_slopes_by_jax(self.chart, jnp.asarray(xi), jnp.asarray(times)))
