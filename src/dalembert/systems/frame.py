@@ -82,11 +82,11 @@ class Algebra:
         """x with other numbers in the place of these."""
         return self.numbers(replace_nodes(self.g, nodes_of(x), dict(zip(nodes_of(before), nodes_of(after), strict=True))))
 
-    def slopes(self, x: Numbers, by: Numbers) -> Numbers:
+    def jacobian_of(self, x: Numbers, by: Numbers) -> Numbers:
         """∂x/∂by, (x, by)."""
         return self.numbers(jacobian(self.g, nodes_of(x), nodes_of(by)))
 
-    def along(self, x: Numbers, by: Numbers, direction: Numbers) -> Numbers:
+    def derivative_along(self, x: Numbers, by: Numbers, direction: Numbers) -> Numbers:
         """The slopes times a direction."""
         return self.numbers(directional_derivative(self.g, nodes_of(x), nodes_of(by), nodes_of(direction)))
 
@@ -137,10 +137,10 @@ def energy(on: Algebra, lagrangian: int, name: str) -> PiecewiseEnergy:
                 pieces.setdefault(j, g.variable("u", len(pieces)))
     own, u = on.numbers(list(pieces)), on.numbers(list(pieces.values()))
     whole = on.at(on.numbers([lagrangian]), own, u)
-    slopes, rest = on.slopes(whole, u)[0], on.numbers([g.zero] * len(u))
+    slopes, rest = on.jacobian_of(whole, u)[0], on.numbers([g.zero] * len(u))
     if Dependence(g).on(whole[0].node, name) or any(map(on.acts, on.at(slopes, u, rest))):
         raise Unsupported("lagrangian", "it has a term that is linear in the velocities")
-    return PiecewiseEnergy(own, on.slopes(slopes, u), on.at(whole, u, rest)[0])
+    return PiecewiseEnergy(own, on.jacobian_of(slopes, u), on.at(whole, u, rest)[0])
 
 
 LARGE = 0.1  # of the largest entry of its row: so large a pivot is divided by
@@ -168,7 +168,7 @@ class AllowedDirections:
         self.on, self.v, self.sampled, self.phi = on, on.numbers(v), sampled, on.simpler(on.numbers(phi))
         self.free = list(on.numbers(np.where(np.eye(len(v)) > 0, g.one, g.zero)))
         self.offset, self.held, self.pivots = on.numbers([g.zero] * len(v)), list[Forbidden](), list[Any]()
-        pattern, left = np.vectorize(on.acts, otypes=[bool])(on.slopes(self.phi, self.v)), set(range(len(phi)))
+        pattern, left = np.vectorize(on.acts, otypes=[bool])(on.jacobian_of(self.phi, self.v)), set(range(len(phi)))
         while left:
             row = min(left, key=lambda r: (sum(any(pattern[r, self._support(c)]) for c in self.free), r))
             left.remove(row)
@@ -176,7 +176,7 @@ class AllowedDirections:
 
     def entry(self, row: int, direction: Numbers) -> Any:
         """∂φ/∂v of this row along a direction."""
-        return self.on.simpler(self.on.along(self.phi[row], self.v, direction))[0]
+        return self.on.simpler(self.on.derivative_along(self.phi[row], self.v, direction))[0]
 
     def at(self, x: Numbers, v: Numbers) -> Numbers:
         """x with v in place of the velocities."""
@@ -249,12 +249,12 @@ class OrthonormalEquations:
         self.directions = self._orthogonal()
 
     def _pieces_along(self, v: Numbers) -> Numbers:
-        return self.on.simpler(self.on.along(self.energy.pieces, self.d.v, v))
+        return self.on.simpler(self.on.derivative_along(self.energy.pieces, self.d.v, v))
 
     def _metric(self, u: Numbers) -> Numbers:
-        return self._times(self.energy.metric, u)
+        return self._product(self.energy.metric, u)
 
-    def _times(self, matrix: Numbers, u: Numbers) -> Numbers:
+    def _product(self, matrix: Numbers, u: Numbers) -> Numbers:
         return np.array([self.on.dot(row, u) for row in matrix], object)
 
     def _orthogonal(self) -> list[Along]:
@@ -282,9 +282,9 @@ class OrthonormalEquations:
         self.u = self._combine([a.pieces for a in own], self.fixed)
         self.momenta = self._metric(self.u)
         self.force = d.at(self.given_force, self.v)
-        self._slopes = on.slopes([self.energy.potential], self.q)[0]
+        self._slopes = on.jacobian_of([self.energy.potential], self.q)[0]
         self._rates = self._exterior()
-        turned = on.slopes(metric, self.q).reshape(*metric.shape, len(self.q))
+        turned = on.jacobian_of(metric, self.q).reshape(*metric.shape, len(self.q))
         self._turned = {j: turned[..., j] for j in range(len(self.q)) if any(map(on.acts, turned[..., j].flat))}
         self._metric_rate = self.rate(metric).reshape(metric.shape)
         self.slopes = [self._slope(i) for i in range(len(own))]
@@ -296,14 +296,14 @@ class OrthonormalEquations:
     def rate(self, x: Numbers, w: Sequence[Any] = (), rates: Sequence[Any] = ()) -> Numbers:
         """d/dt of numbers of (q, t), and of w with their rates."""
         one = express(self.on.g, [self.on.g.one])
-        return self.on.along(x, [*self.place, *w], [*self.v, *one, *rates])
+        return self.on.derivative_along(x, [*self.place, *w], [*self.v, *one, *rates])
 
     def _slope(self, a: int) -> Any:
         """ẇ_a."""
         on, one = self.on, self.directions[a]
         terms = [on.dot(one.pieces, self.rate(self._metric(self.fixed))), self._rest(one.v, one.pieces)]
         for b, other in enumerate(self.directions):
-            moved = on.dot(one.pieces, self._times(self._metric_rate, other.pieces))
+            moved = on.dot(one.pieces, self._product(self._metric_rate, other.pieces))
             if b == a:
                 change = 0.5 * moved
             elif b < a:
@@ -316,7 +316,7 @@ class OrthonormalEquations:
     def _rest(self, v: Numbers, u: Numbers) -> Any:
         """π·B - ½ u·∂C u - ∂U - f along a direction v with pieces u."""
         on = self.on
-        turned = [-0.5 * (on.dot(self.u, self._times(metric, self.u)) * v[j]) for j, metric in self._turned.items()]
+        turned = [-0.5 * (on.dot(self.u, self._product(metric, self.u)) * v[j]) for j, metric in self._turned.items()]
         pushed = on.dot(self._slopes + self.force, v)
         return on.total([on.dot(self.momenta, self._bent(v)), *turned, -pushed])
 
@@ -324,7 +324,7 @@ class OrthonormalEquations:
         """Of every piece ∂_k ω_ij - ∂_j ω_ik for j < k, where it is not zero; k = n is the time."""
         on, n, found = self.on, len(self.q), []
         for piece, fixed in zip(self.energy.pieces, self.d.at(self.energy.pieces, self._still), strict=True):
-            rows = on.slopes([*on.slopes([piece], self.d.v)[0], fixed], self.place)
+            rows = on.jacobian_of([*on.jacobian_of([piece], self.d.v)[0], fixed], self.place)
             terms = {(j, k): on.simpler([rows[j, k] - rows[k, j]])[0] for k in range(1, n + 1) for j in range(k)}
             found.append({at: x for at, x in terms.items() if on.acts(x)})
         return found
@@ -366,7 +366,7 @@ class OrthonormalEquations:
         """The largest Σ_j |∂p/∂q_j| (1 + |q_j|) / |p| of a pivot p, with the time: one over how far p = 0 is."""
         on = self.on
         sizes = np.array([*(1.0 + abs(self.q)), *express(on.g, [on.g.one])], object)
-        slopes = [on.slopes([pivot], self.place)[0] for pivot in self.d.pivots]
+        slopes = [on.jacobian_of([pivot], self.place)[0] for pivot in self.d.pivots]
         moved = [on.dot(abs(x), sizes) / abs(pivot) for x, pivot in zip(slopes, self.d.pivots, strict=True)]
         return largest([*express(on.g, [on.g.zero]), *moved])
 
