@@ -30,7 +30,7 @@ from jaxtyping import Array, Float
 from dalembert.algebra import inverse
 from dalembert.discretize import DiscreteSystem, Interval, Scheme, incoming, outgoing
 from dalembert.numbers import as_function, coordinate_index, described
-from dalembert.symmetry.search import Symmetry, as_generator
+from dalembert.symmetry.search import read_generators
 from dalembert.systems import Holonomic, RankDeficientError, System, velocity_constraints, with_parameters
 from dalembert.systems import momentum as momentum_at
 from dalembert.systems.constraints import annihilator
@@ -355,12 +355,8 @@ def chart_of(generators: Any, q0: np.ndarray, inertia: np.ndarray) -> GroupChart
     """The chart of commuting generators around q0. inertia: (n,) of the coordinates, by which lengths are compared."""
     import scipy.linalg
 
-    given = [generators] if isinstance(generators, Symmetry) else generators
-    if not isinstance(given, list | tuple) or not given:
-        raise TypeError(
-            f"generators: found {described(generators)}; give a Symmetry, or a list of these and of pairs (A, b)"
-        )
-    flows = tuple(_flow(one, f"generators[{i}]", len(q0)) for i, one in enumerate(given))
+    pairs = read_generators(generators, len(q0))
+    flows = tuple(_flow(*pair, f"generators[{i}]") for i, pair in enumerate(pairs))
     _check_commuting(flows)
     if len(flows) >= len(q0):
         raise ValueError(f"generators: found {len(flows)} for {len(q0)} coordinates; leave one at least for the shape")
@@ -384,18 +380,14 @@ def chart_of(generators: Any, q0: np.ndarray, inertia: np.ndarray) -> GroupChart
     return GroupChart(flows, shape, group, centre, tuple(float(np.sign(along[a, j])) or 1.0 for a, j in enumerate(group)))
 
 
-def _flow(value: Any, name: str, n: int) -> AffineFlow:
-    pair = (value.matrix, value.shift) if isinstance(value, Symmetry) else value
-    if callable(pair) or (isinstance(value, Symmetry) and value.matrix is None):
-        raise ValueError(f"{name}: is a function; its flow is known for affine fields only, give (A, b) of ξ = A q + b")
-    matrix, shift = (np.asarray(x, dtype=float) for x in as_generator(pair, name, n)[1] or ())
+def _flow(matrix: np.ndarray, shift: np.ndarray, name: str) -> AffineFlow:
     values = np.linalg.eigvals(matrix)
     largest = float(np.max(np.abs(values), initial=0.0))
     frequencies: list[float] = []
     for w in sorted(float(x) for x in values.imag if x > SAME * largest):
         if not frequencies or w - frequencies[-1] > np.sqrt(SAME) * largest:
             frequencies.append(w)
-    square, one = matrix @ matrix, np.eye(n)
+    square, one = matrix @ matrix, np.eye(len(matrix))
     still = _multiply_all([(square + w**2 * one) / w**2 for w in frequencies], one)
     planes = []
     for w in frequencies:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import unicodedata
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ from dalembert.options import Start
 from dalembert.step import simulate
 from dalembert.symmetry.conditions import jets_of, scales_at
 from dalembert.symmetry.reduced import FullMotion
-from dalembert.symmetry.search import Symmetries, Symmetry, as_generator, in_words, symmetries
+from dalembert.symmetry.search import Symmetry, in_words, read_generators, symmetries
 from dalembert.systems import RankDeficientError, System, acceleration, check_flat, check_x64
 from dalembert.systems import momentum as momentum_at
 from dalembert.systems.equations import all_reactions, force
@@ -102,84 +102,56 @@ def act(g: Element, z: State) -> State:
     return (_lift(z) @ g.T)[:, :-1]
 
 
-class _States(Protocol):
-    """The states of a kind of system: how they are given, stepped and given back."""
-
-    def first(self, q0: Any, v0: Any, nodes: Any) -> np.ndarray:
-        """The state from which the motion starts."""
-        ...
-
-    def marks(self, slots: int) -> list[str]:
-        """What is set behind the name of a coordinate, for each slot."""
-        ...
-
-    def scheme(self, given: Scheme | None) -> Scheme | None:
-        """The scheme of a step."""
-        ...
-
-    def step(self, z: State, h: float, scheme: Scheme | None, t) -> State:
-        """The state after one step of the full system; NaN where it is not solved."""
-        ...
-
-    def momentum(self, across: Slice, z: State, t) -> Float[Array, "k"]:
-        """p·ξ_a."""
-        ...
-
-    def read_state(self, q: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """The state with these numbers of a user; ValueError."""
-        ...
-
-    def motion(self, t: np.ndarray, z: np.ndarray) -> FullMotion:
-        """The motion through these states."""
-        ...
-
-    def rates(self, reduced: Quotient, x: Any, t: Any) -> QuotientRates:
-        """The reduced equations of motion; ValueError where there are none."""
-        ...
-
-
 class _OfSystem:
-    """(q, v)."""
+    """The states (q, v) of a System: how they are given, stepped and given back."""
 
     def __init__(self, system: System):
         self.system = system
 
-    def first(self, q0, v0, nodes):
+    def first(self, q0, v0, nodes) -> np.ndarray:
+        """The state from which the motion starts."""
         if nodes is not None or q0 is None or v0 is None:
             raise TypeError("q0, v0, nodes: a System starts from q0 and v0, without nodes")
         return np.stack(as_state(q0, v0, self.system.coordinates, as_numbers))
 
-    def marks(self, slots):
+    def marks(self, slots: int) -> list[str]:
+        """What is set behind the name of a coordinate, for each slot."""
         return ["", "\u0307"]
 
-    def scheme(self, given):
+    def scheme(self, given: Scheme | None) -> Scheme | None:
+        """The scheme of a step."""
         chosen = Scheme() if given is None else own_scheme(given)
         if chosen.form_for(self.system.constraints) == "nodes":
             raise ValueError("scheme: the states of form 'nodes' are no (q, v); take another form, with the same nodes")
         return chosen
 
-    def step(self, z, h, scheme, t):
+    def step(self, z: State, h: float, scheme: Scheme | None, t) -> State:
+        """The state after one step of the full system; NaN where it is not solved."""
         path = simulate(self.system, z[0], z[1], h=h, steps=1, scheme=scheme, t0=t, throw=False)
         return jnp.where(path.outcome == 0, jnp.stack([path.q[1], path.v[1]]), jnp.nan)
 
-    def momentum(self, across, z, t):
+    def momentum(self, across: Slice, z: State, t) -> Float[Array, "k"]:
+        """p·ξ_a."""
         return jnp.einsum("ai,i->a", across.fields_at(z)[:, 0], momentum_at(self.system, z[0], z[1], t))
 
-    def read_state(self, q, v):
+    def read_state(self, q: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """The state with these numbers of a user; ValueError."""
         if v.shape != q.shape:
             raise ValueError(f"v: found shape {v.shape}; give one of shape {q.shape}")
         return np.stack([q, v])
 
-    def motion(self, t, z):
+    def motion(self, t: np.ndarray, z: np.ndarray) -> FullMotion:
+        """The motion through these states."""
         return FullMotion(t, z[:, 0], t, z[:, 1])
 
-    def rates(self, reduced, x, t):
+    def rates(self, reduced: Quotient, x: Any, t: Any) -> QuotientRates:
+        """The reduced equations of motion."""
         time = jnp.asarray(as_number(t, "t", "a finite time"), dtype=float)
         return _rates(self.system, reduced.slice, as_vector(x, "x", len(reduced.x0)), time)
 
 
 class _OfNodes:
-    """(q₀, q₁ - q₀, …) of a DiscreteSystem."""
+    """The same of a DiscreteSystem: (q₀, q₁ - q₀, …)."""
 
     def __init__(self, system: DiscreteSystem):
         self.system = system
@@ -228,7 +200,7 @@ class _OfNodes:
 
 
 @functools.singledispatch
-def _states(system: Any) -> _States:
+def _states(system: Any) -> _OfSystem | _OfNodes:
     raise TypeError(f"system: found {described(system)}; give a System or a DiscreteSystem")
 
 
@@ -449,12 +421,7 @@ def quotient(
     check_flat(system, "quotient")
     centre = states.first(q0, v0, nodes)
     now, n = float(as_number(t0, "t0", "a finite time")), centre.shape[1]
-    given = [generators] if isinstance(generators, Symmetry) else generators
-    if not isinstance(given, list | tuple | Symmetries) or not given:
-        raise TypeError(
-            f"generators: found {described(generators)}; give a Symmetry, or a list of these and of pairs (A, b)"
-        )
-    pairs = [_pair(one, f"generators[{i}]", n) for i, one in enumerate(given)]
+    pairs = read_generators(generators, n)
     names = system.coordinates or tuple(f"q{i}" for i in range(n))
     words = [in_words(*pair, names) for pair in pairs]
     found = symmetries(system, centre[0], centre[1], generators=dict(zip(words, pairs, strict=True)), t0=now, size=size)
@@ -468,16 +435,6 @@ def quotient(
     entries = [unicodedata.normalize("NFC", f"{name}{mark}") for mark in states.marks(len(centre)) for name in names]
     x0 = centre.ravel()[list(across.kept)]
     return Quotient(system, tuple(entries[i] for i in across.kept), x0, tuple(found), across, now)
-
-
-def _pair(value: Any, name: str, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """(A, b)."""
-    given = (value.matrix, value.shift) if isinstance(value, Symmetry) else value
-    if callable(given) or (isinstance(value, Symmetry) and value.matrix is None):
-        raise ValueError(f"{name}: is a function; maps that commute with a scheme are affine, give (A, b) of ξ = A q + b")
-    found = as_generator(given, name, n)[1]
-    assert found is not None
-    return found
 
 
 def _check_closed(fields: np.ndarray, words: list[str]) -> None:

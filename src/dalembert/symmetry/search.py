@@ -183,6 +183,24 @@ def as_generator(value: Any, name: str, n: int) -> tuple[Callable, tuple | None]
     return affine(matrix.tolist(), shift.tolist()), (matrix, shift)
 
 
+def read_generators(generators: Any, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(A, b) of one Symmetry, or of several of these and of pairs."""
+    given = [generators] if isinstance(generators, Symmetry) else generators
+    if not isinstance(given, list | tuple | Symmetries) or not given:
+        raise TypeError(
+            f"generators: found {described(generators)}; give a Symmetry, or a list of these and of pairs (A, b)"
+        )
+    pairs = []
+    for i, one in enumerate(given):
+        value = (one.matrix, one.shift) if isinstance(one, Symmetry) and one.matrix is not None else one
+        if callable(value) or isinstance(value, Symmetry):
+            raise ValueError(
+                f"generators[{i}]: is a function; only of affine fields the flow is known, give (A, b) of A q + b"
+            )
+        pairs.append(as_generator(value, f"generators[{i}]", n)[1])
+    return pairs
+
+
 def readable(
     space: Float[np.ndarray, "r p"], units: Float[np.ndarray, "p"], order: Sequence[int], zero: float
 ) -> np.ndarray:
