@@ -235,6 +235,11 @@ class Solve(NamedTuple):
     not_finite: Bool[Array, ""]
     not_converged: Bool[Array, ""]
 
+    @property
+    def solved(self) -> Bool[Array, ""]:
+        """True if it converged."""
+        return ~(self.singular | self.not_finite | self.not_converged)
+
 
 def newton(
     function: Callable[[Float[Array, "z"]], Float[Array, "z"]],

@@ -411,9 +411,8 @@ class ControlLaw(Law):
             rows, u, extended, defined = self._own_rows(q, v, jnp.zeros_like(v), t), found.u, found.extended, found.defined
         else:
             a, every, report = acceleration(system, q, v, t)
-            failed = report.singular | report.not_finite | report.not_converged
-            u = jnp.where(failed, jnp.inf, every[jnp.asarray(_multiplier_places(system, q, v, t))])
-            rows, extended, defined = self._own_rows(q, v, a, t), jnp.asarray(False), ~failed
+            u = jnp.where(report.solved, every[jnp.asarray(_multiplier_places(system, q, v, t))], jnp.inf)
+            rows, extended, defined = self._own_rows(q, v, a, t), jnp.asarray(False), report.solved
         return Value(u, force_of(rows, u), extended, defined), rows
 
     def rows(self, q: Float[Array, "n"], v: Float[Array, "n"], t) -> Float[Array, "r n"]:

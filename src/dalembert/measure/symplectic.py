@@ -211,7 +211,7 @@ def _discrete_defect(view: NodeView, q0: Vector, q1: Vector, t, step: Callable |
     solved = jnp.asarray(True)
     if step is None:
         z, info = view.solve(q0, q1, now)
-        solved = ~(info.singular | info.not_finite | info.not_converged)
+        solved = info.solved
         view = view.ahead(z[:n])
         step = lambda a, b: view.flow(a, b, now, z)  # noqa: E731
     slope, q2 = jax.jacfwd(lambda y: twice(step(y[:n], y[n:])), has_aux=True)(x)
@@ -246,7 +246,7 @@ def _higher_defect(flow: HigherFlow, x: Float[Array, "k"], step: Callable | None
     form = lambda y, t: -exterior_derivative(lambda u: flow.theta(u, t), y)  # noqa: E731
     before, after = jax.vmap(form)(jnp.stack([x, end]), flow.t + flow.h * jnp.arange(2.0))  # compiled once for both ends
     basis = kernel(jax.jacfwd(flow.restrictions)(x))
-    solved = (~(info.singular | info.not_finite | info.not_converged)) | (step is not None)
+    solved = info.solved | (step is not None)
     zero = jnp.zeros_like(before)
     return restrict_forms(
         basis, before, slope.T @ after @ slope, zero, form=zero[0], end=end, residual=flow.equations(z, x), solved=solved

@@ -268,8 +268,7 @@ def next_step(program: HigherProgram, q, s, z, options: Newton) -> Found:
         residual = traced_once(lambda x: program.residual(full(x), q, s, 0.0, 1.0, jnp.zeros_like(q)))
         size = lambda x: program.scale(full(x), q, s, 1.0)[1:]  # noqa: E731
         x, info = newton(lambda x: residual(x)[1:], start[1:], size, options)
-        bad = info.singular | info.not_finite | info.not_converged
-        return Trial(h, full(x), jnp.where(bad, jnp.nan, residual(x)[0])), info.iterations
+        return Trial(h, full(x), jnp.where(info.solved, residual(x)[0], jnp.nan)), info.iterations
 
     def attempt(search: Search) -> Search:
         h, near = _next_trial(search, last)

@@ -67,11 +67,10 @@ def _solve_terms(system: System, q, v, t, m: int):
     equations = traced_once(lambda x: kkt_residual(system, q, v, t, x))
     units = lambda matrix: units_of(matrix, n, jnp)  # noqa: E731
     z, report = newton(equations, jnp.asarray(first_guess(n, m)), lambda x: 1.0 + jnp.abs(x), EXACT, units)
-    solved = ~(report.singular | report.not_finite | report.not_converged)
     here, beside = (value_and_jacobian(equations, jnp.zeros_like(z).at[:n].set(x))[1][n:, :n] for x in (0.0, 1.0))
     linear = jnp.all(jnp.abs(beside - here) <= 1e-9 * (1.0 + jnp.abs(here)))
-    z = jnp.where(solved, z, 0.0)
-    return z, solved, linear, report.residual, evaluate_start(system, q, v, t, z, jnp.zeros_like(q))
+    z = jnp.where(report.solved, z, 0.0)
+    return z, report.solved, linear, report.residual, evaluate_start(system, q, v, t, z, jnp.zeros_like(q))
 
 
 def initial_terms(system: System, q, v, t, sizes: list[int]) -> InitialTerms | None:

@@ -383,7 +383,6 @@ def _motion_by_xla(system: System, q, v, t) -> tuple[np.ndarray, np.ndarray]:
 def _accelerations_and_multipliers(system: System, q, v, t):
     def motion_at(x, w, s):
         a, multipliers, info = acceleration(system, x, w, s)
-        failed = info.singular | info.not_finite | info.not_converged
-        return jax.tree.map(lambda y: jnp.where(failed, jnp.nan, y), (a, multipliers))
+        return jax.tree.map(lambda y: jnp.where(info.solved, y, jnp.nan), (a, multipliers))
 
     return jax.vmap(motion_at)(q, v, t)

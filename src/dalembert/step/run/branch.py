@@ -208,12 +208,10 @@ def second_root(function, z: Unknowns, scale, options: Newton) -> tuple[Unknowns
         return jnp.concatenate([slopes / rows, (d @ d - 1.0)[None]])
 
     x, info = newton(divided, jnp.concatenate([d0, r0[None]]), lambda w: 1.0 + jnp.abs(w), options)
-    found = ~(info.singular | info.not_finite | info.not_converged)
     candidate = z + size * x[-1] * x[:-1]
     polished, check = newton(function, candidate, scale, options)
     same = jnp.linalg.norm((polished - candidate) / size) < 0.1 * jnp.abs(x[-1])
-    good = same & ~(check.singular | check.not_finite | check.not_converged)
-    return jnp.where(found, jnp.where(good, polished, candidate), z), found
+    return jnp.where(info.solved, jnp.where(same & check.solved, polished, candidate), z), info.solved
 
 
 def solve_step(
