@@ -33,6 +33,24 @@ def test_free_nodes_keep_the_energy():
     np.testing.assert_allclose(steps, steps[::-1], rtol=0, atol=1e-9)  # as symmetric as the beam
 
 
+class Forward(da.WindowMap):
+    """(q₀, (q₁-q₀)/h) at the first of two nodes."""
+
+    name = "forward"
+
+    def order(self, k):
+        return 1
+
+    def points(self, positions):
+        return [(0 * positions[0], positions[-1])]
+
+
+def test_windows_of_ones_own_keep_their_point():
+    problem = da.VariationalProblem(lambda q, v, t: t * (0.5 * v @ v - q[0] ** 4), time_dependent=True)
+    action = da.with_time(problem, Forward()).lagrangian(jnp.array([0.5, 1.0]), jnp.array([0.7, 1.4]))
+    np.testing.assert_allclose(action, 0.2 * 0.5 * (0.5 * 2.0**2 - 1.0), rtol=1e-14)
+
+
 def test_energies_are_those_of_the_constrained_lagrangian():
     """Without λᵀΦ_d they vary; with the multipliers they are constant, of a Solution and of a Path of free steps."""
     rolling = da.Nonholonomic(lambda q, v: v[1] - q[0] - 0.2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import factorial
 from typing import NamedTuple
 
 import jax
@@ -11,7 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.discretize.window_maps import Averaged, Hermite, Interpolated, WindowMap, as_windows, inner_points
+from dalembert.discretize.window_maps import (
+    Between,
+    Hermite,
+    Interpolated,
+    WindowMap,
+    as_windows,
+    gauss,
+    jets_at_times,
+    window_at,
+)
 from dalembert.numbers import as_flag, as_function, as_numbers, described
 from dalembert.path import Path
 from dalembert.solution import Solution
@@ -29,7 +37,7 @@ from dalembert.systems import (
     with_parameters,
 )
 from dalembert.systems.higher.variational import check_problem, with_fields
-from dalembert.tracing import remember, seldom
+from dalembert.tracing import seldom
 
 
 def with_time(
@@ -88,21 +96,19 @@ def with_time(
             return arguments, problem
         return arguments[:-1], with_parameters(problem, arguments[-1])
 
-    def points(x: tuple, rule: tuple[np.ndarray, np.ndarray]) -> WindowPoints:
-        return (
-            _hermite(x, k, rule) if hermite else _window(jnp.stack([y[0] for y in x]), jnp.stack([y[1:] for y in x]), scheme)
-        )
+    def points(x: tuple, of_two: Hermite) -> WindowPoints:
+        return _between(x, k, of_two) if hermite else _window(x, scheme)
 
     def lagrangian(*arguments):
         x, given = split_time(arguments)
-        action = jnp.sum(points(x, _gauss(2 * k + 1)).weight_values(lambda jet, t: density(given, jet, t)))
+        action = jnp.sum(points(x, _Denser()).weight_values(lambda jet, t: density(given, jet, t)))
         later = jnp.stack([y[0] for y in x])
         return jnp.where(jnp.all(later[1:] > later[:-1]), action, jnp.inf) if forward else action
 
     def differential(order: int, f: Callable) -> Callable:
         def mean_constraint(*arguments):
             x, given = split_time(arguments)
-            inner = points(x, inner_points(k, k - order))
+            inner = points(x, Between(k - order))
             return jnp.ravel(inner.weight_values(lambda jet, t: jnp.atleast_1d(given.call(f, *jet[: order + 1], t=t))))
 
         return mean_constraint
@@ -142,31 +148,6 @@ def _of_nodes(order: int, k: int, function: Callable, whole: bool):
     return function if whole or order == k else {1: Nonholonomic, 2: SecondOrder}[order](function)
 
 
-def _window(t: Float[Array, "k+1"], q: Float[Array, "k+1 n"], scheme: WindowMap) -> WindowPoints:
-    """At the one point of a window whose knots are all different."""
-    k = t.shape[0] - 1
-    table = [q]
-    for j in range(1, k + 1):
-        table.append((table[-1][1:] - table[-1][:-1]) / (t[j:] - t[:-j])[:, None])
-    centre = jnp.mean(t)
-    if isinstance(scheme, Averaged):
-        jet = [factorial(j) * jnp.mean(table[j], axis=0) for j in range(k + 1)]
-    else:
-        jet = _newton(table, t, centre, k)
-    return WindowPoints(tuple(y[None] for y in jet), centre[None], ((t[-1] - t[0]) / k)[None])
-
-
-def _newton(table: list, t, point, k: int) -> list:
-    """Derivatives 0 … k at a point of the polynomial through the knots."""
-    jet = [jnp.zeros_like(table[0][0]) for _ in range(k + 1)]
-    product = [jnp.ones(())] + [jnp.zeros(())] * k
-    for m in range(k + 1):
-        jet = [have + factorial(j) * product[j] * table[m][0] for j, have in enumerate(jet)]
-        distance = point - t[m]
-        product = [distance * product[0], *(distance * product[j] + product[j - 1] for j in range(1, k + 1))]
-    return jet
-
-
 def _rates_at_nodes(problem: VariationalProblem, x) -> Float[Array, "c"]:
     """φ, dφ/dt, …, of order r with its first k-r-1 rates, at a node (t, q, …, q⁽ᵏ⁻¹⁾)."""
     jet, k = x[1:].reshape(problem.derivatives, -1), problem.derivatives
@@ -174,37 +155,27 @@ def _rates_at_nodes(problem: VariationalProblem, x) -> Float[Array, "c"]:
     return jnp.concatenate([jnp.ravel(y) for found in constraint_rates(lower, jet, x[0]) for y in found])
 
 
-def _gauss(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Places and weights on [0, 1]."""
-    places, weights = np.polynomial.legendre.leggauss(count)
-    return 0.5 * (1 + places), 0.5 * weights
+def _window(x: tuple, scheme: WindowMap) -> WindowPoints:
+    """At the points of a window of nodes (t, q), whose times are all different."""
+    jets, places, weights = zip(*jets_at_times(scheme, [y[1:] for y in x], [y[0] for y in x]), strict=True)
+    return WindowPoints(tuple(map(jnp.stack, zip(*jets, strict=True))), x[0][0] + jnp.stack(places), jnp.stack(weights))
 
 
-def _hermite(x: tuple, k: int, rule: tuple[np.ndarray, np.ndarray]) -> WindowPoints:
+class _Denser(Hermite):
+    """At 2k+1 Gauss points."""
+
+    def _rule(self, k):
+        return gauss(2 * k + 1)
+
+
+def _between(x: tuple, k: int, scheme: Hermite) -> WindowPoints:
     """At the points of a quadrature between two nodes (t, q, …, q⁽ᵏ⁻¹⁾)."""
     t0, h = x[0][0], x[1][0] - x[0][0]
+    rows, places, weights = window_at(scheme, k, (0,) * k + (1,) * k, (*range(k),) * 2)
     a, b = (y[1:].reshape(k, -1) for y in x)
-    column = [a[0]] * k + [b[0]] * k  # divided differences on k-fold knots 0 and 1
-    newton = [a[0]]
-    for j in range(1, 2 * k):
-        owner = [a if l + j < k else b if l >= k else None for l in range(2 * k - j)]  # of knots that all coincide
-        column = [column[l + 1] - column[l] if own is None else own[j] * h**j / factorial(j) for l, own in enumerate(owner)]
-        newton.append(column[0])
-    places, weights = rule
-    jets = jnp.einsum("pjm,mn->jpn", _derivatives(k, tuple(map(float, places))), jnp.stack(newton))
+    slots = [a[0], *(h**j * a[j] for j in range(1, k)), b[0] - a[0], *(h**j * b[j] for j in range(1, k))]
+    jets = jnp.einsum("pjs,sn->jpn", rows, jnp.stack(slots))
     return WindowPoints(tuple(y / h**j for j, y in enumerate(jets)), t0 + h * places, h * weights)
-
-
-@remember(64)
-def _derivatives(k: int, places: tuple[float, ...]) -> Float[np.ndarray, "P k+1 2k"]:
-    """Derivatives 0 … k of Newton's polynomials on the knots 0, …, 0, 1, …, 1 at the places."""
-    knots, found = [0.0] * k + [1.0] * k, np.zeros((len(places), k + 1, 2 * k))
-    for p, place in enumerate(places):
-        product = [1.0] + [0.0] * k
-        for m, knot in enumerate(knots):
-            found[p, :, m] = [factorial(j) * product[j] for j in range(k + 1)]
-            product = [(place - knot) * product[j] + (product[j - 1] if j else 0.0) for j in range(k + 1)]
-    return found
 
 
 def has_time(problem: VariationalProblem) -> bool:

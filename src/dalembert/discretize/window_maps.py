@@ -139,9 +139,12 @@ class Hermite(WindowMap):
         return k
 
     def points(self, positions):
-        places, weights = np.polynomial.legendre.leggauss(len(positions) // 2)
-        half = positions[-1] / 2
-        return [(half * (1 + x), half * w) for x, w in zip(places.tolist(), weights.tolist(), strict=True)]
+        places, weights = self._rule(len(positions) // 2)
+        return [(positions[-1] * x, positions[-1] * w) for x, w in zip(places.tolist(), weights.tolist(), strict=True)]
+
+    def _rule(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Places and weights on [0, 1]."""
+        return gauss(k)
 
 
 class Points(WindowMap):
@@ -204,6 +207,16 @@ def _interpolant(table: list, positions: list, point, k: int) -> list:
         distance = point - positions[m]
         product = [distance * product[0], *(distance * product[j] + product[j - 1] for j in range(1, k + 1))]
     return jet
+
+
+def jets_at_times(scheme: WindowMap, nodes, times) -> list[tuple[list, Any, Any]]:
+    """(q, q̇, …, q⁽ᵏ⁾) at each point of k+1 nodes at different times, which may be traced; how long after the first it is,
+    and its weight."""
+    k, positions, table = len(times) - 1, [t - times[0] for t in times], [list(nodes)]
+    for j in range(1, k + 1):
+        ends = zip(table[-1], table[-1][1:], positions, positions[j:], strict=False)
+        table.append([(after - before) / (b - a) for before, after, a, b in ends])
+    return [(scheme.jet(table, positions, place, k), place, weight) for place, weight in scheme.points(positions)]
 
 
 class Windows(NamedTuple):
@@ -302,7 +315,7 @@ def windows(scheme: WindowMap, k: int, t: Float[np.ndarray, "N+1"], jets: tuple[
     equal = bool(np.allclose(steps, h, rtol=1e-9, atol=0.0))
     knots = node[slots] - node[slots[:, :1]] if equal else t[node[slots]] - t[node[slots[:, :1]]]
     patterns, which = np.unique(np.concatenate([knots, orders[slots]], axis=1), axis=0, return_inverse=True)
-    found = [_window(scheme, k, tuple(x[:width].tolist()), tuple(x[width:].astype(int).tolist())) for x in patterns]
+    found = [window_at(scheme, k, tuple(x[:width].tolist()), tuple(x[width:].astype(int).tolist())) for x in patterns]
     rows, places, weights = (np.array([f[i] for f in found])[which.ravel()] for i in range(3))
     if equal and scheme.differenced:
         rows = rows * (h ** -np.arange(k + 1.0))[:, None] * (h ** orders[slots].astype(float))[:, None, None, :]
@@ -351,7 +364,7 @@ def window_action(problem: VariationalProblem, jets: Float[Array, "S k+1 n"], ti
 
 
 @remember(256)
-def _window(scheme: WindowMap, k: int, knots: tuple, orders: tuple[int, ...]):
+def window_at(scheme: WindowMap, k: int, knots: tuple, orders: tuple[int, ...]):
     """(rows, times, weights) of one window, knots counted from its first: whole numbers, then exact, or floats."""
     try:
         return _evaluate(scheme, k, knots, orders)
@@ -404,9 +417,14 @@ class Between(Hermite):
     name: ClassVar[str] = "between"
     multiplicity: int = 1
 
-    def points(self, positions):
-        places, weights = inner_points(len(positions) // 2, self.multiplicity)
-        return [(positions[-1] * x, positions[-1] * w) for x, w in zip(places.tolist(), weights.tolist(), strict=True)]
+    def _rule(self, k):
+        return inner_points(k, self.multiplicity)
+
+
+def gauss(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Places and weights on [0, 1]."""
+    places, weights = np.polynomial.legendre.leggauss(count)
+    return 0.5 * (1 + places), 0.5 * weights
 
 
 def inner_points(k: int, d: int) -> tuple[Float[np.ndarray, "j"], Float[np.ndarray, "j"]]:

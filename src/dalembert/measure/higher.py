@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 from dalembert.algebra import Newton, Solve, implicit, newton
 from dalembert.discretize import Hermite, Interpolated, Scheme, WindowMap, as_windows
 from dalembert.discretize.higher import forward_differences, node_defects
+from dalembert.discretize.window_maps import jets_at_times
 from dalembert.lazy import on_host
 from dalembert.measure.nodes import check_neighbours, check_single
 from dalembert.notebook import described_by_fields
@@ -171,13 +172,8 @@ def _knot_action(problem: VariationalProblem, scheme: WindowMap, nodes: Nodes, t
     """(L_d, Φ_d) of one window, differentiable with respect to its times too: L_d of k+1 nodes, Φ_d of the constraints of
     the order that the window has."""
     order = nodes.shape[0] - 1
-    positions = [times[i] - times[0] for i in range(order + 1)]
-    table = [[nodes[i] for i in range(order + 1)]]
-    for j in range(1, order + 1):
-        last = table[-1]
-        table.append([(last[l + 1] - last[l]) / (positions[l + j] - positions[l]) for l in range(order + 1 - j)])
-    ((place, weight),) = scheme.points(positions)
-    jet, middle = tuple(scheme.jet(table, positions, place, order)), t0 + times[0] + place
+    ((jet, place, weight),) = jets_at_times(scheme, nodes, times)
+    middle = t0 + times[0] + place
     action = weight * density(problem, jet, middle) if order == problem.derivatives else jnp.zeros(())
     return action, weight * constraints_of_order(problem, order, jet, middle)
 
