@@ -28,7 +28,7 @@ from dalembert.native import (
 )
 from dalembert.native.llvm import cache as module
 from dalembert.step.run import machine as native_run
-from dalembert.tracing import jitted
+from dalembert.tracing import disk, jitted
 
 
 def compiled(folder, shift=1.5):
@@ -209,8 +209,8 @@ def test_a_new_folder_is_the_owners_alone(tmp_path):
 
 
 def test_the_files_used_least_recently_go_when_there_are_too_many(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "LARGEST", 3500)
-    kept = module.PrivateFolder(tmp_path)
+    monkeypatch.setattr(disk, "LARGEST", 3500)
+    kept = disk.PrivateFolder(tmp_path)
     with kept:
         for i, name in enumerate(("a.o", "b.o", "c.o.1.tmp")):
             kept.write(name, bytes(1000))

@@ -2,17 +2,22 @@
 
 import dataclasses
 import math
+import pickle
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import dalembert as da
 from dalembert.native import CACHE, Tracer, translate_function
-from dalembert.tracing import lasting_key
+from dalembert.tracing import DISK, jitted, lasting_key
+from dalembert.tracing.evaluation.program import program
+from dalembert.tracing.evaluation.records import as_record
 
 STIFFNESS = 1.0
 
@@ -140,3 +145,51 @@ def test_a_plant_that_changes_is_traced_again(traces, monkeypatch):
     hard, twice = solve(4.0)
     assert twice > once
     assert abs(float(hard.cost - soft.cost)) > 0.1
+
+
+FUNCTIONS = {
+    "linear algebra": lambda x: jnp.linalg.solve(jnp.outer(x, x) + jnp.eye(3), x),
+    "scan": lambda x: jax.lax.scan(lambda c, y: (c + y * x, c), x, jnp.arange(4.0), reverse=True),
+    "loop": lambda x: jax.lax.while_loop(lambda y: jnp.sum(y) < 9.0, lambda y: 2.0 * y + 1.0, jnp.abs(x)),
+    "branches": lambda x: jax.lax.switch(jnp.sum(x > 0), [jnp.sin, jnp.cos, lambda y: y**3], x),
+    "gaussian": jax.vmap(jax.grad(jax.scipy.special.erf)),
+    "moves": lambda x: jnp.where(x > 0, x[::-1], 0.0).at[1].add(np.array([2.0, 3.0])[0]),
+    "derivatives": jax.jacfwd(jax.grad(lambda x: jnp.sum(jax.nn.logsumexp(x) * jnp.linalg.norm(x)))),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_traced_function_survives_as_a_record(name):
+    x = jnp.array([0.4, -1.2, 0.7])
+    traced = jax.make_jaxpr(FUNCTIONS[name])(x)
+    again = pickle.loads(as_record(traced))
+    for a, b in zip(program(traced)(np.asarray(x)), program(again)(np.asarray(x)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_what_numpy_does_not_evaluate_has_no_record():
+    traced = jax.make_jaxpr(lambda x: jax.scipy.special.gammainc(2.0, x))(1.0)
+    assert as_record(traced) is None
+
+
+def test_checks_are_traced_once_for_all_processes(tmp_path, monkeypatch):
+    """And give the same, also of another plant."""
+    written = []
+    monkeypatch.setattr(DISK, "folder", tmp_path / "cache")
+    monkeypatch.setattr(jitted, "as_record", lambda things: written.append(as_record(things)) or written[-1])
+
+    def solve(length):
+        jitted.PROGRAMS.clear()  # as in a new process
+        rolls = da.Nonholonomic(lambda q, v: jnp.stack([jnp.sin(q[2]) * v[0] - jnp.cos(q[2]) * v[1], v[2] * length - v[3]]))
+        system = da.System(lambda q, v: 0.5 * v @ v, rolls)
+        problem = da.OptimalControl(system, cost=lambda q, v, u: u @ u, actuated=(0, 1, 2, 3))
+        rest, final = np.zeros(4), np.array([1.0, 0.2, 0.5, 0.5 * length])
+        return float(da.solve(problem, initial=(rest, rest), final=(final, rest), T=1.0, steps=10).cost), len(written)
+
+    first, once = solve(1.0)
+    assert once >= 3
+    assert all(written)
+    assert solve(1.0) == (first, once)
+    other, twice = solve(2.0)
+    assert twice > once
+    assert other != first

@@ -170,7 +170,7 @@ def settled_rows(problem: OptimalControl, at: EndState, whole: bool = False) -> 
         return np.zeros((2, 0), dtype=bool)
     random, apart = np.random.default_rng(0), at.sizes * at.free
     jets = np.stack([at.jet, *(at.jet + random.standard_normal(at.jet.shape) * apart for _ in range(SAMPLES))])
-    values, slopes = (np.asarray(x) for x in _end_equations(problem, jets, at.t))
+    values, slopes = (np.asarray(x) for x in _end_equations(problem, jets, np.float64(at.t)))
     moved = np.abs(slopes) * at.sizes
     settled = (moved * at.free).max(axis=(0, 3, 4)) <= STILL * moved.max(axis=(0, 3, 4))
     rows = slopes[0].reshape(*slopes.shape[1:3], -1)
@@ -237,7 +237,7 @@ class SharedLeaf(NamedTuple):
         """RankDeficientError where ψ of an end depends on the functions that the other end settles."""
         if self.settles[at.name == "initial"]:
             rows = self.forms(np.append(at.jet[0], at.t)[None])[0, :, :-1] / self.scale[:-1]
-            holonomic = np.asarray(_end_equations(problem, at.jet[None], at.t)[1])[0, 0, :, 0]
+            holonomic = np.asarray(_end_equations(problem, at.jet[None], np.float64(at.t))[1])[0, 0, :, 0]
             rest = rows - rows @ np.linalg.pinv(holonomic) @ holonomic
             _, values, directions = np.linalg.svd(rest, full_matrices=False)
             rows = directions[values > FREE * np.abs(rows).max()]

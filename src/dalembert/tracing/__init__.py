@@ -3,8 +3,9 @@
 from dalembert.interrupts import hear_in_collections
 from dalembert.tracing.arguments import UNREAD, Content, content, rebuilder, split, taken_apart
 from dalembert.tracing.cache import Pool, Remembered, is_unchanged, remember
+from dalembert.tracing.disk import CODE, DISK, Disk, PrivateFolder
 from dalembert.tracing.evaluation.rules import RULES, Slices, gather_slices, scatter_slices
-from dalembert.tracing.fingerprint import Walk
+from dalembert.tracing.fingerprint import Walk, key_of
 from dalembert.tracing.jitted import TEXTS, Jitted, OnShapes, reading, seldom, traced_once
 from dalembert.tracing.lasting import lasting_key
 from dalembert.tracing.reads import DYNAMIC, REFLECTING, reflects

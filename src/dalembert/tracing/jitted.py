@@ -22,8 +22,11 @@ from dalembert.interrupts import keep_compilation
 from dalembert.numbers import is_traced
 from dalembert.tracing.arguments import Tree, split, taken_apart
 from dalembert.tracing.cache import Remembered
+from dalembert.tracing.disk import DISK
 from dalembert.tracing.evaluation.program import few
+from dalembert.tracing.evaluation.records import as_record
 from dalembert.tracing.fingerprint import Same, Walk
+from dalembert.tracing.lasting import lasting_hash
 
 MOST = 512  # programs that are kept
 CONTEXTS = 512  # after which JAX's own memory is emptied
@@ -142,7 +145,7 @@ class Jitted(Generic[P, R]):
         known = not is_traced(arrays)
         evaluated = None
         if known and self._seldom:
-            evaluated = few(self._run(run.trace, context, given, arrays).jaxpr, run, len(arrays))
+            evaluated = self._evaluated(run, context, given, arrays, lasting_hash(walk, key))
         if evaluated is not None:
             run = evaluated
         elif known:
@@ -156,6 +159,19 @@ class Jitted(Generic[P, R]):
         if text is not None:
             TEXTS.put(text, entry)
         return entry, out.fill(found)
+
+    def _evaluated(self, run: Any, context: int | None, given: Any, arrays: list, key: str | None) -> Callable | None:
+        """The program through NumPy, as an earlier process has traced it or as it is traced here; None as in `few`."""
+        known = DISK.recall(key)
+        if known is not None:
+            traced, out = known
+            self._call.out = out, False
+            return few(traced, run, len(arrays))
+        traced = self._run(run.trace, context, given, arrays).jaxpr
+        found, (out, changeable) = few(traced, run, len(arrays)), self._call.out
+        if found is not None and not changeable:
+            DISK.keep(key, as_record((traced, out)))
+        return found
 
     def _jit(self) -> Callable:
         def traced(arrays: list) -> list:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import enum
 import functools
 import hashlib
+import io
 import os
+import pickle
 import sys
 import time
 import types
@@ -31,7 +33,7 @@ LASTING = frozenset([
     "builtins", "types", "typing", "collections", "enum", "dataclasses", "abc",
 ])  # fmt: skip
 STARTED = time.time_ns()
-_PLAIN = (str, bytes, int, bool, range, type(None), type(...))
+_PLAIN = frozenset([tuple, list, str, bytes, int, bool, range, type(None), type(...)])
 
 
 class _OfThisProcessError(Exception):
@@ -41,36 +43,48 @@ class _OfThisProcessError(Exception):
 def lasting_key(*things: Any) -> str | None:
     """A hash of all that decides what these do; None where their fingerprints do not show it to another process."""
     walk = Walk()
-    key = tuple(map(walk.of, things))
+    return lasting_hash(walk, tuple(map(walk.of, things)))
+
+
+def lasting_hash(walk: Walk, key: Any) -> str | None:
+    """The same of a key that this walk has made."""
     versions, latest = _versions()
     if not walk.lasting or walk.reads_outside or latest > STARTED:  # what was imported may be older than the files
         return None
     try:
-        text = _text(key)
+        text = _bytes(key)
     except _OfThisProcessError:
         return None
     options = sorted((name, value) for name, value in jax.config.values.items() if "cache" not in name)
-    return hashlib.sha256(f"{versions}\0{options}\0{text}".encode()).hexdigest()
+    return hashlib.sha256(versions + repr(options).encode() + text).hexdigest()
 
 
-def _text(key: Any) -> str:
-    """A key written out."""
-    kind = type(key)
-    if kind is tuple:
-        return f"({','.join(map(_text, key))})"
-    if kind is frozenset:
-        return f"{{{','.join(sorted(map(_text, key)))}}}"
-    if kind in _PLAIN:
-        return f"{kind.__name__} {key!r}"
-    return _name(key.object if kind is Same else key)
+class _KeyPickler(pickle.Pickler):
+    """A key written out: of what is not plain, the name."""
+
+    def persistent_id(self, x: Any) -> Any:
+        kind = type(x)
+        if kind in _PLAIN:
+            return None
+        return sorted(map(_bytes, x)) if kind is frozenset else _name(x if kind is Same else Same(x))
 
 
-def _name(x: Any) -> str:
+def _bytes(key: Any) -> bytes:
+    written = io.BytesIO()
+    writer = _KeyPickler(written)
+    writer.fast = True  # what is equal is written alike, whether it is the same object or not
+    writer.dump(key)
+    return written.getvalue()
+
+
+@functools.lru_cache(4096)
+def _name(same: Same) -> str:
     """What a library calls one of its own: by its place in the module or, of a nameless function, with its code."""
+    x = same.object
     if isinstance(x, np.dtype):
         return f"dtype {x.str}"
     if isinstance(x, enum.Enum):
-        return f"{_name(type(x))}.{x.name}"
+        return f"{_name(Same(type(x)))}.{x.name}"
     if isinstance(x, np.ufunc):
         module, name = "numpy", x.__name__
     elif isinstance(x, types.ModuleType):
@@ -82,7 +96,7 @@ def _name(x: Any) -> str:
     if not name or _is_at(module, name, x) or (isinstance(x, type) and "<locals>" not in name):
         return f"{module}:{name}"
     if isinstance(x, types.FunctionType):
-        return f"{module}:{name} {_text(reads(x.__code__).content)}"
+        return f"{module}:{name} {_bytes(reads(x.__code__).content)!r}"
     raise _OfThisProcessError(name)
 
 
@@ -95,8 +109,9 @@ def _is_at(module: str, name: str, x: Any) -> bool:
 
 
 @functools.cache
-def _versions() -> tuple[str, int]:
+def _versions() -> tuple[bytes, int]:
     """Of Python and the libraries, and of the files of this package; when the latest of these was written."""
     files = [os.stat(path) for path in sorted(Path(__file__).parents[1].rglob("*.py"))]
     versions = (sys.version, sys.flags.optimize, *(x.__version__ for x in (jax, jaxlib, np, eqx)))
-    return repr((versions, [(x.st_mtime_ns, x.st_size) for x in files])), max(x.st_mtime_ns for x in files)
+    written = repr((versions, [(x.st_mtime_ns, x.st_size) for x in files]))
+    return hashlib.sha256(written.encode()).digest(), max(x.st_mtime_ns for x in files)

@@ -457,7 +457,7 @@ class FrontalFactorization:
     def __init__(self, summands: Sequence[Summand], plan: SymbolicPlan):
         self.plan, self.stored = plan, plan.stored
         self.reach = max((q for near in plan.below for q in near), default=0) // plan.size
-        code, self.constants = text(summands, plan)
+        code, self.constants = CACHE.result(text, tuple(summands), plan)
         self.loaded = CACHE.load(code, plain=True)
         number = {"first": 6 + 3 * len(summands), "forward": 4, "backward": 4}
         self.addresses = {name: self.loaded.address(name) for name in number}

@@ -21,6 +21,8 @@ from dalembert.native.trace.elementwise import Nodes
 from dalembert.native.trace.place import refusing
 from dalembert.native.trace.tracer import Tracer
 
+Written = tuple[tuple[tuple[int, ...], ...], np.ndarray, str]
+
 
 @dataclasses.dataclass(frozen=True)
 class CompiledFunction:
@@ -66,11 +68,18 @@ class GraphFunction:
 
     def compile(self, cache: Cache = CACHE) -> CompiledFunction:
         """The machine code."""
+        return _load(self.written(), cache)
+
+    def written(self) -> Written:
+        """Shapes of the results, captured numbers, and the text of an LLVM module."""
         g, names = self.graph, [f"x{k}" for k in range(len(self.sizes))]
         outputs = simplify_for(g, [g.number(i) for o in self.results for i in o.ravel().tolist()], names)
-        loaded = cache.load(_function_text(g, list(self.sizes), len(self.tracer.captured), outputs), plain=True)
-        captured = np.asarray(self.tracer.captured, float)
-        return CompiledFunction(tuple(o.shape for o in self.results), captured, loaded)
+        text = _function_text(g, list(self.sizes), len(self.tracer.captured), outputs)
+        return tuple(o.shape for o in self.results), np.asarray(self.tracer.captured, float), text
+
+
+def _load(written: Written, cache: Cache) -> CompiledFunction:
+    return CompiledFunction(*written[:2], cache.load(written[2], plain=True))
 
 
 def translate_function(function: Callable, *examples: Any, names: Sequence[str] = ()) -> GraphFunction:
@@ -92,7 +101,11 @@ def _translate(function: Callable, sizes: Sequence[tuple[int, ...]], names: Sequ
 @refusing
 def compile_function(function: Callable, *examples: Any, cache: Cache = CACHE) -> CompiledFunction:
     """function as machine code for arguments of the shapes of `examples`; float64 in and out, as a flat list."""
-    return translate_function(function, *examples).compile(cache)
+    return _load(CACHE.result(_write, function, tuple(np.shape(x) for x in examples)), cache)
+
+
+def _write(function: Callable, sizes: Sequence[tuple[int, ...]]) -> Written:
+    return _translate(function, sizes, ()).written()
 
 
 def _function_text(g: Graph, sizes: list[int], captured: int, outputs: list[int]) -> str:

@@ -7,6 +7,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from dalembert.native.llvm.cache import CACHE, Loaded
 from dalembert.native.llvm.emit import Emitter, Values
 from dalembert.native.trace.elementwise import Nodes, elementwise
 from dalembert.native.trace.place import refusing
+from dalembert.tracing import Walk, key_of
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,12 @@ class Windowed:
         if isinstance(self.function, Chosen):
             return self.function.trace(self)
         return translate_function(self.function, *map(np.empty, self.shapes), names=self.names)
+
+
+@key_of.register(Windowed)
+def _windowed(x: Windowed, walk: Walk) -> Any:
+    """By its fields: the trace is no part of it."""
+    return walk.of((x.function, x.read, x.row, x.shared))
 
 
 class Formed:
@@ -119,14 +127,12 @@ def compile_accumulation(windowed: Windowed, write: Sequence[Places]) -> Callabl
     The result takes data of the windows' own, rows (count, size), and shared (size,), and returns a function of (count,
     addresses that are read, addresses that are written to): float64 in one piece; places are counted from the addresses.
     """
-    traced = TracedWindow.of(windowed)
-    if sum(len(w.offsets) for w in write) != len(traced.outputs):
-        raise ValueError(f"write: {sum(len(w.offsets) for w in write)} places for {len(traced.outputs)} results")
-    loaded = CACHE.load(_window_text(traced, write), plain=True)
+    text, captured = CACHE.result(_window_text, windowed, tuple(write))
+    loaded = CACHE.load(text, plain=True)
     run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * (len(windowed.read) + 2 + len(write)))(
         loaded.address("windows")
     )
-    return lambda rows, shared: Accumulation(run, loaded, rows, np.concatenate([shared, traced.captured]))
+    return lambda rows, shared: Accumulation(run, loaded, rows, np.concatenate([shared, captured]))
 
 
 @dataclass(frozen=True)
@@ -168,8 +174,12 @@ class TracedWindow:
         return Emitter(self.graph, rows.code).emit(self.outputs, values | self._bound(own, lengths))
 
 
-def _window_text(traced: TracedWindow, write: Sequence[Places]) -> str:
-    code, reads = Code(), traced.windowed.read
+def _window_text(windowed: Windowed, write: Sequence[Places]) -> tuple[str, np.ndarray]:
+    """The loop, and the numbers that it reads after the shared ones."""
+    traced = TracedWindow.of(windowed)
+    if sum(len(w.offsets) for w in write) != len(traced.outputs):
+        raise ValueError(f"write: {sum(len(w.offsets) for w in write)} places for {len(traced.outputs)} results")
+    code, reads = Code(), windowed.read
     common = traced.shared_values(code.argument("shared"))
     with code.loop(0, code.argument("count", "i64")) as i:
         bases = [code.argument(f"read{k}")[i * p.stride :] for k, p in enumerate(reads)]
@@ -184,6 +194,5 @@ def _window_text(traced: TracedWindow, write: Sequence[Places]) -> str:
         + ["ptr %rows", "ptr %shared"]
         + [f"ptr %write{k}" for k in range(len(write))]
     )
-    return module(
-        code.function(f"define void @windows(i64 %count, {', '.join(arguments)}) nounwind"), declared=code.declared
-    )
+    text = code.function(f"define void @windows(i64 %count, {', '.join(arguments)}) nounwind")
+    return module(text, declared=code.declared), traced.captured

@@ -101,8 +101,8 @@ class _Programs:
             return lambda x: [np.exp(-x * x)]
         if name in INNER:
             return self.of_jaxpr(eqn.params[INNER[name]])
-        if name in _CONTROL:
-            return _CONTROL[name](self, eqn)
+        if name in CONTROL:
+            return CONTROL[name](self, eqn)
         rule = RULES.get(name)
         function = None if rule is None else rule(eqn)
         return _by_jax(eqn) if function is None else function
@@ -215,7 +215,7 @@ def _platform(programs: _Programs, eqn: Any) -> Callable:
     raise UnevaluableError("platform_index")
 
 
-_CONTROL: dict[str, Callable[[_Programs, Any], Callable]] = {
+CONTROL: dict[str, Callable[[_Programs, Any], Callable]] = {
     "cond": _cond,
     "while": _while,
     "scan": _scan,
