@@ -36,15 +36,14 @@ MOVES = 1e-3  # of θ in a step: a larger one tells that nothing holds the final
 
 
 class Judged(NamedTuple):
-    """Assessment of the end of an iteration. alternation: see `multipliers.alternating`; inertia: see `kind_of`; condition:
-    a function, since many never ask for it and it takes up to a quarter of a call."""
+    """Assessment of the end of an iteration. alternation: see `multipliers.alternating`; inertia: see `kind_of`; later:
+    residual and condition by name, since many never ask for them and they take up to a third of a call."""
 
     it: Iterate
     activity: Activity
-    residual: float
     alternation: float
     inertia: tuple[int, int]
-    condition: Callable[[], float]
+    later: Callable[[], dict[str, Any]]
     final_time: FinalTime | None
 
     def numbers(self, violated_at: float = np.nan) -> dict[str, Any]:
@@ -52,12 +51,11 @@ class Judged(NamedTuple):
         it = self.it
         found: Any = {
             "iterations": it.iterations, "factorizations": it.factorizations, "restorations": it.restorations,
-            "update": it.update, "residual": self.residual, "violation": it.at.violation, "shift": it.shift,
+            "update": it.update, "violation": it.at.violation, "shift": it.shift,
             "alternation": abs(self.alternation), "violated_at": violated_at,
         }  # fmt: skip
         known = {name: np.asarray(x) for name, x in found.items()}
-        condition = self.condition  # alone: the assessment holds a path
-        statistics = BoundaryStatistics.later(lambda: {"condition": np.asarray(condition())}, **known)
+        statistics = BoundaryStatistics.later(self.later, **known)
         _limit_unasked(statistics)
         return {
             "negative_directions": np.asarray(self.inertia[0]), "flat_directions": np.asarray(self.inertia[1]),
@@ -71,7 +69,7 @@ MOST_UNASKED = 16
 
 
 def _limit_unasked(statistics: BoundaryStatistics) -> None:
-    """Finds the oldest condition number that nobody has asked for: each holds the equations of its problem."""
+    """Finds the oldest numbers that nobody has asked for: each holds the equations of its problem."""
     _UNASKED.append(weakref.ref(statistics))
     if len(_UNASKED) > MOST_UNASKED and (oldest := _UNASKED.popleft()()) is not None:
         fields_as_left(oldest)
@@ -92,9 +90,9 @@ def judge(
     gradient = it.at.gradient + activity.multipliers
     time = _final_time(unknowns.horizon, unknowns.time_place, kkt, it.z, activity) if unknowns.horizon else None
     if it.end is Termination.INTERRUPTED:  # Ctrl-C is to be answered now
-        return Judged(it, activity, np.nan, 0.0, (-1, -1), lambda: np.nan, time)
-    band = kkt.matrix(it.z, added=pinned)
-    residual = kkt.residual(gradient, band)
+        return Judged(
+            it, activity, 0.0, (-1, -1), lambda: dict.fromkeys(("residual", "condition"), np.asarray(np.nan)), time
+        )
     alternation = alternating(it, sequences, gradient, pinned) if it.end is Termination.CONVERGED else 0.0
     it.end = Termination.ALTERNATING if alternation > 0.0 else it.end
     stuck = it.end in (Termination.NOT_CONVERGED, Termination.SINGULAR, Termination.INFEASIBLE)
@@ -102,11 +100,17 @@ def judge(
         it.end = Termination.UNBOUNDED
     if unknowns.horizon:
         _check_held(it, unknowns.time_place, gradient, pinned)
-    inertia = kind_of(it, band, activity, pinned) if certify and it.end is Termination.CONVERGED else (-1, -1)
+    inertia = kind_of(it, activity, pinned) if certify and it.end is Termination.CONVERGED else (-1, -1)
     if inertia[0] > 0 and it.minimum:
         it.end = Termination.SADDLE
-    condition = partial(it.linear.condition, it.z, pinned) if certify else lambda: np.nan
-    return Judged(it, activity, residual, alternation, inertia, condition, time)
+    z, linear = it.z, it.linear  # alone: the assessment holds more
+
+    def later() -> dict[str, Any]:
+        residual = kkt.residual(gradient, kkt.matrix(z, added=pinned))
+        found = {"residual": residual, "condition": linear.condition(z, pinned) if certify else np.nan}
+        return {name: np.asarray(x) for name, x in found.items()}
+
+    return Judged(it, activity, alternation, inertia, later, time)
 
 
 def judge_end(made: Transcription, it: Iterate, certify: bool, activity: Activity) -> Judged:

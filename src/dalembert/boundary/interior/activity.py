@@ -112,7 +112,7 @@ def leave_saddle(it: Iterate, activity: Activity) -> Float[np.ndarray, "blocks b
     pins = activity.pins(kkt, it.z)
     while True:
         added = shift * kkt.shifted + (0.0 if pins is None else pins)
-        if shift > 1e8 or inertia_of(kkt, linear, it.z, kkt.matrix(it.z, added=added), added)[0] <= 0:
+        if shift > 1e8 or inertia_of(kkt, linear, it.z, added)[0] <= 0:
             break
         shift *= SHARPER
     factors = linear.factor(it.z, added=added)
@@ -124,21 +124,21 @@ def leave_saddle(it: Iterate, activity: Activity) -> Float[np.ndarray, "blocks b
     return step
 
 
-def kind_of(it: Iterate, band: np.ndarray, activity: Activity, pinned: np.ndarray | None) -> tuple[int, int]:
-    """(negative, flat) directions that keep the active bounds; band: the KKT matrix with `pinned`, which holds these.
+def kind_of(it: Iterate, activity: Activity, pinned: np.ndarray | None) -> tuple[int, int]:
+    """(negative, flat) directions that keep the active bounds, which `pinned` holds.
 
     The directions that bounds without a multiplier forbid are looked at first: without a negative one among them it is a
     minimum. What is negative only there is undecided, and counted as flat.
     """
     kkt, linear, z = it.kkt, it.linear, it.z
     if not np.any(activity.weak & (activity.active != 0)):
-        found = inertia_of(kkt, linear, z, band, pinned)
+        found = inertia_of(kkt, linear, z, pinned)
         if found[0] > 0 and np.any(activity.active):  # a large diagonal gives a little, and what is flat a little less
             return inertia_with_held(kkt, z, activity.active != 0)
         return found
     added = activity.pins(kkt, z, strictly=True)
-    wide = inertia_of(kkt, linear, z, kkt.matrix(z, added=added), added)
+    wide = inertia_of(kkt, linear, z, added)
     if wide[0] == 0:
         return wide
-    narrow = inertia_of(kkt, linear, z, band, pinned)
+    narrow = inertia_of(kkt, linear, z, pinned)
     return narrow[0], narrow[1] + wide[0] - narrow[0]

@@ -43,6 +43,7 @@ from dalembert.boundary.kkt.linear import FrontalFactors, LinearSolver, with_lea
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton import NOISE, Iterate, Settings, Termination
 from dalembert.interrupts import Leaving, leave_if_wanted, wanted
+from dalembert.tracing import Remembered
 
 WARM_BARRIER = 1e-7  # least μ of a warm start
 RELAX = 1e-8  # of a singular system
@@ -168,6 +169,7 @@ class InteriorPoint:
         self._dual, self._held = self._unknowns * kkt.flat_units / kkt.curvature, kkt.held / kkt.flat_units
         self._least = settings.tolerance / 10.0
         self._search = StepSearch(kkt, settings, self.bounds)
+        self._first: Remembered[tuple[np.ndarray, np.ndarray]] = Remembered(4)  # of first paths, which further calls share
 
     @functools.cached_property
     def _machine(self) -> InteriorMachine | None:
@@ -206,11 +208,8 @@ class InteriorPoint:
         are s = μ/z: what is active stays at its bound."""
         kkt, bounds = self.kkt, self.bounds
         if forces is None or not np.any(forces):
-            z = bounds.inside(z) if len(bounds.places) else z.copy()
-            multipliers = FIRST_BARRIER / bounds.slacks(z)
-            if not np.any(z.ravel()[self._held > 0.0]):  # of constraints
-                z = with_least_multipliers(kkt, self._linear.fresh(), z, bounds.slope(multipliers))
-            return z, multipliers, FIRST_BARRIER
+            z, multipliers = self._first.of(z.tobytes(), lambda: self._with_multipliers(z))
+            return z.copy(), multipliers.copy(), FIRST_BARRIER
         known, at = bounds.of_forces(forces), kkt.evaluate(z)
         dual = np.abs((at.gradient + bounds.slope(known)).ravel() * self._dual)
         error = max(float(dual.max()), violation(kkt, at))
@@ -218,6 +217,14 @@ class InteriorPoint:
         z = bounds.apart(z, barrier / np.maximum(known, np.sqrt(barrier)))
         middle = barrier / bounds.slacks(z)
         return z, np.clip(known, middle / 10.0, 10.0 * middle), barrier
+
+    def _with_multipliers(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The path inside the bounds with multipliers of constraints, and those of the bounds."""
+        z = self.bounds.inside(z) if len(self.bounds.places) else z
+        multipliers = FIRST_BARRIER / self.bounds.slacks(z)
+        if not np.any(z.ravel()[self._held > 0.0]):  # of constraints
+            z = with_least_multipliers(self.kkt, self._linear.fresh(), z, self.bounds.slope(multipliers))
+        return z, multipliers
 
     def _iterate(self, path: InteriorPath) -> bool:
         """One iteration; whether it was the last."""

@@ -321,11 +321,9 @@ def with_least_multipliers(
 FLAT = 1e-12  # |eigenvalue| of the scaled KKT matrix that counts as zero: long paths have small ones, N⁻² and less
 
 
-def inertia_of(
-    kkt: KKTSystem, linear: LinearSolver, z: np.ndarray, band: np.ndarray, added: np.ndarray | None = None
-) -> tuple[int, int]:
-    """(negative, flat) directions of dxᵀH dx on A dx = 0, z being a critical point and band
-    its KKT matrix (rows, width) with unit rows for what is fixed; added: (blocks, b), what is added to its diagonal.
+def inertia_of(kkt: KKTSystem, linear: LinearSolver, z: np.ndarray, added: np.ndarray | None = None) -> tuple[int, int]:
+    """(negative, flat) directions of dxᵀH dx on A dx = 0, z being a critical point; added: (blocks, b), what is added to the
+    diagonal of the KKT matrix.
 
     In [[H, Aᵀ], [A, 0]] with independent rows of A every constraint brings one positive and one negative eigenvalue: what is
     negative beyond the number of constraints is so on the kernel of A.
@@ -334,7 +332,7 @@ def inertia_of(
     negative = linear.negative(z, added)
     if negative is not None:
         return negative - constraints, 0
-    found = inertia(band, kkt.lower, FLAT)
+    found = inertia(kkt.matrix(z, added=added), kkt.lower, FLAT)
     return found.negative - constraints, found.zero
 
 
