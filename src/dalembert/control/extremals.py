@@ -9,6 +9,7 @@ multipliers: a tree of nearest neighbours is walked from one entry to all.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -71,13 +72,18 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     data, kkt = ready.start.data, ready.kkt
     keep()
     starts = ready.starts()
-    end, remark = bring_in_limits(ready, asked.settings) if by_steps else (ready.minimise(ready.sizes, starts), "")
+    timed = data.horizon is not None and not isinstance(asked.request.guess, ControlSolution)
+    tried = itertools.islice(starts, 1) if timed else starts
+    end, remark = bring_in_limits(ready, asked.settings) if by_steps else (ready.minimise(ready.sizes, tried), "")
     data.check_ranks(end[0].z, kkt.positions[: data.layout.n])
     assess = lambda it, activity: control_solution(data, kkt, it, asked.certify, activity)  # noqa: E731
     found = leave_saddles(ready.search, end, ready.sizes, assess)
     found = dataclasses.replace(found, remark=remark) if remark else found
-    if data.horizon is not None and end[0].end in FAILED and not isinstance(asked.request.guess, ControlSolution):
+    if timed and end[0].end in FAILED:
         found = _fix_time_first(problem, asked, data.t, found)
+        if found.outcome is not Outcome.SUCCESS and not by_steps:
+            other = leave_saddles(ready.search, ready.minimise(ready.sizes, starts), ready.sizes, assess)
+            found = _count_searches([found, other]) if other.outcome is Outcome.SUCCESS else found
     return _prefer_resolved(ready, starts, found, assess) if asked.certify and found.outcome is Outcome.SUCCESS else found
 
 

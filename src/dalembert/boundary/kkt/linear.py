@@ -54,27 +54,33 @@ def own_pivots() -> Iterator[None]:
 
 
 def _pivots(kkt: KKTSystem, z: np.ndarray) -> Pivots | None:
-    """From the matrices of some blocks that are far from what is fixed; None where there are none, or too few unknowns.
+    """From the matrices of some blocks that are far from what is fixed in a few; None where there are none, or too few
+    unknowns. What is fixed in all blocks but those is eliminated last: at an end it may be a multiplier.
 
     Directions of constraints turn along a path: what is a pivot at one point only is told by points at random.
     """
-    special = np.flatnonzero(np.r_[True, kkt.fixed.any(axis=1), True])
     near = kkt.near
+    idle = kkt.fixed[near:-near].all(axis=0)
+    special = np.flatnonzero(np.r_[True, (kkt.fixed != idle).any(axis=1), True])
     inside = [i for a, e in itertools.pairwise(special.tolist()) for i in range(a + near, e - 1 - near)]
     if not inside:
         return None
     chosen = [inside[round(f * (len(inside) - 1))] for f in np.linspace(0.0, 1.0, SAMPLES)]
     random = np.random.default_rng(0)
-    samples, couplings, b = [], [], kkt.size
+    samples, couplings, b, own = [], [], kkt.size, np.flatnonzero(~idle)
     for spread in (0.0, 1.0):
         band = kkt.matrix(z + spread * random.standard_normal(z.shape) * kkt.units) / kkt.curvature
         for i in chosen:
-            both = kkt.entries(band, i * b + np.arange(b), i * b + np.arange((near + 1) * b))
-            samples.append(both[:, :b])
-            couplings.append(both[:, b:])
-    if not np.all(np.isfinite(samples)):
+            both = kkt.entries(band, i * b + own, i * b + np.flatnonzero(np.tile(~idle, near + 1)))
+            samples.append(both[:, : len(own)])
+            couplings.append(both[:, len(own) :])
+    found = choose_pivots(np.array(samples), np.array(couplings)) if np.all(np.isfinite(samples)) else None
+    if found is None:
         return None
-    return choose_pivots(np.array(samples), np.array(couplings))
+    sizes = np.ones(b)
+    sizes[own] = found.sizes
+    groups = [tuple(int(own[p]) for p in group) for group in found.groups]
+    return Pivots((*groups, *((p,) for p in np.flatnonzero(idle).tolist())), sizes)
 
 
 SHORTEST = 40  # blocks; a shorter one is solved before the elimination is compiled
