@@ -123,7 +123,7 @@ class FilteredSearch:
 class FreeTimeSearch:
     """A minimum with the final time: the ways to it, one after the other until one arrives.
 
-    Without bounds: a few steps of Newton's method; T held first; T free at once; Newton's method to its end. It also ends
+    Without bounds: a few whole steps of Newton's method; T held first; T free at once; Newton's method to its end. It also ends
     what the others found. With bounds: T free at once, as least time may have no solution with T held; T held first.
     """
 
@@ -150,7 +150,7 @@ class FreeTimeSearch:
 
     def _without_bounds(self, path: np.ndarray, sizes: np.ndarray) -> tuple[Iterate, Activity]:
         newton = self._newton
-        nothing, tried = no_activity(newton.kkt), [self._few.minimise(path, sizes)]
+        nothing, tried = no_activity(newton.kkt), [self._few.whole_steps(path, sizes)]
         if _over(tried[0]):
             return tried[0], nothing
         for way in (self._held_first, self._free.minimise):
