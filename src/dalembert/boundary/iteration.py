@@ -123,8 +123,8 @@ class FilteredSearch:
 class FreeTimeSearch:
     """A minimum with the final time: the ways to it, one after the other until one arrives.
 
-    Without bounds: a few whole steps of Newton's method; T held first; T free at once; Newton's method to its end. It also ends
-    what the others found. With bounds: T free at once, as least time may have no solution with T held; T held first.
+    Without bounds: a few whole steps of Newton's method; T held first; T free at once; Newton's method to its end. It also
+    ends what the others found. With bounds: T free at once, as least time may have no solution with T held; T held first.
     """
 
     def __init__(self, kkt: KKTSystem, z: np.ndarray, settings: Settings, bounds: Bounds, time: int):
