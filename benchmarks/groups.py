@@ -53,6 +53,13 @@ def warped(q, v):
     return 0.5 * v @ (MOMENTS * v) * (1.0 + 0.1 * (q @ q))
 
 
+def hanging(y, v):
+    """A hanging top in three coordinates, y = 2 tan(angle/2) along the axis: L as it then is, with its operations."""
+    s = 1.0 + 0.25 * (y @ y)
+    w = (v - 0.5 * jnp.cross(y, v)) / s
+    return 0.5 * w @ (MOMENTS * w) + 1.2 * (1.0 - 0.5 * (y[0] * y[0] + y[1] * y[1]) / s)
+
+
 FREE_3 = da.System(warped)
 TOP_3 = da.System(lambda q, v: 0.5 * v @ (MOMENTS * v) - 1.2 * bowl(q))
 
@@ -107,6 +114,19 @@ def compare(name: str, group: da.System, four: da.System, three: da.System) -> N
             print(f"{name:10} order {order}  {x:26} {cost[x]:8.0f} ns {off}", flush=True)
 
 
+def beside_coordinates(h: float = 0.01, steps: int = 20_000) -> None:
+    """A hanging top that swings below half a turn, on SO(3) and in three coordinates."""
+    top = da.System(lambda q, v: 0.5 * v.R @ (MOMENTS * v.R) + 1.2 * q.R[2, 2], coordinates={"R": SO3()})
+    swing = np.array([0.3, 0.5, 0.0])
+    for order in (2, 4):
+        runs = {
+            "SO(3)": runner(top, START, swing, order),
+            "coordinates": runner(da.System(hanging), np.zeros(3), swing, order),
+        }
+        cost = nanoseconds({x: functools.partial(run, h, steps) for x, run in runs.items()}, steps)
+        print(f"hanging top order {order}: {', '.join(f'{x} {ns:.0f} ns' for x, ns in cost.items())}", flush=True)
+
+
 def beside_c(steps: int = 20_000) -> None:
     with tempfile.TemporaryDirectory() as folder:
         code, h = built("rigid_body.c", Path(folder)).rigid_body, 0.02
@@ -129,4 +149,5 @@ def beside_c(steps: int = 20_000) -> None:
 if __name__ == "__main__":
     compare("free body", FREE, FREE_4, FREE_3)
     compare("heavy top", TOP, TOP_4, TOP_3)
+    beside_coordinates()
     beside_c()
