@@ -37,13 +37,14 @@ SCHEMES: dict[str, da.Scheme] = {
     "order 10": da.Scheme(order=10),
     "discrete_gradient": da.Scheme("discrete_gradient"),
 }
-MORE: dict[str, truth_flows.Flow] = {**truth_flows.flows(), **truth_flows.discrete(), **truth_flows.integrable(SCHEMES)}
+# On groups, where a verdict takes a minute, orders 2 and 4.
+LOWER = {title: scheme for title, scheme in SCHEMES.items() if scheme.order <= 4}
+MORE: dict[str, truth_flows.Flow] = {
+    **truth_flows.flows(), **truth_flows.discrete(), **truth_flows.integrable(SCHEMES), **truth_flows.on_groups(LOWER)
+}  # fmt: skip
 ENDS = truth_boundary.problems()
 STARTS = [*truth_starts.STARTERS, *truth_starts.FREE]
-# Of the systems on groups, whose verdicts take a minute each, some, with the schemes of orders 2 and 4.
-ON_GROUPS = ("free_rigid_body", "heavy_top", "suslov")
-OWN = [name for name, entry in ENTRIES.items() if entry.system.space.flat or name in ON_GROUPS]
-ROWS = [*OWN, *MORE, *ENDS, *STARTS]
+ROWS = [*ENTRIES, *MORE, *ENDS, *STARTS]
 SIGNS = {"holds": "✓", "does not hold": "✗", "hypothesis fails": "–"}
 FAMILY = {
     "q of order": "order of q",
@@ -65,10 +66,10 @@ a run of {steps} steps. `make truth` writes this page, and every number into `do
 """
 
 
-FLOWS = """## Flows of variational problems, systems on nodes, and an integrable constraint
+FLOWS = """## Flows of variational problems, systems on nodes, and two more systems
 
-[Flows](higher.md) run from derivatives, systems as `DiscreteSystem` takes them, and a bead that has to stay on a leaf;
-{steps} steps each.
+[Flows](higher.md) run from derivatives, systems as `DiscreteSystem` takes them, a bead that has to stay on a leaf, and
+a ball on a slope; {steps} steps each.
 
 """
 
@@ -95,9 +96,9 @@ def columns_of(name: str) -> Iterable[str]:
 def _schemes(name: str) -> dict[str, Any]:
     if name in ENDS:
         return truth_boundary.columns_of(ENDS[name])
-    if name in ON_GROUPS:
-        return {title: scheme for title, scheme in SCHEMES.items() if scheme.order <= 4}
-    return SCHEMES if name in ENTRIES else MORE[name].columns
+    if name in ENTRIES:
+        return SCHEMES if ENTRIES[name].system.space.flat else LOWER
+    return MORE[name].columns
 
 
 def verdict_of(name: str, column: str) -> dict[str, Any]:

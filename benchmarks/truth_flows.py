@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dalembert as da
-from dalembert.gallery import ENTRIES, PROBLEMS, heisenberg, riemannian_cubic
+from dalembert.gallery import ENTRIES, PROBLEMS, chaplygin_ball, heisenberg, riemannian_cubic
 from dalembert.systems import lift
 
 STEPS = 200
@@ -147,3 +147,13 @@ def integrable(columns: dict[str, Any]) -> dict[str, Flow]:
             "Bead on y = sin x", "L = ½|v|² - y, v_y = cos x v_x: y - sin x is kept", bead, 0.05, data, columns
         )
     }
+
+
+def on_groups(columns: dict[str, Any]) -> dict[str, Flow]:
+    """Chaplygin's ball where the plane is a slope."""
+    entry = ENTRIES["chaplygin_ball"]
+    slope = Flow(
+        "Chaplygin's ball on a slope", entry.formula, chaplygin_ball.chaplygin_ball(pull=0.981), 0.02,
+        {"q0": entry.q0, "v0": entry.v0}, columns,
+    )  # fmt: skip
+    return {"ball on a slope": slope}
