@@ -9,8 +9,11 @@ Source: the Cayley map and its derivatives as in Hairer, Lubich, Wanner, Geometr
 """
 
 import abc
+import functools
+import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -517,3 +520,18 @@ class SE2(Group):
 
 def _plane_rotation(q: Float[Array, "..."]) -> Float[Array, "2 2"]:
     return jnp.stack([jnp.stack([q[0], -q[1]]), jnp.stack([q[1], q[0]])])
+
+
+def at_rows(space: Any, method: str, *given: Any) -> np.ndarray:
+    """A method of single points at many, (…, ·) each: XLA compiles it for powers of two, not for every length of a path."""
+    shape = np.broadcast_shapes(*(np.shape(x)[:-1] for x in given))
+    count = math.prod(shape)
+    places = np.minimum(np.arange(1 << max(count - 1, 0).bit_length()), count - 1) if count else np.arange(0)
+    rows = [np.broadcast_to(x, (*shape, np.shape(x)[-1])).reshape(count, np.shape(x)[-1])[places] for x in given]
+    found = np.asarray(_of_rows(space, method, *rows))[:count]
+    return found.reshape(*shape, found.shape[-1])
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _of_rows(space: Any, method: str, *rows: Any) -> Any:
+    return jax.vmap(getattr(space, method))(*rows)

@@ -19,8 +19,8 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import value_and_jacobian
 from dalembert.groups.given import Named, join_parts, read_numbers
-from dalembert.groups.group import SE2, SE3, SO2, SO3, Euclidean, Group
-from dalembert.numbers import as_state, as_vector, described, place_of, whole_number
+from dalembert.groups.group import SE2, SE3, SO2, SO3, Euclidean, Group, at_rows
+from dalembert.numbers import as_state, as_vector, described, is_traced, place_of, whole_number
 
 Vector = Float[Array, "n"]
 
@@ -351,10 +351,10 @@ class Product(Space):
 
     def rates(self, q: Any, v: Any) -> Float[np.ndarray, "K size"]:
         """q̇ of many states."""
-        return np.asarray(jax.vmap(self.rate)(q, v))
+        return at_rows(self, "rate", q, v)
 
     def nearest(self, q):
-        return np.asarray(_of_rows(self, "project", "(s)->(s)", jnp.asarray(q)))
+        return at_rows(self, "project", q)
 
     def project(self, q: Any) -> Vector:
         """The same of one point, for what is traced."""
@@ -471,10 +471,10 @@ class Product(Space):
         return self._each("whole", self.between(origin, q))
 
     def differences(self, a, b):
-        return np.asarray(_of_rows(self, "between", "(s),(s)->(n)", jnp.asarray(a), jnp.asarray(b)))
+        return at_rows(self, "between", a, b)
 
     def along(self, q, d):
-        return jax.vmap(self.retract)(q, d)
+        return jax.vmap(self.retract)(q, d) if is_traced(q, d) else at_rows(self, "retract", q, d)
 
     def extent(self, q):
         largest = [np.full(g.n, np.max(np.abs(x))) for g, x in zip(self.parts, self.positions(q), strict=True)]
@@ -513,11 +513,6 @@ class Product(Space):
         """x with τ(x/2)² = a⁻¹b in each part."""
         parts = zip(self.parts, self.positions(a), self.positions(b), strict=True)
         return jnp.concatenate([g.between(x, y) for g, x, y in parts])
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _of_rows(space: Product, method: str, signature: str, *rows: Any) -> Any:
-    return jnp.vectorize(getattr(space, method), signature=signature)(*rows)
 
 
 def _labels(names: Sequence[str], suffixes: Sequence[Sequence[str]]) -> tuple[str, ...]:
