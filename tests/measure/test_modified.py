@@ -159,6 +159,10 @@ def test_lagrangian_or_not():
     found = helmholtz(modified(system, q, v, h=0.1, order=2))
     assert found.broken == 0
     assert "not Lagrangian, since the motion itself is not" in str(found)
+    system, q, v = SYSTEMS["not quadratic in v"]
+    assert helmholtz(modified(system, q, v, h=0.1)).lagrangian
+    slowed = da.System(lambda q, v: 0.5 * v @ v + jnp.cos(q[0]), forces=lambda q, v: -1e-3 * v)
+    assert helmholtz(modified(slowed, [1.0], [0.3], h=0.1, order=2)).broken == 0
     composed = helmholtz(modified(PENDULUM, [1.0], [0.3], h=0.2, scheme=da.Scheme(order=4)))
     assert composed.broken == 4  # drift-kick-drift with several steps keeps no form of one step
 

@@ -93,6 +93,18 @@ def test_the_slope_of_a_power_law_is_its_exponent():
     assert np.isnan(Convergence(h, np.array([0.0, 1.0, np.nan]), 0 * h, ("floor", "fitted", "run failed")).orders).all()
 
 
+def test_the_constant_of_the_error_is_that_of_the_modified_frequency():
+    """The trapezoidal rule turns an oscillator at 1 - h²/12: |q_k - cos t_k| → h²/12 max t|sin t|."""
+    found = order(da.System(lambda q, v: 0.5 * (v @ v - q @ q)), [1.0], [0.0], time=5.0, h=STEPS)
+    t = np.linspace(0.0, 5.0, 10_001)
+    value, doubt = found.q.constant
+    assert abs(value - np.max(t * np.abs(np.sin(t))) / 12) <= doubt < 0.01 * value
+    assert f"q: slope {found.q.slope:.3f} over 4 of 4 steps, error about ({value:.4g} ± {doubt:.1g}) h^2" in str(found)
+    power = Convergence(np.array([0.2, 0.1]), 3 * np.array([0.2, 0.1]) ** 2, np.zeros(2), ("fitted",) * 2)
+    np.testing.assert_allclose(power.constant, (3.0, 0.0), rtol=1e-12, atol=1e-12)
+    assert np.isnan(Convergence(power.h, power.error, power.floor, ("floor", "fitted")).constant).all()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

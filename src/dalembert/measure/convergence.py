@@ -81,9 +81,22 @@ class Convergence(Described):
     def describe(self) -> str:
         """A table: the error for each h, the observed order, and whether the fit uses it."""
         lines = [f"slope {self.slope:.3f} over {int(self.fitted.sum())} of {len(self.h)} steps"]
+        if self.fitted.sum() > 1:
+            value, doubt = self.constant
+            lines[0] += f", error about ({value:.4g} ± {doubt:.1g}) h^{round(self.slope)}"
         for h, error, order, use in zip(self.h, self.error, [np.nan, *self.orders], self.use, strict=True):
             lines.append(f"  h = {h:<10.6g} error {error:<12.5e} order {order:7.3f}  {use}")
         return "\n".join(lines)
+
+    @property
+    def constant(self) -> tuple[float, float]:
+        """C of error ≈ C h^p, p the whole number next to the slope, at the finest h in use, and its uncertainty: the
+        distance to the limit h → 0 if C(h) changes linearly; nan if fewer than two h are in use."""
+        if self.fitted.sum() < 2:
+            return float("nan"), float("nan")
+        coarse, fine = (self.error / self.h ** round(self.slope))[self.fitted][-2:]
+        ratio = np.divide(*self.h[self.fitted][-2:])
+        return float(fine), float(abs(fine - coarse) / (ratio - 1.0))
 
 
 class Measured(Described):

@@ -35,9 +35,12 @@ from dalembert.systems import check_flat, energy, momentum
 from dalembert.systems.consistency import stacked_residuals
 from dalembert.tracing import Jitted
 
-CLOSED = 3e-3  # of its terms: what is left of the condition by differences of the terms
+CLOSED, CLOSED_BY_FIT = 1e-5, 3e-3  # of its terms: what differences leave of the condition, of f and of its terms
+BY_SLOPE, UNCLEAR = 10.0, 0.05  # times the doubt about a term: that about its derivatives, at most
 WIDTH = 0.15  # of the way of a step: over so much they are taken
-STENCIL = ((-2.0, 1.0 / 12.0), (-1.0, -2.0 / 3.0), (1.0, 2.0 / 3.0), (2.0, -1.0 / 12.0))  # f' to order 4
+STENCIL = tuple(
+    (s * k, s * w / 60.0) for s in (-1.0, 1.0) for k, w in ((1.0, 45.0), (2.0, -9.0), (3.0, 1.0))
+)  # f' to order 6
 PIECES = 4  # of the way along which dE_h is summed
 NOTHING = 1e-6  # of |f_j||∇E|: a change of the energy that is none
 
@@ -114,7 +117,7 @@ def helmholtz(made: Modified) -> Helmholtz:
             terms += [np.einsum("kabc,kc->kab", turned[:, b], fields[:, a]), slope, -np.swapaxes(slope, 1, 2)]
         size = max(float(np.max(np.abs(on(x)), initial=0.0)) for x in terms)
         residual.append(float(np.max(np.abs(on(sum(terms))), initial=0.0)) / (size or 1.0))
-    return Helmholtz(powers, np.array(residual), (CLOSED, *(CLOSED + x for x in made.doubt)))
+    return Helmholtz(powers, np.array(residual), (CLOSED, *(min(CLOSED_BY_FIT + BY_SLOPE * x, UNCLEAR) for x in made.doubt)))
 
 
 def _fields_and_forms(made: Modified, states: np.ndarray, t: float) -> tuple[np.ndarray, np.ndarray]:
