@@ -400,7 +400,7 @@ def test_a_boundary_problem_with_parameters_is_traced_once(monkeypatch):
 
     first = go(0.1)
     traced = []
-    monkeypatch.setattr("dalembert.native.assembly.windows._trace", traced.append)
+    monkeypatch.setattr("dalembert.native.assembly.windows.Windowed.trace", property(traced.append))
     np.testing.assert_array_equal(go(0.1), first)
     assert np.abs(go(0.3) - first).max() > 1e-3
     assert not traced
