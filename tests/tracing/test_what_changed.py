@@ -432,7 +432,7 @@ SOURCES = Path(da.__file__).parent
 NO_FUNCTION_OF_THE_USER = (
     "path/path.py",
     "discretize/window_maps.py",
-    "groups/space.py",
+    "groups/group.py",
 )  # jit of formulas of the library's own
 
 

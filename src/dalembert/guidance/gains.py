@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -195,12 +194,15 @@ class Feedback(Described, eqx.Module):
         return xp.concatenate([interpolate(self.q, times), interpolate(self.v, times), u, *limits, gains], axis=1)
 
     def _control(self, row, q, v):
-        r, n = self.K.shape[1:]
+        (r, n), space = self.K.shape[1:], self.problem.system.space
+        if isinstance(space, Product):
+            q, v = jnp.asarray(q), jnp.asarray(v)  # a run gives them by name
         xp: Any = jnp if is_traced(row, q, v) else np
         x, u, lower, upper, gains = xp.split(row, np.cumsum([self.q.shape[1] + self.v.shape[1], r, r, r]))
-        space = self.problem.system.space
         if isinstance(space, Product):
-            apart = _deviation(space, x, jnp.asarray(q), jnp.asarray(v))
+            position, velocity = x[: space.size], x[space.size :]  # an interpolation has made the position
+            away = space.differences(space.nearest(position), q) if xp is np else space.between(space.project(position), q)
+            apart = xp.concatenate([away, v - velocity])
         else:
             apart = xp.concatenate([q, v]) - x
         return xp.clip(u - gains.reshape(r, n) @ apart, lower, upper)
@@ -212,13 +214,6 @@ def read_measured(space: Space, q: Any, v: Any, n: int, kind: Callable[[Any, str
         q, v = space.read_named(q, v, ("q", "v"))
         return as_vector(q, "q", space.size, kind), as_vector(v, "v", n, kind)
     return as_vector(q, "q", n, kind), as_vector(v, "v", n, kind)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _deviation(space: Product, planned, q, v):
-    """How far a state is from a planned one, whose position an interpolation has made."""
-    position = space.project(planned[: space.size])
-    return jnp.concatenate([space.between(position, q), v - planned[space.size :]])
 
 
 def law_along(problem: OptimalControl, solution: ControlSolution, gains: np.ndarray, hold: float) -> Feedback:
