@@ -5,8 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import dalembert as da
-from dalembert.gallery import ENTRIES
-from dalembert.gallery.free_rigid_body import MOMENTS, angular_velocity
+from dalembert.gallery import ENTRIES, free_rigid_body
 from dalembert.groups import SE2, SE3, SO2, SO3
 
 SCHEMES = {
@@ -15,6 +14,7 @@ SCHEMES = {
     "order 4": da.Scheme(order=4),
 }
 BODY = ENTRIES["free_rigid_body"]
+angular_velocity = free_rigid_body.angular_velocity
 
 
 def verdict_of(name, scheme, **options):
@@ -59,7 +59,7 @@ def test_a_force_and_a_wrong_symmetry_are_seen():
     """Friction: energy falls, no momentum, no form; and the momentum about a horizontal axis of the top is not kept."""
     braked = da.System(
         lambda q, v, p: 0.5 * v.R @ (p["I"] * v.R), forces=lambda q, v, p: {"R": -0.1 * v.R}, coordinates={"R": SO3},
-        parameters={"I": MOMENTS},
+        parameters={"I": free_rigid_body.MOMENTS},
     )  # fmt: skip
     found = da.verdict(braked, None, BODY.q0, BODY.v0, h=0.02, steps=100)
     for claim in ("the energy does not drift", "momentum of R.1", "a step is symplectic"):
@@ -113,7 +113,7 @@ def test_an_exact_solution_may_be_given_by_name():
 @pytest.mark.parametrize("backend", ["native", "diffrax"])
 def test_many_references_are_those_of_each(backend):
     turned = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])
-    places, moments = np.stack([np.eye(3), turned]), np.array([MOMENTS, (1.0, 1.5, 3.0)])
+    places, moments = np.stack([np.eye(3), turned]), np.array([free_rigid_body.MOMENTS, (1.0, 1.5, 3.0)])
     times = np.linspace(0.0, 3.0, 5)
     spin = {"R": [0.1, 1.5, 0.3]}
     many = da.references(BODY.system, {"R": places}, spin, times, parameters={"I": moments}, backend=backend)

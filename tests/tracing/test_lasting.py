@@ -17,7 +17,6 @@ import dalembert as da
 from dalembert.native import CACHE, Tracer, translate_function
 from dalembert.tracing import DISK, jitted, lasting_key
 from dalembert.tracing.evaluation.program import program
-from dalembert.tracing.evaluation.records import as_record
 
 STIFFNESS = 1.0
 
@@ -162,21 +161,22 @@ FUNCTIONS = {
 def test_a_traced_function_survives_as_a_record(name):
     x = jnp.array([0.4, -1.2, 0.7])
     traced = jax.make_jaxpr(FUNCTIONS[name])(x)
-    again = pickle.loads(as_record(traced))
+    again = pickle.loads(jitted.as_record(traced))
     for a, b in zip(program(traced)(np.asarray(x)), program(again)(np.asarray(x)), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def test_what_numpy_does_not_evaluate_has_no_record():
     traced = jax.make_jaxpr(lambda x: jax.scipy.special.gammainc(2.0, x))(1.0)
-    assert as_record(traced) is None
+    assert jitted.as_record(traced) is None
 
 
 def test_checks_are_traced_once_for_all_processes(tmp_path, monkeypatch):
     """And give the same, also of another plant."""
     written = []
     monkeypatch.setattr(DISK, "folder", tmp_path / "cache")
-    monkeypatch.setattr(jitted, "as_record", lambda things: written.append(as_record(things)) or written[-1])
+    record = jitted.as_record
+    monkeypatch.setattr(jitted, "as_record", lambda things: written.append(record(things)) or written[-1])
 
     def solve(length):
         jitted.PROGRAMS.clear()  # as in a new process

@@ -341,10 +341,10 @@ def _shift_path(ready: ControlSearch, z: np.ndarray, by: float) -> np.ndarray:
         new[2:, layout.part(name)] = after[:, layout.part(name)]
     if layout.m:
         new[2:-1, layout.part("steps")] = _later(0.5 * (t[1:] + t[:-1]), by)(z[2:-1, layout.part("steps")])
-    return np.where(_held(ready), z, new)
+    return np.where(_fixed_entries(ready), z, new)
 
 
-def _held(ready: ControlSearch) -> np.ndarray:
+def _fixed_entries(ready: ControlSearch) -> np.ndarray:
     """What an iteration does not change; on groups without positions, which are counted from where the path is."""
     fixed, layout = ready.kkt.fixed.copy(), ready.start.data.layout
     if layout.base:
@@ -491,7 +491,7 @@ class PredictiveController(Described):
             self._ready = ready = control_search(self.problem, self._asked_from(t, q, v))
             z = ready.start.z
             if known is not None:
-                z = np.where(_held(ready), z, _shift_path(ready, known[0].z, t - self.begun))
+                z = np.where(_fixed_entries(ready), z, _shift_path(ready, known[0].z, t - self.begun))
         else:
             z = _shift_path(ready, known[0].z, t - self.begun)
         data = ready.start.data

@@ -145,7 +145,7 @@ class Jitted(Generic[P, R]):
         known = not is_traced(arrays)
         evaluated = None
         if known and self._seldom:
-            evaluated = self._evaluated(run, context, given, arrays, lasting_hash(walk, key))
+            evaluated = self._numpy_program(run, context, given, arrays, lasting_hash(walk, key))
         if evaluated is not None:
             run = evaluated
         elif known:
@@ -160,7 +160,7 @@ class Jitted(Generic[P, R]):
             TEXTS.put(text, entry)
         return entry, out.fill(found)
 
-    def _evaluated(self, run: Any, context: int | None, given: Any, arrays: list, key: str | None) -> Callable | None:
+    def _numpy_program(self, run: Any, context: int | None, given: Any, arrays: list, key: str | None) -> Callable | None:
         """The program through NumPy, as an earlier process has traced it or as it is traced here; None as in `few`."""
         known = DISK.recall(key)
         if known is not None:

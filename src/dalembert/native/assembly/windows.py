@@ -63,7 +63,7 @@ class Windowed:
 
 
 @key_of.register(Windowed)
-def _windowed(x: Windowed, walk: Walk) -> Any:
+def _key_of_windows(x: Windowed, walk: Walk) -> Any:
     """By its fields: the trace is no part of it."""
     return walk.of((x.function, x.read, x.row, x.shared))
 
