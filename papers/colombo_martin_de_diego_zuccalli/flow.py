@@ -112,7 +112,7 @@ def between_its_nodes(path: Path, steps: int = 40) -> float:
     begin = len(path.q) - 2 - len(path.multipliers)
     q, h = np.asarray(path.q)[begin : begin + steps + 1], float(path.h)
     t = h * np.arange(steps + 1)
-    bump = 0.01 * np.sin(np.pi * t / t[-1])[:, None] ** 4
+    bump = 0.02 * np.sin(np.pi * t / t[-1])[:, None] ** 4
     found = solve(
         BENT,
         initial=Nodes(q[:2]),

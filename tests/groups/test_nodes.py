@@ -162,7 +162,7 @@ def test_what_is_refused_says_what_is_right():
         (lambda: da.measure.legendre(system, TOP.q0, [1.0, 0.0, 0.0], h=H), "q1: found shape"),
         (lambda: da.measure.legendre(system, TOP.q0, {"R": 1.1 * np.eye(3)}, h=H), "no rotation"),
         (lambda: da.measure.symplectic_defect(system, TOP.q0, TOP.q0, **step), "step= is there for systems on Rⁿ"),
-        (lambda: da.measure.discrete_consistency(system, TOP.q0, TOP.v0, h=[0.1, 0.05]), "is there for systems on Rⁿ"),
+        (lambda: da.measure.flow_symplectic_defect(system, TOP.q0, TOP.v0, 1.0), "is there for systems on Rⁿ"),
     ):
         with pytest.raises((ValueError, TypeError), match=message):
             call()

@@ -177,8 +177,8 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
     ): "a constraint of order 0 reads q and t alone: `value` passes on neither velocity nor acceleration",
     (
         "measure/perturbed_flow.py",
-        "_check_step(step, points[0], speeds[0])",
-        "_check_step(step, points[0], speeds[-1])",
+        "_check_step(made, points[0], speeds[0])",
+        "_check_step(made, points[0], speeds[-1])",
     ): "the map is traced with shapes, and every point has the same",
 }
 

@@ -89,14 +89,14 @@ CALLS = {
         np.array([[0.5], [1.0]]),
         [0.0],
         h=0.01,
-        steps=2_000_000,
+        steps=8_000_000,
         save=da.Save(every=None),
         progress=True,
     ),
     "sweep": lambda folder: da.sweep(
         pendulum.pendulum(),
         {"q0": [[0.5], [1.0]]},
-        {"v0": [0.0], "h": 0.01, "steps": 2_000_000, "save": da.Save(every=None)},
+        {"v0": [0.0], "h": 0.01, "steps": 8_000_000, "save": da.Save(every=None)},
         progress=True,
     ),
     "sweep to a store": lambda folder: da.sweep(

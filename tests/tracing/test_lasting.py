@@ -171,6 +171,12 @@ def test_what_numpy_does_not_evaluate_has_no_record():
     assert jitted.as_record(traced) is None
 
 
+def test_trees_of_equinox_are_no_record():
+    """They hold an object that another process has not."""
+    assert jitted.as_record(jax.tree.structure(da.measure.Invariant(np.zeros(2), np.zeros(2)))) is None
+    assert jitted.as_record(jax.tree.structure({"a": 1, "b": (2, 3)})) is not None
+
+
 def test_checks_are_traced_once_for_all_processes(tmp_path, monkeypatch):
     """And give the same, also of another plant."""
     written = []

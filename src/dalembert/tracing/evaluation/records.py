@@ -7,6 +7,7 @@ import pickle
 from types import SimpleNamespace
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 from jax.core import ShapedArray
@@ -32,6 +33,8 @@ class _RecordPickler(pickle.Pickler):
             return np.asarray(x).__reduce__()
         if isinstance(x, ShapedArray):
             return jax.ShapeDtypeStruct, (x.shape, x.dtype)
+        if isinstance(x, type) and issubclass(x, eqx.Module):  # its tree holds an object of this process for what is missing
+            raise pickle.PicklingError(f"{x.__name__} is a tree of Equinox")
         record = _record(x)
         return NotImplemented if record is None else (SimpleNamespace, (), record)
 
