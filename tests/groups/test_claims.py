@@ -55,6 +55,26 @@ def test_every_claim_of_a_verdict_holds(name, scheme):
         assert found["the states lie in D"].measured < 4e-15
 
 
+def test_a_pinned_body_keeps_the_form_on_its_cotangent_space():
+    """Its centre by its position, held at a point of the body: the claims of RATTLE (Leimkuhler, Reich)."""
+    pin, spin = np.array([0.2, 0.1, 0.8]), np.array([0.5, -0.3, 2.0])
+    body = da.System(
+        lambda q, v, p: 0.5 * v.x @ v.x + 0.5 * v.R @ (p["I"] * v.R) - 9.81 * q.x[2],
+        da.Holonomic(lambda q, p: q.x - q.R @ pin),
+        coordinates={"R": SO3, "x": 3}, parameters={"I": free_rigid_body.MOMENTS},
+    )  # fmt: skip
+    found = da.verdict(body, None, {"R": np.eye(3), "x": pin}, {"R": spin, "x": np.cross(spin, pin)}, h=0.02, steps=100)
+    assert found.holds
+    for claim in (
+        "the discrete flow exists",
+        "constraints[0] (Holonomic) = 0",
+        "a step is symplectic on T*Q",
+        "q of order 2",
+    ):
+        assert str(found[claim].finding) == "holds"
+    assert found["a step is symplectic on T*Q"].measured < 1e-9
+
+
 def test_a_force_and_a_wrong_symmetry_are_seen():
     """Friction: energy falls, no momentum, no form; and the momentum about a horizontal axis of the top is not kept."""
     braked = da.System(

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.spatial.transform import Rotation
 
 import dalembert as da
 from dalembert.gallery import ENTRIES, free_rigid_body
@@ -252,6 +253,22 @@ def test_files_and_stores(tmp_path):
     assert data.v.dims == ("time", "velocity")
     run(save=da.Save(store=tmp_path / "b.zarr"))
     assert_array_equal(da.load(tmp_path / "b.zarr").q, path.q)
+
+
+def test_a_body_that_hangs_at_rest_is_consistent_to_the_rounding_of_its_rotation():
+    """Its centre at R r: exact to the last digits of R and r, and refused where it is off by more."""
+    pin = np.array([0.2, 0.1, 0.8])
+    hung = da.System(
+        lambda q, v: 0.5 * v.x @ v.x + 0.5 * v.R @ v.R - 9.81 * q.x[2], da.Holonomic(lambda q: q.x - q.R @ pin),
+        coordinates={"R": SO3, "x": 3},
+    )  # fmt: skip
+    down = Rotation.align_vectors([[0.0, 0.0, -1.0]], [pin / np.linalg.norm(pin)])[0]
+    for angle in np.linspace(0.0, 6.0, 12):
+        turn = (Rotation.from_rotvec([0.0, 0.0, angle]) * down).as_matrix()
+        path = da.simulate(hung, {"R": turn, "x": turn @ pin}, {}, h=0.02, steps=3)
+        assert_allclose(path.v, 0.0, rtol=0, atol=1e-14)
+    with pytest.raises(ValueError, match=r"constraints\[0\] \(Holonomic\) at q0 is"):
+        da.simulate(hung, {"R": turn, "x": turn @ pin + 1e-7}, {}, h=0.02, steps=3)
 
 
 def test_what_is_refused_says_what_is_right():

@@ -62,7 +62,8 @@ def _kkt(system, q, v, z, t):
 def flow(subject: Subject) -> Claim:
     """The ranks of Theorem 5.1 at windows of nodes along the run. A step that is no map of pairs of nodes,
     as a composed one, is a map of states on the constraints: a local diffeomorphism where its derivative has full rank."""
-    between = subject.form == "kick_drift_kick" and subject.orders - {0}
+    alone = {0} if subject.system.space.flat else set()  # pairs of nodes on groups are those of drift_kick_drift
+    between = subject.form == "kick_drift_kick" and subject.orders - alone
     if subject.scheme.order > 2 or between or subject.form == "discrete_gradient":
         least = least_stretch(subject)
         if np.isnan(least):

@@ -476,6 +476,11 @@ class Product(Space):
     def along(self, q, d):
         return jax.vmap(self.retract)(q, d) if is_traced(q, d) else at_rows(self, "retract", q, d)
 
+    def magnitudes(self, q: Vector) -> Vector:
+        """The largest number that each part of a position is stored by, along each velocity."""
+        parts = zip(self.parts, self.positions(q), strict=True)
+        return jnp.concatenate([jnp.full(g.n, jnp.max(jnp.abs(x))) for g, x in parts])
+
     def extent(self, q):
         largest = [np.full(g.n, np.max(np.abs(x))) for g, x in zip(self.parts, self.positions(q), strict=True)]
         return np.concatenate(largest), np.ptp(self.differences(q[:1], q), axis=0)

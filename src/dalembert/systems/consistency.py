@@ -93,9 +93,9 @@ class Restriction(NamedTuple):
     by_v: Float[Array, "m n"]
     by_t: Float[Array, "m"]
 
-    def rounding(self, q: Any, v: Any, t: Any) -> Any:
-        """The change of r by the last digits of q, v and t, by NumPy or JAX."""
-        return ROUNDING * (abs(self.by_q) @ abs(q) + abs(self.by_v) @ abs(v) + abs(self.by_t * t))
+    def rounding(self, size: Any, v: Any, t: Any) -> Any:
+        """The change of r by the last digits of q, v and t, by NumPy or JAX. size: see `System.magnitudes`."""
+        return ROUNDING * (abs(self.by_q) @ abs(size) + abs(self.by_v) @ abs(v) + abs(self.by_t * t))
 
 
 class Violation(NamedTuple):
@@ -151,11 +151,12 @@ def violation_of(
     q, v, t = np.asarray(q, float), np.asarray(v, float), float(t)
     at = lambda q, v: as_numpy(_restrictions(system, q, v, t))  # noqa: E731
     here: dict[str, Restriction] = at(q, v) if found is None else found
-    inexact = {name: ~(np.abs(r.value) <= r.rounding(q, v, t)) for name, r in here.items()}
+    size = np.asarray(system.magnitudes(q), float)
+    inexact = {name: ~(np.abs(r.value) <= r.rounding(size, v, t)) for name, r in here.items()}
     if not any(np.any(off) for off in inexact.values()):  # nearly always: nothing else is looked at
         return None
     a, inertia = as_numpy(_acceleration_and_inertia(system, q, v, t))
-    positions, speeds = _state_sizes(q, v, a, inertia, time)
+    positions, speeds = _state_sizes(size, v, a, inertia, time)
     return _violation(here, inexact, "by_q", positions, lambda d: at(q + d, v)) or _violation(
         here, inexact, "by_v", speeds, lambda d: at(q, v + d)
     )

@@ -129,12 +129,13 @@ def _compile_root(system: System, n: int, m: int) -> InitialRoot | None:
     rebuilt = rebuilder(tree, leaves)
 
     def start_equations(z, q, v, t, rest, *given):
-        values = evaluate_start(rebuilt(given), q, v, t, z, rest)
+        found = rebuilt(given)
+        values = evaluate_start(found, q, v, t, z, rest)
         units = units_of(values.matrix, n, jnp)
         matrix = values.matrix * units
         length = jnp.linalg.norm(matrix, axis=1)
         length = jnp.where(length > 0.0, length, 1.0)
-        plain = _is_regular(values, units[:n], q, v, t) & _finite((q, v, t, given))
+        plain = _is_regular(values, units[:n], found.magnitudes(q), v, t) & _finite((q, v, t, given))
         return values.residual / length, matrix / length[:, None], units, plain.astype(float), _apart(units, n)
 
     examples = [np.zeros(n), np.zeros(n), np.zeros(()), np.zeros(n), *(np.zeros(x.shape) for x in leaves)]
@@ -156,12 +157,12 @@ def _finite(trees: Any) -> Bool[Array, ""]:
     return jnp.all(jnp.stack([jnp.asarray(True), *(jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(trees))]))
 
 
-def _is_regular(values: InitialValues, own: Float[Array, "n"], q, v, t) -> Bool[Array, ""]:
+def _is_regular(values: InitialValues, own: Float[Array, "n"], size, v, t) -> Bool[Array, ""]:
     """Everything is finite, the restrictions hold to rounding, and the rows of the reactions and the columns of virtual
     displacements are far from dependent: for less the checks look on their own."""
     n = own.shape[0]
     rows = -values.matrix[:n, n:].T * own
-    exact = [jnp.all(jnp.abs(r.value) <= r.rounding(q, v, t)) for r in values.restrictions.values()]
+    exact = [jnp.all(jnp.abs(r.value) <= r.rounding(size, v, t)) for r in values.restrictions.values()]
     independent = [_independent(x) for x in (rows, *(basis.T for basis in values.virtual.values())) if x.shape[0]]
     return _finite(values) & jnp.all(jnp.stack([jnp.asarray(True), *exact, *independent]))
 

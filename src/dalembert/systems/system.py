@@ -92,6 +92,10 @@ class Problem(eqx.Module):
         """The subject of results: this problem."""
         return Depicted(self)
 
+    def magnitudes(self, q: Any) -> Any:
+        """Numbers as large as those that are stored of a position, along each velocity: q itself."""
+        return q
+
     def call(self, function: Callable, *arguments, t=None, u=None):
         """`function(*arguments[, u][, t][, p])`, as an array."""
         return self.space.array(self.called(function, *arguments, t=t, u=u))  # so that tuples and lists of numbers will do
@@ -398,6 +402,9 @@ class LocalSystem(System):
     def call(self, function: Callable, *arguments, t=None, u=None):
         found = self.around.array(self.called(function, *arguments, t=t, u=u))
         return self.pull_back(arguments[0], found) if function is self.forces else found
+
+    def magnitudes(self, q):
+        return abs(q) + self.around.magnitudes(self.origin)
 
     def on_group(self, y: Vector, *motion: Vector) -> tuple[Any, ...]:
         """(g), (g, ξ) or (g, ξ, dξ/dt) from y, ẏ and ÿ."""
