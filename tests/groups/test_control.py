@@ -74,37 +74,23 @@ def test_no_quaternion_jumps_to_its_negative():
     assert between.as_euler("xyz")[0, 0] == pytest.approx(4.0 - 2 * np.pi, abs=0.02)
 
 
-def thrust(q, p):
-    """Of the propellers along the third axis, and three torques."""
-    up = jnp.concatenate([jnp.zeros(3), q.R[:, 2]])
-    return jnp.concatenate([up[:, None], jnp.eye(6)[:, :3]], axis=1)
-
-
-QUADROTOR = da.OptimalControl(
-    da.System(
-        lambda q, v, p: 0.5 * v.R @ (p["J"] * v.R) + 0.5 * p["m"] * v.x @ v.x - p["m"] * p["g"] * q.x[2],
-        coordinates={"R": SO3, "x": 3}, parameters={"J": [0.1, 0.12, 0.2], "m": 1.0, "g": 9.81},
-    ),
-    cost=lambda q, v, u, p: u @ u,
-    actuated=thrust,
-)  # fmt: skip
 FLIGHT = {"initial": (ONE | {"x": [0, 0, 0]}, {}), "final": (ONE | {"x": [1, 0.5, 0.3]}, {}), "T": 2.0}
 
 
-def test_a_quadrotor_flies_from_hover_to_hover():
-    found = [da.solve(QUADROTOR, **FLIGHT, steps=n) for n in (40, 80, 160)]
+def test_a_quadrotor_flies_from_hover_to_hover(quadrotor):
+    found = [da.solve(quadrotor, **FLIGHT, steps=n) for n in (40, 80, 160)]
     assert ratios([s.cost for s in found], 195.7033520183) == pytest.approx([3.74, 3.93], abs=0.02)
     assert {s.kind for s in found} == {"minimum"}
 
 
-def test_costates_are_slopes_of_the_cost():
-    s, d = da.solve(QUADROTOR, **FLIGHT, steps=20), 1e-4
+def test_costates_are_slopes_of_the_cost(quadrotor):
+    s, d = da.solve(quadrotor, **FLIGHT, steps=20), 1e-4
     for axis in range(3):
         costs = []
         for sign in (1, -1):
             R = Rotation.from_rotvec(sign * d * np.eye(3)[axis]).as_matrix()
             first = {"R": R, "x": [0, 0, 0]}, {}
-            costs.append(float(da.solve(QUADROTOR, **(FLIGHT | {"initial": first}), steps=20).cost))
+            costs.append(float(da.solve(quadrotor, **(FLIGHT | {"initial": first}), steps=20).cost))
         assert s.costates_initial[0, axis] == pytest.approx((costs[0] - costs[1]) / (2 * d), rel=1e-4, abs=1e-3)
 
 

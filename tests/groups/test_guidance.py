@@ -1,6 +1,5 @@
 """Guidance of plants on groups: against Riccati's recursion on differences of steps, solving again, and in a loop."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -30,26 +29,12 @@ def turn():
     return da.solve(SATELLITE, **TURN, solver=EXACT)
 
 
-def thrust(q, p):
-    """Of the propellers along the third axis, and three torques."""
-    up = jnp.concatenate([jnp.zeros(3), q.R[:, 2]])
-    return jnp.concatenate([up[:, None], jnp.eye(6)[:, :3]], axis=1)
-
-
-QUADROTOR = da.OptimalControl(
-    da.System(
-        lambda q, v, p: 0.5 * v.R @ (p["J"] * v.R) + 0.5 * p["m"] * v.x @ v.x - p["m"] * p["g"] * q.x[2],
-        coordinates={"R": SO3, "x": 3}, parameters={"J": [0.1, 0.12, 0.2], "m": 1.0, "g": 9.81},
-    ),
-    cost=lambda q, v, u, p: u @ u,
-    actuated=thrust,
-)  # fmt: skip
 FLIGHT = {"initial": (ONE | {"x": [0, 0, 0]}, {}), "final": (ONE | {"x": [1, 0.5, 0.3]}, {}), "T": 2.0}
 
 
 @pytest.fixture(scope="module")
-def flight():
-    return da.solve(QUADROTOR, **FLIGHT, steps=40)
+def flight(quadrotor):
+    return da.solve(quadrotor, **FLIGHT, steps=40)
 
 
 def riccati_gains(problem, plan, mass, columns, weights):
@@ -122,14 +107,14 @@ def weights_of(n, r):
     return own @ own.T / n + np.eye(2 * n), 0.1 * np.eye(r), 3.0 * np.eye(2 * n)
 
 
-def test_gains_of_a_regulator_are_those_of_riccati_s_recursion_on_differences_of_steps(turn):
+def test_gains_of_a_regulator_are_those_of_riccati_s_recursion_on_differences_of_steps(quadrotor, turn):
     """Kick by B(q)u, step of the library, kick: with a weight that couples all of η and v."""
-    short = da.solve(QUADROTOR, **FLIGHT, steps=6, certify=False, solver=EXACT)
-    turns = lambda q: np.asarray(QUADROTOR.system.space.elements("R", q))  # noqa: E731
+    short = da.solve(quadrotor, **FLIGHT, steps=6, certify=False, solver=EXACT)
+    turns = lambda q: np.asarray(quadrotor.system.space.elements("R", q))  # noqa: E731
     cases = (
         (SATELLITE, turn, np.diag([1.0, 2.0, 3.0]), lambda q: np.tile(np.eye(3)[:, :2], (len(q), 1, 1))),
         (
-            QUADROTOR, short, np.diag([0.1, 0.12, 0.2, 1, 1, 1]),
+            quadrotor, short, np.diag([0.1, 0.12, 0.2, 1, 1, 1]),
             lambda q: np.concatenate([
                 np.pad(turns(q)[:, :, 2], ((0, 0), (3, 0)))[..., None], np.tile(np.eye(6)[:, :3], (len(q), 1, 1))
             ], axis=2),
@@ -224,21 +209,21 @@ def away(run):
     return np.linalg.norm(run["x"][-1] - FLIGHT["final"][0]["x"]) + Rotation.from_matrix(run["R"][-1]).magnitude()
 
 
-def test_a_quadrotor_is_held_to_its_plan(flight, tmp_path):
+def test_a_quadrotor_is_held_to_its_plan(quadrotor, flight, tmp_path):
     """Begun beside the plan it falls without feedback, and arrives with it; sampled by `simulate`, in the same way."""
-    hover = da.solve(QUADROTOR, initial=FLIGHT["final"], final=FLIGHT["final"], T=4.0, steps=40)
+    hover = da.solve(quadrotor, initial=FLIGHT["final"], final=FLIGHT["final"], T=4.0, steps=40)
     weights = {"Q": np.diag([10.0] * 6 + [1.0] * 6), "R": np.eye(4), "Q_T": 10 * np.eye(12)}
-    law = da.feedback(QUADROTOR, flight, **weights).then(da.feedback(QUADROTOR, hover, **weights))
+    law = da.feedback(quadrotor, flight, **weights).then(da.feedback(quadrotor, hover, **weights))
     assert_allclose(law.rest, [9.81, 0, 0, 0], rtol=0, atol=1e-6)
     deaf = da.guidance.Feedback(**{**vars(law), "K": 0.0 * law.K, "after": 0.0 * law.after})
-    lost = da.closed_loop(QUADROTOR.system, deaf, WINDY, {}, **LOOP)
-    run = da.closed_loop(QUADROTOR.system, law, WINDY, {}, **LOOP, disturbance=[0, 0, 0, 0.02, 0, 0])
+    lost = da.closed_loop(quadrotor.system, deaf, WINDY, {}, **LOOP)
+    run = da.closed_loop(quadrotor.system, law, WINDY, {}, **LOOP, disturbance=[0, 0, 0, 0.02, 0, 0])
     assert away(lost) > 1.0
     assert away(run) < 0.05
     assert "R.1" in law.describe()
-    sampled = da.simulate(QUADROTOR.system, WINDY, {}, **LOOP, feedback=law.sampled(0.05))
-    calm = da.closed_loop(QUADROTOR.system, law, WINDY, {}, **LOOP)
-    apart = QUADROTOR.system.space.differences(sampled.q[:40], calm.q[:40])  # at the end one takes over a sample later
+    sampled = da.simulate(quadrotor.system, WINDY, {}, **LOOP, feedback=law.sampled(0.05))
+    calm = da.closed_loop(quadrotor.system, law, WINDY, {}, **LOOP)
+    apart = quadrotor.system.space.differences(sampled.q[:40], calm.q[:40])  # at the end one takes over a sample later
     assert_allclose(apart, 0.0, rtol=0, atol=1e-3)
     assert run.q.shape == run.planned.shape == (81, 7)
     assert run.disturbance.shape == (80, 6)
@@ -252,8 +237,8 @@ def test_a_quadrotor_is_held_to_its_plan(flight, tmp_path):
     da.plot(run)
 
 
-def test_a_law_is_given_states_of_every_form(flight):
-    law = da.feedback(QUADROTOR, flight, final=FLIGHT["final"])
+def test_a_law_is_given_states_of_every_form(quadrotor, flight):
+    law = da.feedback(quadrotor, flight, final=FLIGHT["final"])
     quaternion = Rotation.from_matrix(WINDY["R"]).as_quat(scalar_first=True)
     stored = np.concatenate([quaternion, WINDY["x"]])
     u = law(0.3, WINDY, {"x": [0.1, 0, 0]})
@@ -271,11 +256,11 @@ def test_a_law_is_given_states_of_every_form(flight):
             law(0.3, q, v)
 
 
-def test_a_receding_horizon_keeps_its_bounds(flight):
+def test_a_receding_horizon_keeps_its_bounds(quadrotor, flight):
     """Of a quadrotor that is heavier than the controller believes, measured with errors."""
     final, most = FLIGHT["final"], 15.0
-    controller = da.mpc(QUADROTOR, final=final, T=2.0, steps=15, bounds={"u": (-most, most)})
-    real, random = QUADROTOR.system.replace(J=[0.12, 0.1, 0.25]), np.random.default_rng(0)
+    controller = da.mpc(quadrotor, final=final, T=2.0, steps=15, bounds={"u": (-most, most)})
+    real, random = quadrotor.system.replace(J=[0.12, 0.1, 0.25]), np.random.default_rng(0)
     run = da.closed_loop(
         real, controller, WINDY, {}, h=0.05, steps=70, every=2, noise=lambda t: 1e-3 * random.standard_normal(12)
     )  # fmt: skip
