@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.groups.given import Pose, nearest_pose, nearest_turn, pose_of, quaternion_of, read_numbers, turn_of
+from dalembert.numbers import is_traced
 
 Stored = Float[Array, "size"]
 Velocity = Float[Array, "n"]
@@ -522,8 +523,11 @@ def _plane_rotation(q: Float[Array, "..."]) -> Float[Array, "2 2"]:
     return jnp.stack([jnp.stack([q[0], -q[1]]), jnp.stack([q[1], q[0]])])
 
 
-def at_rows(space: Any, method: str, *given: Any) -> np.ndarray:
+def at_rows(space: Any, method: str, *given: Any) -> Any:
     """A method of single points at many, (…, ·) each: XLA compiles it for powers of two, not for every length of a path."""
+    if is_traced(*given):
+        signature = ",".join(f"(k{i})" for i in range(len(given)))
+        return jnp.vectorize(getattr(space, method), signature=f"{signature}->(n)")(*given)
     shape = np.broadcast_shapes(*(np.shape(x)[:-1] for x in given))
     count = math.prod(shape)
     places = np.minimum(np.arange(1 << max(count - 1, 0).bit_length()), count - 1) if count else np.arange(0)

@@ -113,7 +113,7 @@ class Space(abc.ABC):
 
     @abc.abstractmethod
     def differences(self, a: Any, b: Any) -> Any:
-        """The ways from positions a to positions b, (…, n): numbers, not traced."""
+        """The ways from positions a to positions b, (…, n)."""
 
     @abc.abstractmethod
     def along(self, q: Any, d: Any) -> Any:
@@ -474,16 +474,16 @@ class Product(Space):
         return at_rows(self, "between", a, b)
 
     def along(self, q, d):
-        return jax.vmap(self.retract)(q, d) if is_traced(q, d) else at_rows(self, "retract", q, d)
+        return at_rows(self, "retract", q, d)
 
-    def magnitudes(self, q: Vector) -> Vector:
-        """The largest number that each part of a position is stored by, along each velocity."""
+    def magnitudes(self, q: Any) -> Any:
+        """The largest number that each part of a position, or of many, is stored by, along each velocity."""
+        xp: Any = jnp if is_traced(q) else np
         parts = zip(self.parts, self.positions(q), strict=True)
-        return jnp.concatenate([jnp.full(g.n, jnp.max(jnp.abs(x))) for g, x in parts])
+        return xp.concatenate([xp.full(g.n, xp.max(xp.abs(x))) for g, x in parts])
 
     def extent(self, q):
-        largest = [np.full(g.n, np.max(np.abs(x))) for g, x in zip(self.parts, self.positions(q), strict=True)]
-        return np.concatenate(largest), np.ptp(self.differences(q[:1], q), axis=0)
+        return self.magnitudes(q), np.ptp(self.differences(q[:1], q), axis=0)
 
     def variation(self, v, d, rate):
         return rate + self._each("bracket", v, d)

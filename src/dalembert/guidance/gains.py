@@ -109,8 +109,8 @@ class Feedback(Described, eqx.Module):
 
     def planned(self, t: Float[np.ndarray, "times"]) -> Float[np.ndarray, "times n"]:
         """The positions q̄ at these times; the last ones after the plan."""
-        q, space = np.asarray(self._law_rows(t))[:, : self.q.shape[1]], self.problem.system.space
-        return space.nearest(q) if isinstance(space, Product) else q
+        q = np.asarray(self._law_rows(t))[:, : self.q.shape[1]]
+        return self.problem.system.space.nearest(q)
 
     def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
         """Called by `closed_loop`: ū of t + ahead, corrected by the state at t."""
@@ -148,7 +148,7 @@ class Feedback(Described, eqx.Module):
             s = jnp.clip((t - start) / grid, 0.0, float(count))
             i = jnp.minimum(jnp.floor(s + 1e-9), count - 1.0)
             both = jnp.asarray(table)[i.astype(int)]
-            return actuation(problem, q, t) @ control(both[:width] + (s - i) * both[width:], q, v)
+            return actuation(problem, q, t) @ control(both[:width] + (s - i) * both[width:], jnp.asarray(q), jnp.asarray(v))
 
         return SampledFeedback(law, every=int(every), timed=True)
 
@@ -195,25 +195,17 @@ class Feedback(Described, eqx.Module):
 
     def _control(self, row, q, v):
         (r, n), space = self.K.shape[1:], self.problem.system.space
-        if isinstance(space, Product):
-            q, v = jnp.asarray(q), jnp.asarray(v)  # a run gives them by name
         xp: Any = jnp if is_traced(row, q, v) else np
         x, u, lower, upper, gains = xp.split(row, np.cumsum([self.q.shape[1] + self.v.shape[1], r, r, r]))
-        if isinstance(space, Product):
-            position, velocity = x[: space.size], x[space.size :]  # an interpolation has made the position
-            away = space.differences(space.nearest(position), q) if xp is np else space.between(space.project(position), q)
-            apart = xp.concatenate([away, v - velocity])
-        else:
-            apart = xp.concatenate([q, v]) - x
+        position, velocity = space.split_state(x)
+        apart = xp.concatenate([space.differences(space.nearest(position), q), v - velocity])
         return xp.clip(u - gains.reshape(r, n) @ apart, lower, upper)
 
 
 def read_measured(space: Space, q: Any, v: Any, n: int, kind: Callable[[Any, str], Any]) -> tuple[Any, Any]:
     """One state (q, v) that a controller is given."""
-    if isinstance(space, Product):
-        q, v = space.read_named(q, v, ("q", "v"))
-        return as_vector(q, "q", space.size, kind), as_vector(v, "v", n, kind)
-    return as_vector(q, "q", n, kind), as_vector(v, "v", n, kind)
+    q, v = space.read_named(q, v, ("q", "v"))
+    return as_vector(q, "q", space.stored_size(n), kind), as_vector(v, "v", n, kind)
 
 
 def law_along(problem: OptimalControl, solution: ControlSolution, gains: np.ndarray, hold: float) -> Feedback:

@@ -435,7 +435,7 @@ class PredictiveController(Described):
         data = self._ready.start.data
         q, space = data.motion(self._found[0].z)[0], data.space
         found = np.stack([np.interp(t - self.begun, data.t - data.t[0], column) for column in q.T], axis=1)
-        return space.nearest(found) if isinstance(space, Product) else found
+        return space.nearest(found)
 
     @property
     def plan(self) -> ControlSolution:
