@@ -49,6 +49,11 @@ def times_on(dimension: str) -> str:
     return "t" + dimension.removeprefix("time")
 
 
+def times_label(dimension: str) -> str:
+    """What a figure writes at the axis of these times."""
+    return dimension.replace("_", ", ")
+
+
 def names_now(names: Iterable[str], content: str | None) -> dict[str, str]:
     """What has another name now among the names of a data set of format 1."""
     first = FIRST_NAMES_OF_SOLUTIONS if content and "solution" in content else FIRST_NAMES
@@ -443,7 +448,7 @@ def _coordinate_arrays(path: Path, lanes: tuple[str, ...], dimension: dict[str, 
     found: dict[str, Any] = {}
     for field, level in dimension.items():
         if getattr(path, field) is not None:
-            labels = {"long_name": level.replace("_", ", "), "units": TIME, "axis": "T"}
+            labels = {"long_name": times_label(level), "units": TIME, "axis": "T"}
             found[times_on(level) if lanes else level] = ((*lanes, level), numbers_of(path, field), labels)
     found |= coordinate_variables(path)
     if isinstance(path, ClosedLoop):

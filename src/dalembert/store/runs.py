@@ -30,6 +30,7 @@ from dalembert.store.paths import (
     dimension_of,
     flatten,
     reduced_value,
+    times_label,
 )
 
 CONTENT = "run"
@@ -67,7 +68,7 @@ def specs_of(path: Path, rows: int, state: dict[str, np.ndarray]) -> dict[str, S
     chunk = rows_of_chunk(max(x.shape[1] for x in fields.values() if x.ndim > 1), max(sizes.values()))
     found = {}
     for name, values in fields.items():
-        times, axis, about, units = VARIABLES.get(name, (name, "", level.get(name, "time").replace("_", ", "), TIME))
+        times, axis, about, units = VARIABLES.get(name, (name, "", times_label(level.get(name, "time")), TIME))
         size, labels = sizes[level[times]], {"long_name": about, "units": units}
         own = {} if name == times else {"coordinates": times}
         names = (level[times], *([axis] if axis else []))

@@ -42,6 +42,7 @@ from dalembert.store.paths import (
     stored_names,
     stored_text,
     subject_from_xarray,
+    times_label,
 )
 from dalembert.systems import is_traced
 
@@ -214,7 +215,7 @@ def solution_variables(solution: CriticalPoint) -> tuple[dict[str, tuple], dict[
             if value is not None:
                 labels = {"long_name": long_name, "units": units} if units else {"long_name": long_name}
                 found[f"{prefix}{name}"] = (axes_of(name, axes, on_group), np.asarray(value), labels)
-    times = {name: (getattr(solution, t), name.replace("_", ", ")) for name, t in stored.times.items()}
+    times = {name: (getattr(solution, t), times_label(name)) for name, t in stored.times.items()}
     times |= {BOUNDED[x][0]: (b.t, f"time of {x}") for x, b in solution.bounds.items() if BOUNDED[x][0] not in times}
     labelled: dict[str, Any] = {
         name: ((name,), np.asarray(t), {"long_name": about, "units": TIME, "axis": "T"})
