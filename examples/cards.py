@@ -66,13 +66,13 @@ def card(result, name: str, dark: bool, file: Path) -> None:
 
 
 def cards(entries) -> str:
-    """The cards of systems or of problems, in Markdown."""
+    """The cards of systems or of problems, in Markdown. A picture has no text but the title below it."""
     parts = []
     for name, entry in sorted(entries.items()):
         files = {end: f"figures/gallery/{name}{end}.png" for end in ("", "-dark")}
         parts.append(
-            f"-   ![{entry.title}]({files['']}#only-light){{loading=lazy}}\n"
-            f"    ![{entry.title}]({files['-dark']}#only-dark){{loading=lazy}}\n\n"
+            f"-   ![]({files['']}#only-light){{loading=lazy}}\n"
+            f"    ![]({files['-dark']}#only-dark){{loading=lazy}}\n\n"
             f"    {entry.title}\n\n    `{name}`\n\n"
         )
     return "".join(parts)
