@@ -1,4 +1,4 @@
-"""Limits of sums that the page prints beside their values at one N."""
+"""Limits of sums that the page prints."""
 
 from pathlib import Path
 
