@@ -55,13 +55,21 @@ FAMILY = {
     "one step in λ of order": "order of λ in one step",
     "positions leave their leaf": "order off the leaf",
 }
+PLAIN = (  # numbers and particulars of a reason, and what stands for them on the page
+    (r"[-+]?\d[\d.e+-]*", "…"),
+    (r"(action|state): (Beta\(weight=…\) is not symmetric)", r"\2"),
+    (r"the form \w+ (with state=)", r"a form \1"),
+    (r": saturated(, saturated)*", ""),
+    (r" at \(q, v\) \(smallest singular value.*", ""),
+)
 HEAD = """# The truth table
 
 Which promises hold for which system and scheme of the [gallery](gallery.md), as [`da.verdict`](claims.md) finds them on
 a run of {steps} steps. `make truth` writes this page, and every number into `docs/truth.json`.
 
-✓ holds, ✗ does not hold, – is not promised; the small number says why, [below](#why-a-claim-is-not-made). A number beside
-✓ is a measured order; *exact* means that errors are rounding at every step and show no order.
+✓ holds, ✗ does not hold, – is not promised; the small number says why,
+[below](#why-a-claim-is-not-made-or-a-scheme-refused). A number beside ✓ is a measured order; *exact* means that errors
+are rounding at every step and show no order.
 
 """
 
@@ -122,7 +130,7 @@ def verdict_of(name: str, column: str) -> dict[str, Any]:
 def page(table: dict[str, dict[str, Any]]) -> str:
     """The page from the data."""
     notes = notes_of(table)
-    parts = [HEAD.format(steps=STEPS), _failures(table), _reasons(table, notes)]
+    parts = [HEAD.format(steps=STEPS), _failures(table), _reasons(notes)]
     for name, row in table.items():
         if name == next(iter(MORE)):
             parts.append(FLOWS.format(steps=FLOW_STEPS))
@@ -132,18 +140,15 @@ def page(table: dict[str, dict[str, Any]]) -> str:
             parts.append(STARTED)
         parts.append(_title(name))
         parts.append(_table(row, notes))
-        parts.append(_refusals(row))
+        parts.append(_refusals(row, notes))
     return "".join(parts)
 
 
-def _refusals(row: dict[str, Any]) -> str:
-    """The schemes that have no run, by reason."""
-    schemes: dict[str, list[str]] = {}
-    for scheme, found in row.items():
-        if "refused" in found:
-            schemes.setdefault(found["refused"], []).append(f"*{scheme}*")
-    lines = [f"- {', '.join(names)}: refused. {html.escape(reason)}\n" for reason, names in schemes.items()]
-    return "".join(lines) + "\n" if lines else ""
+def _refusals(row: dict[str, Any], notes: dict[str, int]) -> str:
+    """The schemes that have no run."""
+    reasons = {scheme: notes[_refusal(found["refused"])] for scheme, found in row.items() if "refused" in found}
+    names = ", ".join(f"*{scheme}*<sup>{number}</sup>" for scheme, number in reasons.items())
+    return f"Refused: {names}\n\n" if names else ""
 
 
 def _claims(table: dict[str, dict[str, Any]]) -> list[tuple[str, str, dict[str, Any]]]:
@@ -153,9 +158,10 @@ def _claims(table: dict[str, dict[str, Any]]) -> list[tuple[str, str, dict[str, 
 
 
 def notes_of(table: dict[str, dict[str, Any]]) -> dict[str, int]:
-    """The number of each reason why a claim is not made, the most frequent first."""
-    why = Counter(_without_numbers(c["reason"]) for _, _, c in _claims(table) if c["finding"] == "hypothesis fails")
-    return {reason: number for number, (reason, _) in enumerate(why.most_common(), start=1)}
+    """The number of each reason why a claim is not made or, after those, a scheme refused; the most frequent first."""
+    why = Counter(_plain(c["reason"]) for _, _, c in _claims(table) if c["finding"] == "hypothesis fails")
+    refused = Counter(_refusal(found["refused"]) for row in table.values() for found in row.values() if "refused" in found)
+    return {reason: number for number, (reason, _) in enumerate((*why.most_common(), *refused.most_common()), start=1)}
 
 
 def _failures(table: dict[str, dict[str, Any]]) -> str:
@@ -166,7 +172,7 @@ def _failures(table: dict[str, dict[str, Any]]) -> str:
     for name, scheme, claim in every:
         if claim["finding"] == "does not hold":
             number = "" if claim["measured"] is None else f" ({claim['measured']:.3g})"
-            failed.setdefault((name, claim["claim"], _without_numbers(claim["reason"])), []).append(scheme + number)
+            failed.setdefault((name, claim["claim"], _plain(claim["reason"])), []).append(scheme + number)
     rows = "".join(
         f"| `{name}` | {html.escape(claim)} | {'; '.join(schemes)} | {html.escape(reason)} |\n"
         for (name, claim, reason), schemes in failed.items()
@@ -175,14 +181,22 @@ def _failures(table: dict[str, dict[str, Any]]) -> str:
     return f"## What does not hold\n\n{head}.\n\n{table}\n"
 
 
-def _reasons(table: dict[str, dict[str, Any]], notes: dict[str, int]) -> str:
-    """Why a claim is not made; numbers in a reason left out."""
+def _reasons(notes: dict[str, int]) -> str:
+    """Why a claim is not made, or a scheme refused."""
     rows = "".join(f"{number}. {html.escape(reason)}\n" for reason, number in notes.items())
-    return f"## Why a claim is not made\n\n{rows}\n"
+    return f"## Why a claim is not made, or a scheme refused\n\n{rows}\n"
 
 
-def _without_numbers(reason: str) -> str:
-    return re.sub(r"[-+]?\d[\d.e+-]*", "…", reason)[:120]
+def _plain(reason: str) -> str:
+    """A reason without numbers and particulars."""
+    for pattern, text in PLAIN:
+        reason = re.sub(pattern, text, reason)
+    return reason
+
+
+def _refusal(message: str) -> str:
+    """Why a scheme is refused, without the scheme."""
+    return re.sub(r"^scheme: (found (Scheme\(.*\)|the form '\w+'); )?", "", message)
 
 
 def _title(name: str) -> str:
@@ -225,7 +239,7 @@ def _cell(claim: dict[str, Any], notes: dict[str, int]) -> str:
     if finding == "does not hold":
         return f"<b>{SIGNS[finding]}</b>"
     if finding == "hypothesis fails":
-        return f"<i>{SIGNS[finding]}<sup>{notes[_without_numbers(claim['reason'])]}</sup></i>"
+        return f"<i>{SIGNS[finding]}<sup>{notes[_plain(claim['reason'])]}</sup></i>"
     order = (
         f"&nbsp;{claim['measured']:.2f}"
         if claim["claim"].startswith(tuple(FAMILY)) and claim["measured"] is not None

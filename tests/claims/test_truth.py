@@ -10,7 +10,7 @@ import pytest
 PAGE = (Path(__file__).parents[2] / "docs" / "truth.md").read_text(encoding="utf-8")
 COLUMN = re.compile(r"<th>(?!claim<)(.*?)</th>")
 CELL = re.compile(r"<td>(.*?)</td>")
-REFUSED = re.compile(r"^- (\*.*\*): refused\. ", re.MULTILINE)
+REFUSED = re.compile(r"^Refused: (.*)$", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
