@@ -296,3 +296,14 @@ def test_what_does_not_belong_to_a_plan_is_refused(turn):
     ):
         with pytest.raises(error, match=message):
             door()
+
+
+def test_a_law_in_simulate_and_in_closed_loop_agree_to_the_order_of_the_step(turn):
+    """On groups the two hold the force at other places of a step; on Rⁿ there is no difference."""
+    law, apart = da.feedback(SATELLITE, turn, Q=np.eye(6), R=np.eye(2), Q_T=np.eye(6)), []
+    for every in (8, 16):
+        h = 2.0 / 12 / every
+        looped = da.closed_loop(BODY, law, turned(0.2, 0.0, 0.1), REST, h=h, steps=11 * every, every=every)
+        run = da.simulate(BODY, turned(0.2, 0.0, 0.1), REST, h=h, steps=11 * every, feedback=law.sampled(h, every))
+        apart.append(np.abs(looped.v - run.v).max())
+    assert_allclose(apart[0] / apart[1], 4.0, rtol=0.03)
