@@ -143,17 +143,21 @@ class Group(abc.ABC):
         return jnp.zeros(())
 
 
+# JAX keeps the traces of these functions and of their derivatives, which every program with a rotation needs many times.
+@jax.jit
 def cross(a: Float[Array, "3"], b: Float[Array, "3"]) -> Float[Array, "3"]:
     """a × b, of scalars: jnp.cross gathers columns."""
     return jnp.stack([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
 
 
+@jax.jit
 def multiply(p: Float[Array, "4"], q: Float[Array, "4"]) -> Float[Array, "4"]:
     """The product of two quaternions (w, x, y, z)."""
     first = p[0] * q[0] - (p[1] * q[1] + p[2] * q[2] + p[3] * q[3])
     return jnp.concatenate([first[None], p[0] * q[1:] + q[0] * p[1:] + cross(p[1:], q[1:])])
 
 
+@jax.jit
 def rotation(q: Float[Array, "4"]) -> Float[Array, "3 3"]:
     """R of a unit quaternion (w, x, y, z), from the body's axes to those of space."""
     w, x, y, z = q[0], q[1], q[2], q[3]
@@ -165,6 +169,7 @@ def rotation(q: Float[Array, "4"]) -> Float[Array, "3 3"]:
     return jnp.stack([jnp.stack(row) for row in rows])
 
 
+@jax.jit
 def relative(a: Float[Array, "4"], b: Float[Array, "4"]) -> Float[Array, "4"]:
     """a⁻¹b of unit quaternions, the shorter way round."""
     f = multiply(conjugate(a), b)
@@ -181,6 +186,7 @@ def to_unit_length(q: Float[Array, "k"]) -> Float[Array, "k"]:
     return -0.5 * (q @ q - 1.0) * q
 
 
+@jax.jit
 def turn(q: Float[Array, "4"], x: Float[Array, "3"]) -> Float[Array, "3"]:
     """R(q) x."""
     double = 2.0 * cross(q[1:], x)
