@@ -38,7 +38,7 @@ def test_guesses_for_a_knife_edge_do_not_slip_and_all_lead_somewhere(monkeypatch
     np.testing.assert_allclose(paths[:, [0, -1]], ends, rtol=0, atol=1e-14)
     assert np.ptp(paths[:, 20], axis=0).min() > 0.1  # and are as different as before
     assert found.failed == 0
-    monkeypatch.setattr(multistart, "onto_path_constraints", lambda rows, paths, *_: paths)
+    monkeypatch.setattr("dalembert.boundary.kinds.onto_path_constraints", lambda rows, paths, *_: paths)
     before = da.multistart(knife_edge.knife_edge(), 12, **SIDEWAYS)
     np.testing.assert_allclose(found.solutions[0].cost, before.solutions[0].cost, rtol=1e-9)
 

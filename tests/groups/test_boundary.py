@@ -207,8 +207,9 @@ def test_several_problems_at_once():
         ({"initial": (ONE, {"R": [1, 0, 0]}, {"R": [0, 0, 0]})}, ValueError, "initial: found 3"),
         ({"final": ({"S": np.eye(3)},)}, ValueError, "coordinates are R"),
         ({"scheme": da.Hermite()}, ValueError, "scheme: .*groups"),
-        ({"bounds": {"v": (-1, 1)}}, ValueError, "bounds: .*groups"),
-        ({"inequalities": lambda q, v: v.R[0]}, ValueError, "inequalities: .*groups"),
+        ({"bounds": {"q": (-1, 1)}}, ValueError, "bounds.*groups.*no order"),
+        ({"bounds": {"u": (-1, 1)}}, ValueError, "bounds: found 'u'"),
+        ({"inequalities": lambda q, v: q.R}, ValueError, r"inequalities: returns shape \(3, 3\)"),
         ({"initial": da.On(lambda q, v: v[0])}, ValueError, "initial: .*groups"),
         ({"initial": da.Nodes(np.zeros((2, 4)))}, ValueError, "initial: .*groups"),
         ({"guess": np.zeros((3, 4))}, ValueError, "guess"),
@@ -230,8 +231,6 @@ def test_what_is_wrong_is_named(given, error, message):
 def test_what_is_not_there_on_groups_is_refused():
     with pytest.raises(ValueError, match="derivatives: found 3"):
         da.VariationalProblem(lambda q, v, a, j: j.R @ j.R, derivatives=3, coordinates={"R": SO3})
-    with pytest.raises(ValueError, match="groups"):
-        da.multistart(CUBIC.problem, **CUBIC.boundary, steps=10)
     with pytest.raises(ValueError, match="groups"):
         da.simulate(CUBIC.problem, start=da.Start(jets=np.zeros((4, 3))), h=0.1, steps=10)
     with pytest.raises(ValueError, match="metric"):

@@ -12,11 +12,13 @@ from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 import jax
 import numpy as np
 
+from dalembert.boundary.data.drawn import onto_path_constraints
 from dalembert.boundary.data.ends import Nodes, Request, TimeGrid
 from dalembert.boundary.kkt.assembly import CompiledAssembly
 from dalembert.boundary.kkt.linear import chooses_own_pivots
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton import Settings
+from dalembert.groups import FLAT, Space
 from dalembert.numbers import described
 from dalembert.solution import CriticalPoint
 from dalembert.systems import check_x64
@@ -63,7 +65,7 @@ class Asked(NamedTuple):
 
 
 class SmoothStart(NamedTuple):
-    """First path where there is no guess. t: (N+1,); path: (N+1, n); sizes: (n,), of the coordinates.
+    """First path where there is no guess. t: (N+1,); path: (N+1, n), as it is stored; sizes: (n,), of the coordinates.
 
     given: (N+1, n), which positions are; rows: `slopes_of_intervals` of constraints, at paths (batch, N+1, n), or None;
     onto: moves paths near constraints of which some have a higher order than 1, or None.
@@ -75,6 +77,16 @@ class SmoothStart(NamedTuple):
     given: np.ndarray
     rows: Callable[[np.ndarray], Any] | None = None
     onto: Callable[[np.ndarray], np.ndarray] | None = None
+    space: Space = FLAT
+
+    def beside(self, ways: np.ndarray) -> np.ndarray:
+        """Paths these ways (starts, N+1, n) from it, moved onto the constraints."""
+        if not len(ways):
+            return ways
+        paths = np.stack([self.space.nearest(self.space.along(self.path, d)) for d in ways])
+        if self.onto is not None:
+            return self.onto(paths)
+        return paths if self.rows is None else onto_path_constraints(self.rows, paths, self.given, self.sizes)
 
 
 @functools.singledispatch

@@ -149,7 +149,7 @@ def prepare_problem(
     check_variational(problem, None)
     given, space, bases, k = problem, problem.space, None, problem.derivatives
     if isinstance(space, Product):
-        check_on_group(requests[0], scheme, {"bounds": bounds, "inequalities": inequalities})
+        check_on_group(requests[0], scheme, bounds)
         scheme = Centred()
         base, own = on_path(space, requests[0], read_times(grid, 2 * k - 1, f"N > 2k - 2 = {2 * k - 2} is needed"), k)
         bases, requests, problem = base[None], [own], around_origin(problem, space, base[0])
@@ -208,7 +208,8 @@ def prepare_problem(
     origin = origin_of(held.reshape(-1, n), paths.reshape(-1, n)) if bases is None else np.zeros(n)
     limits = read_bounds(bounds, dict.fromkeys(("q", "v"), Bounded(n, problem.coordinates)), len(t))
     jets: Any = tuple(bool((w.orders[w.owners == node] == 1).any()) for node in (0, len(t) - 1))
-    watched = read_inequalities(Asking(problem, n, None, t, jets, w.stride > 1), inequalities, limits.pop("v", None))
+    owner = problem if bases is None else given
+    watched = read_inequalities(Asking(owner, n, None, t, jets, w.stride > 1), inequalities, limits.pop("v", None))
     for path in paths if limits else ():
         check_given(limits["q"], path, fixed[w.nodes][:, None], t, problem.coordinates)
     if limits or watched or sets.size:
@@ -220,7 +221,7 @@ def prepare_problem(
     found = densities(near, *sampled_jets(w, seen, SAMPLES), horizon is not None)
     unknowns = unknowns_of(
         near,
-        problem if bases is None else given,
+        owner,
         w,
         fixed,
         origin=origin,
@@ -281,7 +282,7 @@ def ready_problem(prepared: PreparedProblem, settings: Settings) -> ReadyProblem
 def _transcribe(prepared: PreparedProblem, extents: np.ndarray) -> tuple[Transcription, np.ndarray]:
     """The KKT system of a problem, and its first paths (batch, blocks, b)."""
     own, values, sizes = prepared.unknowns, prepared.values, prepared.sizes(extents.max(axis=0))
-    made = transcribe(own, values[0], sizes)
+    made = transcribe(own, values[0], sizes, prepared.bases)
     if own.problem.differential and own.windows.differenced and not own.sets.size and own.space.flat:
         left_out = redundant(made, values[0][own.windows.nodes])
         made = made if left_out is None else transcribe(dataclasses.replace(own, left_out=left_out), values[0], sizes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -11,7 +10,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import one_blas_thread
-from dalembert.boundary.data.around import around
 from dalembert.boundary.data.drawn import onto_constraints_by_polynomials, sine_waves, slopes_of_intervals
 from dalembert.boundary.data.ends import Nodes, Request, TimeGrid, polynomial_pieces
 from dalembert.boundary.data.free_time import Free
@@ -21,7 +19,6 @@ from dalembert.boundary.kinds import Asked, S, SmoothStart, Solvable, extremal, 
 from dalembert.boundary.newton import Settings
 from dalembert.boundary.prepare import PreparedProblem, ReadyProblem, extremals, prepare_problem, ready_problem
 from dalembert.drawing import Depicted
-from dalembert.groups import Product
 from dalembert.interrupts import Interrupted, held_back
 from dalembert.lazy import with_fields
 from dalembert.messages import suggesting
@@ -142,9 +139,9 @@ def _(problem: VariationalProblem, asked: Asked) -> Solution:
     found = extremals(ready, asked.certify)[0]
     if found.outcome in (Outcome.INFEASIBLE, Outcome.NOT_CONVERGED, Outcome.SINGULAR) and asked.request.guess is None:
         start = _smooth(ready.prepared)
-        if start.onto is not None:  # a smooth path may be too symmetric, as a straight line that has to be longer
-            bow = start.path + BOW * start.sizes * sine_waves(start.t, 1).T
-            request = asked.request._replace(guess=start.onto(bow[None])[0])
+        if start.onto is not None or not start.space.flat:  # it may be too symmetric, as a line that has to be longer
+            bow = BOW * start.sizes * sine_waves(start.t, 1).T
+            request = asked.request._replace(guess=start.beside(bow[None])[0])
             again = extremals(prepare_once(_ready, problem, asked._replace(request=request)), asked.certify)[0]
             found = again if again.outcome is Outcome.SUCCESS else found
     return found
@@ -184,9 +181,9 @@ def _smooth(base: PreparedProblem) -> SmoothStart:
     given = own.given_motion[0]
     order = max((order for order, _ in problem.differential), default=0) if w.differenced else -1
     rows = onto = None
-    if isinstance(own.space, Product) and base.bases is not None:
-        onto = functools.partial(around, own.space, base.bases[0])
-    elif order == 1 or (order == 0 and problem.holonomic):
+    if base.bases is not None:
+        return SmoothStart(t, base.bases[0], sizes, given, space=own.space)
+    if order == 1 or (order == 0 and problem.holonomic):
         rows = lambda paths: _intervals(problem, paths - origin, t)  # noqa: E731
     elif order > 1:
         pieces, kept = polynomial_pieces(t, path / sizes), (w.owners[own.fixed], w.orders[own.fixed])

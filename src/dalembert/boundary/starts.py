@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import one_blas_thread
-from dalembert.boundary.data.drawn import onto_path_constraints, sine_waves
+from dalembert.boundary.data.drawn import sine_waves
 from dalembert.boundary.data.ends import Request, TimeGrid
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.kinds import Asked, S, SmoothStart, Solvable, extremal, extremals_of, smooth_start
@@ -22,7 +22,6 @@ from dalembert.numbers import as_numbers, as_positive, whole_number
 from dalembert.options import Solver, accept_single_options
 from dalembert.outcome import Outcome
 from dalembert.solution import CriticalPoint
-from dalembert.systems import check_flat
 
 WAVES = 6  # sines in a drawn guess
 MOST_STARTS = 100_000
@@ -73,11 +72,12 @@ def multistart(
 
     Random guesses are the smooth path through the given data plus Σⱼ aⱼ sin(jπt/T)/j with normally distributed aⱼ, and
     zero controls. They are then moved onto the constraints, of any order and those of a plant too, as near as the given
-    data allow. The same seed gives the same guesses.
+    data allow, but for those on groups, where aⱼ are ways along the axes of the velocities. The same seed gives the same
+    guesses.
 
     Args:
         problem: a VariationalProblem of order k, or an OptimalControl.
-        starts: guesses (starts, N+1, n), or their number.
+        starts: guesses (starts, N+1, n), on groups also by name, or their number.
         spread: standard deviation of the aⱼ, in units of the extent of the path (of its typical size, for a coordinate
             that does not move).
         seed: of the random numbers.
@@ -109,10 +109,6 @@ def multistart(
     options, workers = check_seek(settings(solver, seek), bounds, inequalities), as_threads(solver.threads)
     as_positive(spread, "spread")
     whole_number(seed, "seed", 0)
-    drawn = np.ndim(starts) == 0
-    guesses = whole_number(starts, "starts", 0, MOST_STARTS) if drawn else as_numbers(starts, "starts")
-    if not isinstance(guesses, int) and guesses.ndim != 3:
-        raise ValueError(f"starts: found shape {guesses.shape}; give the number of starts, or guesses (starts, N+1, n)")
     given = Request(initial, final, through)
     asked = Asked(given, TimeGrid(T, steps, times), scheme, solver.scales, options, False, bounds, inequalities)
 
@@ -121,29 +117,28 @@ def multistart(
         again = asked._replace(request=given._replace(guess=s), grid=TimeGrid(near, steps, times), certify=True)
         return extremal(problem, again)
 
-    check_flat(getattr(problem, "system", problem), "multistart")
     base = smooth_start(problem, asked)
-    paths = _draw(base, guesses, spread, seed) if isinstance(guesses, int) else guesses
+    if isinstance(starts, Mapping) or np.ndim(starts):
+        paths = as_numbers(base.space.read_named(starts, None, ("starts", ""))[0], "starts")
+        if paths.ndim != 3:
+            raise ValueError(f"starts: found shape {paths.shape}; give the number of starts, or guesses (starts, N+1, n)")
+    else:
+        paths = _draw(base, whole_number(starts, "starts", 0, MOST_STARTS), spread, seed)
     requests = [given._replace(guess=g) for g in paths]
     with one_blas_thread():
         found = extremals_of(problem, asked, requests, workers) if requests else []
-        return _distinct(found, base.sizes, certify_again)
+        return _distinct(found, base, certify_again)
 
 
 def _draw(base: SmoothStart, starts: int, spread: float, seed: int) -> np.ndarray:
-    random, (t, path, sizes, given, rows, onto) = np.random.default_rng(seed), base
-    extent = np.ptp(path, axis=0)
-    scale = spread * np.where(extent > 0, extent, sizes)
-    waves = sine_waves(t, WAVES)
-    heights = random.standard_normal((starts, WAVES, path.shape[1])) * scale / np.arange(1, WAVES + 1)[:, None]
-    paths = path + np.einsum("swn,wt->stn", heights, waves)
-    if onto is not None and starts:
-        return onto(paths)
-    return paths if rows is None or not starts else onto_path_constraints(rows, paths, given, sizes)
+    random, extent = np.random.default_rng(seed), base.space.extent(base.path)[1]
+    scale = spread * np.where(extent > 0, extent, base.sizes)
+    heights = random.standard_normal((starts, WAVES, len(scale))) * scale / np.arange(1, WAVES + 1)[:, None]
+    return base.beside(np.einsum("swn,wt->stn", heights, sine_waves(base.t, WAVES)))
 
 
 def _distinct(
-    found: Sequence[CriticalPoint], sizes: np.ndarray, certify_again: Callable[[CriticalPoint], CriticalPoint]
+    found: Sequence[CriticalPoint], base: SmoothStart, certify_again: Callable[[CriticalPoint], CriticalPoint]
 ) -> Extremals:
     solved = sorted((s for s in found if s.outcome is Outcome.SUCCESS), key=lambda s: s.value[1])
     failed = collections.Counter(s.outcome for s in found if s.outcome is not Outcome.SUCCESS)
@@ -152,7 +147,8 @@ def _distinct(
     for s in solved:
         for i, other in enumerate(different):
             near = abs(s.t[-1] - other.t[-1]) <= SAME * (s.t[-1] - s.t[0])
-            if near and np.all(np.abs(s.q - other.q) <= SAME * (sizes + np.ptp(s.q, axis=0))):
+            apart = np.abs(base.space.differences(s.q, other.q))
+            if near and np.all(apart <= SAME * (base.sizes + base.space.extent(s.q)[1])):
                 hits[i] += 1
                 break
         else:

@@ -143,9 +143,7 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     initial, final, _, guess = asked.request
     space = problem.system.space
     if isinstance(space, Product):
-        limits = dict(asked.bounds) if isinstance(asked.bounds, Mapping) else {}
-        limits = {f"bounds[{name!r}]": x for name, x in limits.items() if name not in ("u", "v")}
-        check_on_group(asked.request, None, limits | {"inequalities": asked.inequalities})
+        check_on_group(asked.request, None, asked.bounds)
         if isinstance(asked.scheme, Lobatto):
             raise ValueError("scheme: found Lobatto() for a plant on groups; there it is a Scheme, of order 2")
     if isinstance(guess, tuple) and len(guess) != 2:
@@ -229,8 +227,8 @@ def _(problem: OptimalControl, asked: Asked) -> SmoothStart:
     start = prepare_control(problem, asked)
     assert start.smooth is not None
     t, system, q = start.data.t, problem.system, start.data.motion(start.smooth)[0]
-    rows = (lambda paths: _intervals(system, paths, t)) if system.constraints else None
-    return SmoothStart(t, q, start.sizes.positions, start.data.given, rows)
+    rows = (lambda paths: _intervals(system, paths, t)) if system.constraints and system.space.flat else None
+    return SmoothStart(t, q, start.sizes.positions, start.data.given, rows, space=system.space)
 
 
 @seldom

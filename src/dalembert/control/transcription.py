@@ -390,7 +390,7 @@ def _terms(data: ControlData, fixed: np.ndarray) -> Iterator[tuple[Term, tuple]]
         if not own[start + velocity].all():
             read = [*at(node, "state"), *at(velocity, "state"), *at(node, "base")]
             yield term_of(EndVelocity(bare, layout), read, at(velocity, "steps"), start, 1), (length, t[[k]])
-    yield from data.path_terms(bare.system)
+    yield from data.path_terms()
 
 
 def _control_scales(data: ControlData, sizes: ControlSizes, tolerance: float) -> Scales:

@@ -25,6 +25,7 @@ from dalembert.numbers import as_state, as_vector, described, is_traced, place_o
 Vector = Float[Array, "n"]
 
 PROJECTIONS = 4  # of a defect d, each to its square
+STILL = 1e-9  # of the size of positions: what moves less is at rest, but for rounding
 
 
 class Space(abc.ABC):
@@ -483,7 +484,8 @@ class Product(Space):
         return xp.concatenate([xp.full(g.n, xp.max(xp.abs(x))) for g, x in parts])
 
     def extent(self, q):
-        return self.magnitudes(q), np.ptp(self.differences(q[:1], q), axis=0)
+        largest, moved = self.magnitudes(q), np.ptp(self.differences(q[:1], q), axis=0)
+        return largest, np.where(moved > STILL * largest, moved, 0.0)
 
     def variation(self, v, d, rate):
         return rate + self._each("bracket", v, d)

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from dalembert.boundary import Asked, BandedFactors, Free, KKTSystem, LinearSolver, Request, TimeGrid, extremal, settings
+from dalembert.boundary.data.around import read_end
 from dalembert.boundary.data.end_sets import refuse_sets
 from dalembert.boundary.data.ends import read_times
 from dalembert.control import OptimalControl
@@ -29,6 +30,7 @@ from dalembert.control.problem import check_optimal_control, count_equations, wi
 from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import ControlStart, timed_elements_of
 from dalembert.discretize import Scheme
+from dalembert.groups import Product, Space
 from dalembert.guidance.linearisation import (
     active_paths,
     complete_multipliers,
@@ -42,7 +44,7 @@ from dalembert.numbers import as_array, is_traced
 from dalembert.options import Solver, accept_single_options
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
-from dalembert.systems import check_flat, is_flag
+from dalembert.systems import is_flag
 from dalembert.tracing import seldom
 
 
@@ -249,7 +251,7 @@ class Optimum(NamedTuple):
 
     Attributes:
         t: (N+1,) times of the nodes.
-        q: (N+1, n) positions.
+        q: (N+1, n) positions, on groups (N+1, size) as they are stored.
         v: (N+1, n) velocities.
         u: (N+1, r) controls.
         cost: the discrete cost.
@@ -326,7 +328,6 @@ def optimum(
         24.0
     """
     check_optimal_control(problem)
-    check_flat(problem.system, "optimum")
     grid = TimeGrid(T, steps, times)
     request = Request(initial, final, through, guess)
     solver = Solver.of(solver, "optimum")
@@ -335,33 +336,37 @@ def optimum(
     leaves, tree = jax.tree.flatten(parameters)
     n = dimension_of(problem, initial, final, guess)
     (first, given_first), (last, given_last) = (
-        _numbers_of_end(end, name, n, problem.coordinates) for name, end in (("initial", initial), ("final", final))
+        _numbers_of_end(problem, end, name, n) for name, end in (("initial", initial), ("final", final))
     )
     plant = with_plant_parameters(problem, eqx.combine(jax.tree.map(lambda x: jnp.ones(jnp.shape(x)), parameters), flags))
-    shapes = _shapes(len(read_times(grid, 2, "at least two steps are needed")), n, count_equations(plant, n)[0])
-    task = _Task(plant, flags, tree, asked, (given_first, given_last), shapes)
+    nodes, r = len(read_times(grid, 2, "at least two steps are needed")), count_equations(plant, n)[0]
+    task = _Task(plant, flags, tree, asked, (given_first, given_last), nodes, n, r)
     numbers = [jnp.asarray(x, dtype=float) for x in leaves], first, last
     if is_traced(numbers):
         return Optimum(*_differentiable_solution(task)(numbers))
     return Optimum(*map(jnp.asarray, task.optimal_values(numbers)))
 
 
-def _shapes(nodes: int, n: int, r: int) -> list[jax.ShapeDtypeStruct]:
-    """Of t, q, v, u, J."""
-    every = (nodes,), (nodes, n), (nodes, n), (nodes, r), ()
-    return [jax.ShapeDtypeStruct(shape, np.float64) for shape in every]
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Task:
-    """A problem but for its numbers: parameters, ends (2, n). given: which numbers of the ends are."""
+    """A problem but for its numbers: parameters, ends (q, v). given: which numbers of the ends are."""
 
     problem: OptimalControl
     flags: Any
     tree: Any
     asked: Asked
     given: tuple[np.ndarray, np.ndarray]
-    shapes: list[jax.ShapeDtypeStruct]
+    nodes: int
+    n: int
+    r: int
+
+    @property
+    def space(self) -> Space:
+        return self.problem.system.space
+
+    def shapes(self, size: int) -> list[tuple[int, ...]]:
+        """Of t, q, v, u, J, with so many numbers of a position."""
+        return [(self.nodes,), (self.nodes, size), (self.nodes, self.n), (self.nodes, self.r), ()]
 
     def with_numbers(self, numbers: Any) -> tuple[OptimalControl, Asked]:
         leaves, first, last = jax.tree.map(np.asarray, numbers)
@@ -388,9 +393,7 @@ class _Task:
         problem, asked = self.with_numbers(numbers)
         solution = extremal(problem, asked)
         if solution.outcome is not Outcome.SUCCESS:
-            return self._arrays(solution), [
-                tuple(np.full(x.shape, np.nan) for x in each) for each in self.derivative_shapes(numbers)
-            ]
+            return self._arrays(solution), [tuple(np.full(x.shape, np.nan) for x in each) for each in self.slopes(numbers)]
         request = asked.request
         found = sensitivity(
             problem, solution, initial=request.initial, final=request.final, through=request.through,
@@ -399,15 +402,25 @@ class _Task:
         every = [x for x in jax.tree.leaves(found.parameters, is_leaf=_is_derivatives) if _is_derivatives(x)]
         return self._arrays(solution), [(d.t, d.q, d.v, d.u, d.cost) for d in (*every, found.initial, found.final)]
 
-    def derivative_shapes(self, numbers: Any) -> list[tuple[jax.ShapeDtypeStruct, ...]]:
-        return [
-            tuple(jax.ShapeDtypeStruct((*x.shape, *np.shape(theta)), np.float64) for x in self.shapes)
-            for theta in jax.tree.leaves(numbers)
-        ]
+    def slopes(self, numbers: Any) -> list[tuple[jax.ShapeDtypeStruct, ...]]:
+        """The shapes of the derivatives."""
+        ways = [*map(np.shape, numbers[0]), (2, self.n), (2, self.n)]
+        return [tuple(jax.ShapeDtypeStruct((*own, *theta), np.float64) for own in self.shapes(self.n)) for theta in ways]
+
+    def directions(self, numbers: Any, moved: Any) -> list[Array]:
+        """By which each of the numbers changes, positions along the axes of the velocities."""
+
+        def along_axes(q, dq):
+            return jax.jvp(lambda x: self.space.between(q, x), (q,), (dq,))[1]
+
+        ends = zip(numbers[1:], moved[1:], strict=True)
+        return [*moved[0], *(jnp.stack([along_axes(q, dq), dv]) for (q, _), (dq, dv) in ends)]
 
 
 def _level(row: np.ndarray, given: np.ndarray) -> Any:
     """One level of an end in the form that `solve` takes."""
+    if not given.any():
+        return None
     return row if given.all() else {int(j): float(row[j]) for j in np.flatnonzero(given)}
 
 
@@ -417,7 +430,8 @@ def _is_derivatives(x: Any) -> bool:
 
 def _differentiable_solution(task: _Task) -> Callable:
     """numbers → t, q, v, u, J and the outcome, with its tangents."""
-    shapes = (*task.shapes, jax.ShapeDtypeStruct((), np.int64))
+    values = [jax.ShapeDtypeStruct(x, np.float64) for x in task.shapes(task.space.stored_size(task.n))]
+    shapes = (*values, jax.ShapeDtypeStruct((), np.int64))
 
     @jax.custom_jvp
     def solve(numbers):
@@ -426,24 +440,32 @@ def _differentiable_solution(task: _Task) -> Callable:
     @solve.defjvp
     def differentiate(primals, tangents):
         (numbers,), (moved,) = primals, tangents
-        both = shapes, task.derivative_shapes(numbers)
+        both = shapes, task.slopes(numbers)
         (*values, code), slopes = jax.pure_callback(task.with_derivatives, both, numbers, vmap_method="sequential")
-        directions = jax.tree.leaves(moved)
-        changes = [jnp.zeros_like(x) for x in values]
-        for each, theta in zip(slopes, directions, strict=True):
+        changes = [jnp.zeros(x) for x in task.shapes(task.n)]
+        for each, theta in zip(slopes, task.directions(numbers, moved), strict=True):
             changes = [dx + jnp.tensordot(slope, theta, jnp.ndim(theta)) for dx, slope in zip(changes, each, strict=True)]
+        turned = lambda q, way: jax.jvp(lambda y: task.space.retract(q, y), (jnp.zeros_like(way),), (way,))[1]  # noqa: E731
+        changes[1] = jax.vmap(turned)(values[1], changes[1])
         return (*values, code), (*changes, np.zeros((), jax.dtypes.float0))
 
     return solve
 
 
-def _numbers_of_end(end: Any, name: str, n: int, coordinates: tuple[str, ...] | None) -> tuple[Array, np.ndarray]:
-    """The numbers (2, n) of an end, traced or not, and which are given."""
+def _numbers_of_end(problem: OptimalControl, end: Any, name: str, n: int) -> tuple[tuple[Array, Array], Any]:
+    """The numbers (q, v) of an end, traced or not, and which are given."""
     refuse_sets(end, name, "how a solution on a set changes is not known: give (q, v), or parts of them")
+    space = problem.system.space
+    if isinstance(space, Product):
+        pair = read_end(space, end, name, 2)
+        free = space.identity, np.zeros(n)
+        q, v = (jnp.asarray(x if x is not None else other, float) for x, other in zip(pair, free, strict=True))
+        return (q, v), [np.array(x is not None) for x in pair]
     leaves, tree = jax.tree.flatten(end)
     numbers = [as_array(x, name) for x in leaves]
     counts = np.cumsum([0, *(x.size for x in numbers)])
     places = [1.0 + np.arange(b, e).reshape(x.shape) for b, e, x in zip(counts, counts[1:], numbers, strict=False)]
-    read = read_partly(jax.tree.unflatten(tree, places), name, n, coordinates)  # it tells where every number goes
+    read = read_partly(jax.tree.unflatten(tree, places), name, n, problem.coordinates)  # it tells where every number goes
     flat = jnp.concatenate([jnp.zeros(1), *(x.ravel() for x in numbers)])
-    return flat[read.values.astype(int)], read.given
+    q, v = flat[read.values.astype(int)]
+    return (q, v), read.given

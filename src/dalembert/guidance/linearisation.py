@@ -57,7 +57,6 @@ from dalembert.solution import ControlSolution
 from dalembert.tracing import seldom
 
 TOLERANCE = 1e-9  # of what a solution's equations hold to
-STILL = 1e-9  # of the size of positions on groups: what moves less is at rest, but for rounding
 WEAK = 1e-4  # margin below which a bound is reached without a force
 
 
@@ -113,9 +112,7 @@ def extremal_along(
         problem=problem, scheme=scheme, layout=layout, t=t, given=np.zeros((len(t), n), dtype=bool),
         ends=(nothing, nothing), origin=origin, holonomic=holonomic, paths=paths, horizon=horizon,
     )  # fmt: skip
-    largest, extents = space.extent(q)
-    extents = extents if space.flat else np.where(extents > STILL * largest, extents, 0.0)
-    sizes = control_sizes(sample_path(problem, q, v, r, t), extents, float(t[-1] - t[0]), free)
+    sizes = control_sizes(sample_path(problem, q, v, r, t), space.extent(q)[1], float(t[-1] - t[0]), free)
     z, of_nodes = _path_of(data, solution), (sizes.positions, sizes.positions / sizes.time, sizes.controls)
     return ControlStart(data, z, sizes._replace(values=data.value_sizes(data.place_values(z), of_nodes)))
 

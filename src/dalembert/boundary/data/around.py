@@ -104,11 +104,6 @@ def move_elements(space: Any, bases, x):
     return jax.vmap(space.move)(bases, x)
 
 
-def around(space: Product, bases: Float[np.ndarray, "N+1 size"], paths: Float[np.ndarray, "starts N+1 n"]) -> np.ndarray:
-    """The paths with these coordinates around one, (starts, N+1, size)."""
-    return np.stack([np.asarray(move_elements(space, bases, x)) for x in paths])
-
-
 @seldom
 def _betweens(space: Product, a, b):
     """Coordinates of b around a, (K, size) each, and whether they tell the way."""
@@ -235,9 +230,9 @@ def _read_guess(space: Product, guess: Any, t: np.ndarray) -> Float[np.ndarray, 
     return found
 
 
-def check_on_group(request: Request, scheme: Any, limits: Mapping[str, Any]) -> None:
-    """ValueError naming what is there for problems on Rⁿ only. limits: those of them that are asked for."""
-    asked = {name: x for name, x in limits.items() if x is not None}
+def check_on_group(request: Request, scheme: Any, bounds: Any) -> None:
+    """ValueError naming what is there for problems on Rⁿ only."""
+    asked: dict[str, Any] = {"bounds['q']": "some"} if isinstance(bounds, Mapping) and "q" in bounds else {}
     if scheme is not None and type(scheme) not in (Interpolated, Centred):
         asked["scheme"] = f"{type(scheme).__name__}()"
     for name, end in (("initial", request.initial), ("final", request.final)):
@@ -247,5 +242,5 @@ def check_on_group(request: Request, scheme: Any, limits: Mapping[str, Any]) -> 
         what = x if isinstance(x, str) else "something"
         raise ValueError(
             f"{name}: found {what} for a problem on groups; there ends are given by (q, v), with Interpolated(), and bounds "
-            "are those on controls and velocities of a plant: elements of a group have no order. There are no inequalities"
+            "are those on controls and velocities: elements of a group have no order. Give inequalities=, functions of them"
         )

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from dalembert.boundary.data.ends import at_times
+from dalembert.groups import FLAT, Space
 from dalembert.native import Places, Unsupported, Windowed, vanishing
 from dalembert.numbers import as_function, described, real_numbers, whole_number
 from dalembert.solution import ActiveBounds
@@ -145,8 +146,8 @@ class PathFunction:
     def __call__(self, q, v, u, t, parameters) -> Float[Array, "m"]:
         if self.inequalities is None:
             return v[np.array(self.velocities, dtype=int)]
-        given = (q, v, u) if self.controlled else (q, v)
-        return jnp.atleast_1d(with_parameters(self.problem, parameters).call(self.inequalities, *given, t=t))
+        controls = u if self.controlled else None
+        return jnp.atleast_1d(with_parameters(self.problem, parameters).call(self.inequalities, q, v, t=t, u=controls))
 
 
 class Level(NamedTuple):
@@ -183,9 +184,12 @@ class Level(NamedTuple):
         first, last = self.ends
         return np.concatenate([nodes[:1][:first], steps, nodes[-1:][:last]])
 
-    def on(self, x: Float[np.ndarray, "nodes m"]) -> Float[np.ndarray, "K m"]:
-        """From the nodes: the means of two, and the ends."""
-        return self._between(x, 0.5 * (x[:-1] + x[1:])) if self.steps else x
+    def on(self, x: Float[np.ndarray, "nodes m"], space: Space = FLAT) -> Float[np.ndarray, "K m"]:
+        """From the nodes: the middles of two, and the ends."""
+        if not self.steps:
+            return x
+        a, b = x[:-1], x[1:]
+        return self._between(x, 0.5 * (a + b) if space.flat else space.along(a, 0.5 * space.differences(a, b)))
 
     def rates(self, d: Float[np.ndarray, "N n"], v: Float[np.ndarray, "nodes n"]) -> Float[np.ndarray, "K n"]:
         """Velocities, from increments of the steps and velocities of the nodes."""
@@ -243,7 +247,9 @@ class PathInequalities(NamedTuple):
         """Changes of every component of G, (m,), where q, v and u change by their sizes."""
         chosen = np.unique(np.linspace(0, len(at.t) - 1, SAMPLES).astype(int))
         random = np.random.default_rng(0)
-        near = [x[chosen] + 0.1 * s * random.standard_normal(x[chosen].shape) for x, s in zip(at[:3], sizes, strict=True)]
+        apart = [0.1 * s * random.standard_normal((len(chosen), len(s))) for s in sizes]
+        moved = self.function.problem.space.along, np.add, np.add
+        near = [move(x[chosen], d) for move, x, d in zip(moved, at[:3], apart, strict=True)]
         found: Any = _path_slopes(self.function, PathPoints(near[0], near[1], near[2], at.t[chosen]), parameters)
         slopes = [np.abs(np.nan_to_num(d)) for d in found]
         rows = np.array(sum(d @ s for d, s in zip(slopes, sizes, strict=True)))
@@ -290,7 +296,8 @@ def read_inequalities(
     found, bare, controlled = [], with_parameters(asking.problem, None), asking.r is not None
     if given is not None:
         as_function(given, "inequalities", "g(q, v, u)" if controlled else "g(q, v)")
-        count = run_on_shapes(_count, asking.problem, Wrapped(given), np.zeros(asking.n), np.zeros(asking.r or 0))
+        sizes = asking.problem.space.stored_size(asking.n), asking.n, asking.r or 0
+        count = run_on_shapes(_count, asking.problem, Wrapped(given), *map(np.zeros, sizes))
         both = np.stack([np.full((len(asking.t), count), -np.inf), np.zeros((len(asking.t), count))])
         found.append(_place("inequalities", PathFunction(bare, given, (), controlled), both, asking))
     if velocities is not None:
@@ -315,11 +322,11 @@ class Wrapped:
     function: Callable
 
 
-def _count(problem: Problem, given: Wrapped, q, u) -> int:
+def _count(problem: Problem, given: Wrapped, q, v, u) -> int:
     """Number of values that g returns."""
-    arguments = (q, q, u) if u.shape[0] else (q, q)
+    controls = u if u.shape[0] else None
     names = ("q, v, u" if u.shape[0] else "q, v") + problem.trailing
-    shape = output_shape(lambda: problem.call(given.function, *arguments, t=jnp.zeros(())), "inequalities", names)
+    shape = output_shape(lambda: problem.call(given.function, q, v, t=jnp.zeros(()), u=controls), "inequalities", names)
     if len(shape) > 1:
         raise ValueError(f"inequalities: returns shape {shape}; give () or (m,), each of which is ≤ 0")
     return shape[0] if shape else 1
@@ -327,14 +334,15 @@ def _count(problem: Problem, given: Wrapped, q, u) -> int:
 
 def _reads(function: PathFunction, parameters: Any, n: int, r: int, m: int) -> np.ndarray:
     """(m, 2n+r), from the graph of the slopes; everything where it cannot be seen."""
-    leaves, tree = jax.tree.flatten(parameters)
+    (leaves, tree), space = jax.tree.flatten(parameters), function.problem.space
 
-    def by_inputs(x, t, *p):
-        return (jax.jacfwd(lambda y: function(y[:n], y[n : 2 * n], y[2 * n :], t, jax.tree.unflatten(tree, p)))(x),)
+    def by_inputs(x, origin, t, *p):
+        at = lambda y: function(space.retract(origin, y[:n]), y[n : 2 * n], y[2 * n :], t, jax.tree.unflatten(tree, p))  # noqa: E731
+        return (jax.jacfwd(at)(x),)
 
-    place = Places(tuple(range(2 * n + r)), 0)
+    places = tuple(Places(tuple(range(count)), 0) for count in (2 * n + r, space.stored_size(n)))
     try:
-        zero = vanishing(Windowed(by_inputs, (place,), (), ((), *(jnp.shape(x) for x in leaves))))[0]
+        zero = vanishing(Windowed(by_inputs, places, (), ((), *(jnp.shape(x) for x in leaves))))[0]
     except Unsupported:
         return np.ones((m, 2 * n + r), dtype=bool)
     return ~np.asarray(zero).reshape(m, 2 * n + r)
@@ -347,7 +355,12 @@ def _path_values(function: PathFunction, at: PathPoints, parameters):
 
 @seldom
 def _path_slopes(function: PathFunction, at: PathPoints, parameters):
-    one = jax.jacfwd(lambda q, v, u, t: function(q, v, u, t, parameters), (0, 1, 2))
+    space = function.problem.space
+
+    def one(q, v, u, t):
+        moved = lambda y, v, u: function(space.retract(q, y), v, u, t, parameters)  # noqa: E731
+        return jax.jacfwd(moved, (0, 1, 2))(jnp.zeros_like(v), v, u)
+
     return jax.vmap(lambda x: one(*x))(at)
 
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from dalembert.boundary.data.around import chart
 from dalembert.boundary.data.limits import Level, PathFunction
 from dalembert.boundary.kkt.assembly import TIME
 from dalembert.discretize import Windows
@@ -35,11 +36,12 @@ def with_origin(shared):
 class PathTerm:
     """w (G(q, v, u, t) - s), q = o + Σ means x and v = Σ rates x, x: the numbers of `width` slots (n,).
 
-    On groups G is v, of which on a step no more is needed than the way between its nodes.
+    On groups, where v are differences, q is the middle of the nodes and x their coordinates around it; elsewhere q is the
+    last slot.
 
-    z: the slots, the r controls where they are read, else 0, the s, on groups the elements from which the slots are counted,
-    and the multipliers; read_shared: shared ↦ (o,
-    parameters); power: -1 where v are differences, which shrink where steps grow, 0 where they are unknowns.
+    z: the slots, the r controls where they are read, else 0, on groups the elements from which the slots are counted, the s,
+    and the multipliers; read_shared: shared ↦ (o, parameters); power: -1 where v are differences, which shrink where steps
+    grow, 0 where they are unknowns.
     """
 
     function: PathFunction
@@ -57,17 +59,16 @@ class PathTerm:
 
     def __call__(self, z, data, shared):
         means, rates, weight, t = data
-        slots = self.width * self.n
-        read = self.r if self.controls else 0
-        x, u, s = z[:slots].reshape(self.width, self.n), z[slots : slots + read], z[slots + read :]
-        origin, parameters = self.read_shared(shared)
-        u = u if self.controls else jnp.zeros(self.r)
-        v, space = rates @ x, self.function.problem.space
-        if isinstance(space, Product) and self.power:
-            bases = jax.lax.stop_gradient(z[slots + read + len(self.function.velocities) :])[: 2 * space.size]
-            first, last = (space.retract(g, y) for g, y in zip(bases.reshape(2, -1), x, strict=True))
-            v = rates[1] * space.between(first, last)
-        found = self.function(origin + means @ x, v, u, t, parameters)
+        read, space = self.r if self.controls else 0, self.function.problem.space
+        size = 0 if space.flat else space.stored_size(self.n)
+        x, u, bases, s = jnp.split(z, np.cumsum([self.width * self.n, read, self.width * size]))
+        x, (origin, parameters) = x.reshape(self.width, self.n), self.read_shared(shared)
+        if isinstance(space, Product):
+            nodes = [space.retract(g, y) for g, y in zip(jax.lax.stop_gradient(bases).reshape(-1, size), x, strict=True)]
+            q, x = chart(space, nodes) if self.power else (nodes[-1], x)
+        else:
+            q = origin + means @ x
+        found = self.function(q, rates @ x, u if self.controls else jnp.zeros(self.r), t, parameters)
         return jnp.zeros(()), weight * (found - s[: found.shape[0]])
 
 

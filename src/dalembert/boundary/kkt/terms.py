@@ -169,7 +169,7 @@ class TermList:
             self._add_rates(group)
         if layout.holonomic:
             self._add_holonomic()
-        for term, data in unknowns.path_terms(with_parameters(unknowns.given, None)):
+        for term, data in unknowns.path_terms():
             self._append(term, data)
         for path, *places in zip(unknowns.paths, *map(unknowns.path_places, ("values", "inequalities")), strict=True):
             for at in places:

@@ -16,12 +16,14 @@ from dalembert.systems import VariationalProblem, density, power_of_two, role_of
 from dalembert.tracing import seldom
 
 
-def transcribe(own: WindowUnknowns, sample: np.ndarray, sizes: Sizes) -> Transcription:
-    """The KKT system of a problem. sample: (slots, n), a path to look at."""
+def transcribe(own: WindowUnknowns, sample: np.ndarray, sizes: Sizes, bases: np.ndarray | None = None) -> Transcription:
+    """The KKT system of a problem. sample: (slots, n), a path to look at; bases: (1, N+1, size), on groups."""
     layout, windows = own.layout, own.windows
     made = TermList(own)
     z = np.zeros(made.fixed.shape)
     z[:, layout.part("slots")] = sample.reshape(len(z), -1)
+    if bases is not None:
+        z[:, layout.part("base")] = bases[0, windows.owners]
     if own.tie is not None:  # a tied end meets the constraints because the other one does
         made.fixed[sorted({block for block, _ in own.tie.first}), layout.part("holonomic")] = True
     primal, relaxed = np.zeros(layout.size, dtype=bool), np.zeros(layout.size, dtype=bool)

@@ -177,8 +177,7 @@ class PathUnknowns(abc.ABC):
         """Arguments of G on a path z (blocks, b)."""
         (q, v, u), level = self.motion(z), path.level
         u = np.zeros((len(level.times), u.shape[1])) if level.steps else u
-        points = level.on(q if self.space.flat else np.zeros_like(v))  # on groups G reads velocities alone
-        return PathPoints(points, level.rates(self.increments(q), v), u, level.times)
+        return PathPoints(level.on(q, self.space), level.rates(self.increments(q), v), u, level.times)
 
     def place_values(self, z: np.ndarray) -> list[PathPoints]:
         """The values of path inequalities on a path, put where they belong; and where they are taken."""
@@ -204,8 +203,8 @@ class PathUnknowns(abc.ABC):
             path.check_settled(z.ravel()[places], self.settled_values(path), sizes[begin : begin + path.size])
             begin += path.size
 
-    def path_terms(self, bare: Any) -> Iterator[tuple[Term, tuple]]:
-        """Path inequalities, with their data; bare: the owner without its parameters."""
+    def path_terms(self) -> Iterator[tuple[Term, tuple]]:
+        """Path inequalities, with their data."""
         layout, n, begin = self.layout, len(self.origin), 0
         for path in self.paths:
             level, part = path.level, slice(begin, begin + path.size)
@@ -215,9 +214,9 @@ class PathUnknowns(abc.ABC):
                 function = PathTerm(path.function, n, r, controls, len(windows.slots), self.read_shared, windows.power)
                 read = [(o, c + i) for o, c in windows.slots for i in range(n)]
                 read += layout.places(windows.own, "controls") if controls else []
-                read += layout.places(windows.own, "values")[part]
                 if not self.space.flat:
                     read += [place for offset, _ in windows.slots for place in layout.places(offset, "base")]
+                read += layout.places(windows.own, "values")[part]
                 own = layout.places(windows.own, "inequalities")[part]
                 data = (windows.means, windows.rates, level.weights[windows.at], level.times[windows.at])
                 yield term_of(function, read, own, windows.start, len(windows.means)), data

@@ -144,7 +144,7 @@ class WindowUnknowns(PathUnknowns):
 
     @property
     def read_shared(self) -> Callable:
-        return with_origin if np.any(self.origin) else as_given
+        return with_origin if np.any(self.origin) or not self.space.flat else as_given
 
     @property
     def blocks_of_nodes(self) -> np.ndarray:
