@@ -209,9 +209,10 @@ def test_random_programs_and_their_derivatives(steps, x):
     np.testing.assert_allclose(own, slope, rtol=0, atol=1e-10 * scale)  # by the rules of the graph
 
 
-def test_the_documentation_lists_every_primitive():
+def test_the_documentation_says_where_the_primitives_are_listed():
     page = (Path(__file__).parents[2] / "docs" / "native.md").read_text(encoding="utf-8")
-    assert [name for name in supported() if f"`{name}`" not in page] == []
+    assert "`dalembert.native.supported()`" in page
+    assert supported.__module__.startswith("dalembert.native")
 
 
 @pytest.mark.parametrize("x", [0.5, np.nextafter(0.5, 0.0), -0.5, -2.5, 1.5, 2.0**52 + 1, np.nextafter(-0.5, 0.0)])
