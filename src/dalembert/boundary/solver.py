@@ -82,7 +82,8 @@ def solve(
             arrays         (n,) or (r,), or one row for each node; None or infinite means no bound. {"q": {"x": (lower,
             upper)}} bounds single         coordinates, by name or index.
         inequalities: `g(q, v)`, for an OptimalControl `g(q, v, u)`, with the trailing t and p of the problem's
-            functions, →         () or (m,): g ≤ 0 at the nodes, with the velocities that the solution has there.
+            functions, → () or (m,): g ≤ 0 at the nodes; on the steps if g reads velocities and no controls, unless the
+            scheme is Hermite().
         solver: a Solver: tolerance, max_iterations, scales and method.
         seek: "minimum", or "extremal": a critical point of any kind near the guess. Mechanical actions over long times,
             for         example, have no minimum.
