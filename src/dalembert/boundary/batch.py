@@ -54,9 +54,8 @@ def solve_batch(
         through: as in `solve`; the arrays have a leading axis (batch,).
         guess: (batch, N+1, n), or a list of solutions.
         parameters: {name: values}, as `problem.replace` takes them; the values have a leading axis (batch,).
-        continued: start every entry of an OptimalControl from the solution of the nearest entry that is solved, not
-            from its         own guess; nearness is that of the data at the ends. Faster, and the extremals belong to
-            one family.
+        continued: start every entry of an OptimalControl from the solution of the nearest entry that is solved, not from
+            its own guess; nearness is that of the data at the ends. Faster, and the extremals belong to one family.
         T: as in `solve`.
         steps: as in `solve`.
         times: as in `solve`.

@@ -60,9 +60,9 @@ def solve(
 
     Args:
         problem: a VariationalProblem of order k, or an OptimalControl.
-        initial: (q,), (q, v), … up to k arrays (n,): q and its derivatives at the first time. One that is left out or
-            None is         free (natural boundary conditions); None instead of the tuple leaves all free. Or
-            Nodes(array (k, n)), the first k nodes. On groups q and v are mappings, or the numbers that are stored. For an
+        initial: (q,), (q, v), … up to k arrays (n,): q and its derivatives at the first time. One that is left out or None is
+            free (natural boundary conditions); None instead of the tuple leaves all free. Or Nodes(array (k, n)), the first k
+            nodes. On groups q and v are mappings, or the numbers that are stored. For an
             OptimalControl: (q, v), each an array, a mapping {coordinate: number} of the given components, or None. On and
             Periodic describe other ends.
         final: the same at the last time; Nodes are then the last k nodes.
@@ -79,16 +79,16 @@ def solve(
             OptimalControl also path and controls (q, u), or "homotopy": solve without bounds and inequalities first,
             then bring them in by steps.
         bounds: {"q": (lower, upper), "v": (lower, upper)}, and for an OptimalControl {"u": (lower, upper)}: numbers,
-            arrays         (n,) or (r,), or one row for each node; None or infinite means no bound. {"q": {"x": (lower,
-            upper)}} bounds single         coordinates, by name or index.
+            arrays (n,) or (r,), or one row for each node; None or infinite means no bound. {"q": {"x": (lower, upper)}}
+            bounds single coordinates, by name or index.
         inequalities: `g(q, v)`, for an OptimalControl `g(q, v, u)`, with the trailing t and p of the problem's
             functions, → () or (m,): g ≤ 0 at the nodes; on the steps if g reads velocities and no controls, unless the
             scheme is Hermite().
         solver: a Solver: tolerance, max_iterations, scales and method.
-        seek: "minimum", or "extremal": a critical point of any kind near the guess. Mechanical actions over long times,
-            for         example, have no minimum.
+        seek: "minimum", or "extremal": a critical point of any kind near the guess. Mechanical actions over long times
+            have no minimum.
         certify: count the negative directions of the second variation (Solution.kind), and estimate the condition
-            number of         the equations.
+            number of the equations.
         throw: raise an error if no solution is found; False returns the Solution all the same, and its outcome says
             why.
 
