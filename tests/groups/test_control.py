@@ -108,6 +108,16 @@ def test_bounds_on_controls_guesses_and_refinement():
     assert float(finer.refinement.cost) == pytest.approx(11.3922424537, rel=1e-5)
 
 
+def test_a_guess_that_turns_too_far_is_left_for_the_shorter_way():
+    """One turn more than the torques allow in the time; without bounds the shorter way costs 6."""
+    problem, share = da.OptimalControl(BODY, cost=effort, actuated=np.eye(3)), np.linspace(0, 1, 21)
+    ends = {"initial": (ONE, REST), "final": ({"R": turned((1, 0, 0), 1.0)}, REST), "T": 1.0, "steps": 20}
+    winding = np.outer(share**2 * (3 - 2 * share) * (1 + 2 * np.pi), [1, 0, 0])
+    guess = {"R": Rotation.from_rotvec(winding).as_matrix()}
+    s = da.solve(problem, **ends, guess=guess, bounds={"u": (-8, 8)})
+    assert float(s.cost) == pytest.approx(6.0, rel=0.01)
+
+
 def test_a_turn_keeps_the_bound_on_its_rate():
     """About one axis: the torque falls to 0 in τ = 3/2 (T - θ/ω) until ω is reached, and rises against it before the end."""
     problem, most = da.OptimalControl(BODY, cost=effort, actuated=np.eye(3)), 1.25

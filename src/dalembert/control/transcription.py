@@ -297,9 +297,12 @@ class ControlStart(NamedTuple):
     def nearer(self, share: float) -> np.ndarray:
         """A path that much nearer to the smooth one, with neither controls nor multipliers."""
         assert self.smooth is not None
-        state, z, base = self.data.layout.part("state"), np.zeros(self.z.shape), self.data.layout.part("base")
-        z[:, base] = self.z[:, base]
+        state, z, space = self.data.layout.part("state"), np.zeros(self.z.shape), self.data.space
         z[:, state] = (1.0 - share) * self.z[:, state] + share * self.smooth[:, state]
+        if not space.flat:
+            q = self.data.elements(self.z)
+            half = 0.5 * share * space.differences(q, self.data.elements(self.smooth))
+            z = self.data.counted_from(z, space.nearest(space.along(space.along(q, half), half)))
         self.data.place_values(z)
         return z
 
