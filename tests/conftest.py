@@ -13,7 +13,11 @@ from pathlib import Path
 # Most of the suite's time is XLA's: many programs, each run a few times. The emitters without MLIR and level 0 compile in
 # a third of the time. Results differ from those of XLA's defaults in the last bits; `XLA_FLAGS= make test` runs the
 # suite with the defaults. XLA reads the variable when JAX starts, in subprocesses too.
-FAST = "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
+#
+# Of what is left, up to a fifth goes into a search for what loops compute alike at every turn, and into XLA's checks of
+# itself: runs of a few steps do not earn it.
+IDLE = "while-loop-invariant-code-motion,hlo-verifier"
+FAST = f"--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1 --xla_disable_hlo_passes={IDLE}"
 if tuple(map(int, version("jaxlib").split(".")[:2])) < (
     0,
     11,
