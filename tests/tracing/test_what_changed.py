@@ -313,12 +313,9 @@ def test_stop_domain_feedback_and_reduce_read_it():
             limit["x"] = x
             assert go(stop=stop, solver=da.Solver(backend=backend)).steps == int(x / 0.1) + 1
             assert go(stop=da.Stop(domain=domain), solver=da.Solver(backend=backend)).steps == int(x / 0.1)
-            assert go(feedback=law, solver=da.Solver(backend=backend)).q[-1, 0] == pytest.approx(
-                2.0 + 0.5 * x * 4.0, rel=1e-12
-            )
-            assert go(save=da.Save(reduce=(add, 0.0)), solver=da.Solver(backend=backend)).reduced == pytest.approx(
-                20 * x, rel=1e-12
-            )
+            path = go(feedback=law, save=da.Save(reduce=(add, 0.0)), solver=da.Solver(backend=backend))
+            assert path.q[-1, 0] == pytest.approx(2.0 + 0.5 * x * 4.0, rel=1e-12)
+            assert path.reduced == pytest.approx(20 * x, rel=1e-12)
 
 
 def test_boundary_problems_and_schemes_read_it():
