@@ -60,11 +60,11 @@ def solve(
 
     Args:
         problem: a VariationalProblem of order k, or an OptimalControl.
-        initial: (q,), (q, v), … up to k arrays (n,): q and its derivatives at the first time. One that is left out or None is
-            free (natural boundary conditions); None instead of the tuple leaves all free. Or Nodes(array (k, n)), the first k
-            nodes. On groups q and v are mappings, or the numbers that are stored. For an
-            OptimalControl: (q, v), each an array, a mapping {coordinate: number} of the given components, or None. On and
-            Periodic describe other ends.
+        initial: (q,), (q, v), … up to k arrays (n,): q and its derivatives at the first time. One that is left out or
+            None is free (natural boundary conditions); None instead of the tuple leaves all free. Or Nodes(array (k,
+            n)), the first k nodes. On groups q and v are mappings, or the numbers that are stored. For an
+            OptimalControl: (q, v), each an array, a mapping {coordinate: number} of the given components, or None. On
+            and Periodic describe other ends.
         final: the same at the last time; Nodes are then the last k nodes.
         through: {t: q}, points to pass through; the times are those of nodes. With a free T they are nodes of the grid
             of its guess.

@@ -31,6 +31,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.boundary import Term
+from dalembert.boundary.data.around import nodes_at
 from dalembert.boundary.kkt.assembly import TIME, term_of
 from dalembert.boundary.kkt.shared_unknowns import TIMED
 from dalembert.boundary.kkt.unknowns import BlockParts
@@ -79,27 +80,25 @@ def _cost(problem: OptimalControl, q, v, u, t):
 
 @dataclasses.dataclass(frozen=True)
 class PlantTerm:
-    """A function of a window with the parameters of the plant among what all windows share."""
+    """A function of a window with the parameters of the plant among what all windows share. On groups z begins with the
+    elements around which its nodes are counted."""
 
     problem: OptimalControl  # without its parameters
     layout: ControlLayout
+    nodes: ClassVar[int] = 1
 
     def plant(self, shared) -> OptimalControl:
         return with_plant_parameters(self.problem, shared["parameters"])
 
-    def positions(self, z, shared, *x) -> list[Any]:
-        """q of the nodes with these numbers; on groups z has after all that is read besides the elements around which they
-        are counted, one for each, and then multipliers."""
-        if not self.layout.base:
-            return [shared["origin"] + one for one in x]
-        size, space = self.layout.base, self.problem.system.space
-        bases = jax.lax.stop_gradient(z[self.read : self.read + len(x) * size]).reshape(len(x), size)
-        return [space.retract(g, one) for g, one in zip(bases, x, strict=True)]
+    def split(self, z) -> tuple[Any, Any]:
+        """The elements around which the nodes are counted, on groups, and all that is read besides."""
+        size = self.nodes * self.layout.base
+        return z[:size], z[size:]
 
-    @property
-    def read(self) -> int:
-        """How many numbers it reads before these elements."""
-        return self.layout.n
+    def positions(self, elements, shared, *x) -> list[Any]:
+        """q of the nodes with these numbers."""
+        space = self.problem.system.space
+        return nodes_at(space, elements, x) if isinstance(space, Product) else [shared["origin"] + one for one in x]
 
     def between(self, x, y, q_x, q_y) -> Any:
         """The increment from one node to the next."""
@@ -113,14 +112,15 @@ class Edge(PlantTerm):
     are densities."""
 
     scheme: Scheme
+    nodes: ClassVar[int] = 2
     scaling: ClassVar = (1, TIME)
 
     def __call__(self, z, data, shared):
-        h, t = data
+        (elements, z), (h, t) = self.split(z), data
         problem, n, r = self.plant(shared), self.layout.n, self.layout.r
         system = problem.system
         x0, u0, x1, u1 = jnp.split(z[: 2 * (n + r)], np.cumsum([n, r, n]))
-        q0, q1 = self.positions(z, shared, x0, x1)
+        q0, q1 = self.positions(elements, shared, x0, x1)
         interval = Interval(q0, self.between(x0, x1, q0, q1), t, h)
         v = interval.d / h
         cost = _cost(problem, interval.q, v, u0, t) + _cost(problem, q1, v, u1, t + h)
@@ -128,37 +128,30 @@ class Edge(PlantTerm):
         constraints = h * kinematic_equations(self.scheme, system, node, jnp.zeros(0), False)
         return 0.5 * h * cost, jnp.concatenate([*forced_ends(self.scheme, system, interval), constraints])
 
-    @property
-    def read(self) -> int:
-        return 2 * (self.layout.n + self.layout.r)
-
 
 def edge_term(problem: OptimalControl, scheme: Scheme, layout: ControlLayout, t: np.ndarray) -> tuple[Term, tuple]:
     """The edges of all steps, with their data; problem: without its parameters."""
     at, parts, h = layout.places, ("state", "controls"), np.diff(t)
     multipliers = [*at(1, "adjoints"), *at(2, "adjoints"), *at(1, "steps")]
-    read = [*at(0, *parts), *at(1, *parts), *at(0, "base"), *at(1, "base")]
+    read = [*at(0, "base"), *at(1, "base"), *at(0, *parts), *at(1, *parts)]
     return term_of(Edge(problem, layout, scheme), read, multipliers, 1, len(h)), (h, t[:-1])
 
 
 class InnerNode(PlantTerm):
     """w(B u + Rᵀν) at a node between the ends."""
 
+    nodes: ClassVar[int] = 3
     scaling: ClassVar = (1, 1, 1, TIME)
 
     def __call__(self, z, data, shared):
-        h0, h1, weight, t = data
+        (elements, z), (h0, h1, weight, t) = self.split(z), data
         n, r, m = self.layout.n, self.layout.r, self.layout.m
         before, x, u, after, reactions = jnp.split(z[: 3 * n + r + m], np.cumsum([n, n, r, n]))
         problem = self.plant(shared)
-        q0, q, q1 = self.positions(z, shared, before, x, after)
+        q0, q, q1 = self.positions(elements, shared, before, x, after)
         steps = self.between(before, x, q0, q), self.between(x, after, q, q1)
         v = (steps[0] * (h1 / h0) + steps[1] * (h0 / h1)) / (h0 + h1)
         return jnp.zeros(()), weight * _force(problem, q, v, u, reactions, t)
-
-    @property
-    def read(self) -> int:
-        return 3 * self.layout.n + self.layout.r + self.layout.m
 
 
 class EndNode(PlantTerm):
@@ -167,16 +160,12 @@ class EndNode(PlantTerm):
     scaling: ClassVar = (0, 1, TIME)
 
     def __call__(self, z, data, shared):
-        sign, weight, t = data
+        (elements, z), (sign, weight, t) = self.split(z), data
         n, r, m = self.layout.n, self.layout.r, self.layout.m
         v, x, u, reactions = jnp.split(z[: 2 * n + r + m], np.cumsum([n, n, r]))
-        problem, (q,) = self.plant(shared), self.positions(z, shared, x)
+        problem, (q,) = self.plant(shared), self.positions(elements, shared, x)
         impulse = weight * _force(problem, q, v, u, reactions, t) + sign * momentum(problem.system, q, v, t)
         return jnp.zeros(()), impulse
-
-    @property
-    def read(self) -> int:
-        return 2 * self.layout.n + self.layout.r + self.layout.m
 
 
 class TerminalCost(PlantTerm):
@@ -185,15 +174,11 @@ class TerminalCost(PlantTerm):
     scaling: ClassVar = (TIME,)
 
     def __call__(self, z, data, shared):
-        (t,) = data
+        (elements, z), (t,) = self.split(z), data
         problem, n = self.plant(shared), self.layout.n
         assert problem.terminal is not None
-        (q,) = self.positions(z, shared, z[:n])
+        (q,) = self.positions(elements, shared, z[:n])
         return problem.system.call(problem.terminal, q, z[n : 2 * n], t=t), jnp.zeros(0)
-
-    @property
-    def read(self) -> int:
-        return 2 * self.layout.n
 
 
 class EndPosition(PlantTerm):
@@ -202,9 +187,9 @@ class EndPosition(PlantTerm):
     scaling: ClassVar = (1, TIME)
 
     def __call__(self, z, data, shared):
-        weight, t = data
+        (elements, z), (weight, t) = self.split(z), data
         problem = self.plant(shared)
-        system, (q,) = problem.system, self.positions(z, shared, z[: self.layout.n])
+        system, (q,) = problem.system, self.positions(elements, shared, z[: self.layout.n])
         found = [value(system, c, q, q, q, t) for c in system.constraints if c.order == 0]
         return jnp.zeros(()), weight * jnp.concatenate(found)
 
@@ -215,19 +200,15 @@ class EndVelocity(PlantTerm):
     scaling: ClassVar = (1, TIME)
 
     def __call__(self, z, data, shared):
-        weight, t = data
+        (elements, z), (weight, t) = self.split(z), data
         problem = self.plant(shared)
         system, n = problem.system, self.layout.n
-        (q,), v = self.positions(z, shared, z[:n]), z[n : 2 * n]
+        (q,), v = self.positions(elements, shared, z[:n]), z[n : 2 * n]
         found = [
             first_derivative(system, c, q, v, t) if c.order == 0 else value(system, c, q, v, v, t)
             for c in system.constraints
         ]
         return jnp.zeros(()), weight * jnp.concatenate(found)
-
-    @property
-    def read(self) -> int:
-        return 2 * self.layout.n
 
 
 def state_constraints(system: Any, jet: Sequence, t) -> Any:
@@ -288,7 +269,7 @@ def parabola_terms(
     share = (np.arange(len(h) - 1) % 2 == 0).astype(float)
     yield term_of(Parabola(problem, layout), read, multipliers, 1, len(h) - 1), (h[:-1], share, t[:-2])
     if layout.m:
-        own = term_of(EndPosition(problem, layout), at(0, "state", "base"), at(0, "steps"), 2, len(h))
+        own = term_of(EndPosition(problem, layout), at(0, "base", "state"), at(0, "steps"), 2, len(h))
         yield own, (weights[1:], t[1:])
 
 

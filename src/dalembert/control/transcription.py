@@ -363,15 +363,15 @@ def _terms(data: ControlData, fixed: np.ndarray) -> Iterator[tuple[Term, tuple]]
     """All windows, with their data: inner nodes, the first one, the last one, steps, and others."""
     layout, t, h, weights = data.layout, data.t, np.diff(data.t), data.nodes.weights
     bare, count, at = with_plant_parameters(data.problem, None), len(h), layout.places
-    inner = [*at(0, "state"), *at(1, "state", "controls"), *at(2, "state", "reactions")]
-    inner += [place for offset in range(3) for place in at(offset, "base")]
+    inner = [place for offset in range(3) for place in at(offset, "base")]
+    inner += [*at(0, "state"), *at(1, "state", "controls"), *at(2, "state", "reactions")]
     yield (
         term_of(InnerNode(bare, layout), inner, at(2, "adjoints"), 1, count - 1),
         (h[:-1], h[1:], weights[1:-1], t[1:-1]),
     )
     ends = (0, (0, 1, 2), 0), (count + 1, (1, 0, 1), -1)  # the first block; those of velocity, node, and multipliers
     for (start, (velocity, node, after), k), sign in zip(ends, (1.0, -1.0), strict=True):
-        read = [*at(velocity, "state"), *at(node, "state", "controls"), *at(after, "reactions"), *at(node, "base")]
+        read = [*at(node, "base"), *at(velocity, "state"), *at(node, "state", "controls"), *at(after, "reactions")]
         yield (
             term_of(EndNode(bare, layout), read, at(after, "adjoints"), start, 1),
             (np.array([sign]), weights[[k]], t[[k]]),
@@ -382,16 +382,16 @@ def _terms(data: ControlData, fixed: np.ndarray) -> Iterator[tuple[Term, tuple]]
         yield from parabola_terms(bare, layout, t, weights)
     if data.problem.terminal is not None:
         yield (
-            term_of(TerminalCost(bare, layout), [*at(0, "state"), *at(1, "state"), *at(0, "base")], [], count + 1, 1),
+            term_of(TerminalCost(bare, layout), [*at(0, "base"), *at(0, "state"), *at(1, "state")], [], count + 1, 1),
             (t[-1:],),
         )
     length, own = np.array([float(t[-1] - t[0])]), fixed[:, layout.part("steps")]
     if not own[1].all():
         kept = [p for p, holonomic in zip(at(0, "steps"), data.holonomic, strict=True) if holonomic]
-        yield term_of(EndPosition(bare, layout), at(0, "state", "base"), kept, 1, 1), (length, t[:1])
+        yield term_of(EndPosition(bare, layout), at(0, "base", "state"), kept, 1, 1), (length, t[:1])
     for start, (velocity, node, _), k in ends:
         if not own[start + velocity].all():
-            read = [*at(node, "state"), *at(velocity, "state"), *at(node, "base")]
+            read = [*at(node, "base"), *at(node, "state"), *at(velocity, "state")]
             yield term_of(EndVelocity(bare, layout), read, at(velocity, "steps"), start, 1), (length, t[[k]])
     yield from data.path_terms()
 

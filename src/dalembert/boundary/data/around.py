@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -27,6 +27,11 @@ from dalembert.systems.higher.variational import with_fields
 from dalembert.tracing import seldom
 
 Stored = Float[Array, "size"]
+
+
+def nodes_at(space: Product, bases: Float[Array, "numbers"], x: Sequence[Any]) -> list[Stored]:
+    """The nodes at these coordinates around elements, which stay."""
+    return [space.retract(g, y) for g, y in zip(jax.lax.stop_gradient(bases).reshape(len(x), -1), x, strict=True)]
 
 
 class Centred(Interpolated):
@@ -130,14 +135,8 @@ def slots_around(w: Windows, values: Float[np.ndarray, "slots n"], path: Float[n
 
 def group_velocities(space: Product, t: np.ndarray, q: Float[np.ndarray, "N+1 size"]) -> Float[np.ndarray, "N+1 n"]:
     """Velocities at the nodes, by differences of second order."""
-    h = np.diff(t)[:, None]
-    slopes = increments(space, q) / h
-    if len(h) == 1:
-        return np.repeat(slopes, 2, axis=0)
-    inner = (h[1:] * slopes[:-1] + h[:-1] * slopes[1:]) / (h[1:] + h[:-1])
-    ends = [s + own * (s - other) / (own + far) for s, other, own, far in (
-        (slopes[0], slopes[1], h[0], h[1]), (slopes[-1], slopes[-2], h[-1], h[-2]))]  # fmt: skip
-    return np.concatenate([ends[:1], inner, ends[1:]])
+    ways = np.concatenate([np.zeros((1, space.n)), np.cumsum(increments(space, q), axis=0)])
+    return np.gradient(ways, t, axis=0, edge_order=2 if len(t) > 2 else 1)
 
 
 def on_path(space: Product, request: Request, t: np.ndarray, derivatives: int) -> tuple[np.ndarray, Request]:

@@ -10,12 +10,11 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.boundary.data.around import chart
+from dalembert.boundary.data.around import chart, nodes_at
 from dalembert.boundary.data.limits import Level, PathFunction
 from dalembert.boundary.kkt.assembly import TIME
 from dalembert.discretize import Windows
@@ -64,7 +63,7 @@ class PathTerm:
         x, u, bases, s = jnp.split(z, np.cumsum([self.width * self.n, read, self.width * size]))
         x, (origin, parameters) = x.reshape(self.width, self.n), self.read_shared(shared)
         if isinstance(space, Product):
-            nodes = [space.retract(g, y) for g, y in zip(jax.lax.stop_gradient(bases).reshape(-1, size), x, strict=True)]
+            nodes = nodes_at(space, bases, list(x))
             q, x = chart(space, nodes) if self.power else (nodes[-1], x)
         else:
             q = origin + means @ x
@@ -117,7 +116,7 @@ def path_blocks(level: Level, first: int) -> np.ndarray:
 def velocities(w: Windows, slots: Float[np.ndarray, "slots n"]) -> Float[np.ndarray, "nodes n"]:
     """Velocities at the nodes: the unknowns where they are unknowns, otherwise second order differences."""
     q = slots[w.nodes]
-    v = np.gradient(q, w.t, axis=0, edge_order=2) if len(w.t) > 2 else np.gradient(q, w.t, axis=0)
+    v = np.gradient(q, w.t, axis=0, edge_order=2 if len(w.t) > 2 else 1)
     held = w.orders == 1
     v[w.owners[held]] = slots[held]
     return v
