@@ -28,7 +28,7 @@ from dalembert.systems.distribution.charts import read_points
 from dalembert.systems.equations import force, value
 from dalembert.systems.sizes import check_times
 from dalembert.systems.system import at_origin
-from dalembert.tracing import Jitted
+from dalembert.tracing import Jitted, seldom
 
 Vector = Float[Array, "n"]
 State = Float[Array, "2n"]
@@ -146,7 +146,7 @@ class Modified(Described, eqx.Module):
             q̇ (n,), on groups g⁻¹ġ, and v̇ (n,).
         """
         z, now = self._state(q, v, t)
-        found = np.asarray(_field(self, as_step_size(h), z, now, self._count(order)))
+        found = np.asarray(_field(essentials(self), self._factors(as_step_size(h), order), z, now))
         return found[: len(found) // 2], found[len(found) // 2 :]
 
     def flow(self, h, q0, v0, t, *, order: int | None = None, tolerance: float = 1e-12) -> tuple[np.ndarray, np.ndarray]:
@@ -165,10 +165,13 @@ class Modified(Described, eqx.Module):
         """
         import scipy.integrate  # loads with its first use
 
-        times, size, count = np.asarray(check_times(t, tolerance)), as_step_size(h), self._count(order)
-        z, _ = self._state(q0, v0, times[0])
-        accuracy = max(float(as_tolerance(tolerance)), self._rounding(float(size), count) * float(jnp.max(jnp.abs(z))))
-        rates = lambda s, y: np.asarray(_rate(self, size, y, np.asarray(s), count))  # noqa: E731
+        times, size = np.asarray(check_times(t, tolerance)), as_step_size(h)
+        z, begin = self._state(q0, v0, times[0])
+        rounding = self._rounding(float(size), self._count(order))
+        accuracy = max(float(as_tolerance(tolerance)), rounding * float(jnp.max(jnp.abs(z))))
+        given = essentials(self), self._factors(size, order)
+        rate, _ = _rate.bound(*given, z, begin)
+        rates = lambda s, y: np.asarray(rate(*given, y, np.asarray(s)))  # noqa: E731
         wanted: Any = {"method": "DOP853", "rtol": accuracy, "atol": accuracy, "t_eval": times}
         found = scipy.integrate.solve_ivp(rates, (times[0], times[-1]), np.asarray(z), **wanted)
         if not found.success:
@@ -191,6 +194,12 @@ class Modified(Described, eqx.Module):
         stencil, powers = self.stencil, np.array(self.powers[:count])
         sums = np.abs(stencil.fit[:count]) @ (1.0 / np.abs(stencil.parts)) * np.abs(stencil.weights).sum()
         return EPSILON * float(np.sum((h / float(self.step)) ** powers * sums)) / float(self.step)
+
+    def _factors(self, h: Float[Array, ""], order: int | None) -> Float[Array, "count"]:
+        """h^j of each term, 0 of those that are not taken; empty where only the equation of motion is."""
+        powers, count = np.array(self.powers), self._count(order)
+        factors = np.where(np.arange(len(powers)) < count, float(h) ** powers, 0.0)
+        return jnp.asarray(factors if count else factors[:0])
 
     def _count(self, order: int | None) -> int:
         """How many terms are taken."""
@@ -327,28 +336,30 @@ def in_batches(function: Callable, made: Modified, *rows: Any) -> Any:
     """function(made, …) at each row of its arguments: one program for every number of rows."""
     count = len(rows[0])
     padded = [np.concatenate([x, np.repeat(x[-1:], -count % BATCH, axis=0)]) for x in map(np.asarray, rows)]
+    made = essentials(made)
     parts = [function(made, *(jnp.asarray(x[i : i + BATCH]) for x in padded)) for i in range(0, count, BATCH)]
     return jax.tree.map(lambda *x: np.concatenate(x)[:count], *parts)
 
 
 @Jitted
-def _field(made: Modified, h, z: State, t, count: int) -> State:
-    return _sum_terms(made, h, z, t, count)
+def _field(made: Modified, factors: Float[Array, "count"], z: State, t) -> State:
+    return _sum_terms(made, factors, z, t)
 
 
 @Jitted
-def _rate(made: Modified, h, z: State, t, count: int) -> State:
+def _rate(made: Modified, factors: Float[Array, "count"], z: State, t) -> State:
     """The same as the rate of the state as it is stored."""
-    field, (q, v) = _sum_terms(made, h, z, t, count), made.system.space.split_state(z)
+    field, (q, v) = _sum_terms(made, factors, z, t), made.system.space.split_state(z)
     n = v.shape[0]
     return jnp.concatenate([made.system.space.rate(q, field[:n]), field[n:]])
 
 
-def _sum_terms(made: Modified, h, z: State, t, count: int) -> State:
-    if not count:
+def _sum_terms(made: Modified, factors: Float[Array, "count"], z: State, t) -> State:
+    """factors: of the terms; none for the motion alone."""
+    if not len(factors):
         return motion_field(made.system, z, t)
     found = expand(made, z, t)
-    return found.field + jnp.asarray([h**j for j in made.powers[:count]]) @ found.terms[:count]
+    return found.field + factors @ found.terms[: len(factors)]
 
 
 def motion_field(system: System, z: State, t) -> State:
@@ -381,6 +392,12 @@ def expand(made: Modified, z: State, t) -> Expansion:
     return Expansion(base, jnp.asarray(stencil.fit) @ extra / units)
 
 
+def essentials(made: Modified) -> Modified:
+    """What programs read of it: with other doubts, and other numbers of states, they are the same."""
+    return dataclasses.replace(made, states=made.states[:1], doubt=())
+
+
+@seldom
 def inertial_units(made: Modified):
     """(2n,) in which every velocity has the same inertia, and every position too; the least of them is 1."""
     q, v = made.system.space.split_state(made.states[0])

@@ -22,6 +22,7 @@ from dalembert.measure.backward.equation import (
     Modified,
     as_step_size,
     check_modified,
+    essentials,
     expand_at,
     in_batches,
     inertial_units,
@@ -33,7 +34,7 @@ from dalembert.notebook import Described
 from dalembert.path import Path
 from dalembert.systems import check_flat, energy, momentum
 from dalembert.systems.consistency import stacked_residuals
-from dalembert.tracing import Jitted
+from dalembert.tracing import Jitted, seldom
 
 CLOSED, CLOSED_BY_FIT = 1e-5, 3e-3  # of its terms: what differences leave of the condition, of f and of its terms
 BY_SLOPE, UNCLEAR = 10.0, 0.05  # times the doubt about a term: that about its derivatives, at most
@@ -134,7 +135,7 @@ def _fields_and_forms(made: Modified, states: np.ndarray, t: float) -> tuple[np.
 def _derivatives(made: Modified, z: np.ndarray, fields: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """∂f_j/∂z, ∂ω_j/∂z, and ∂ω_j/∂t, by differences over a part of the way of one step."""
     n, step, t0 = z.shape[1] // 2, float(made.step), float(made.t0)
-    units = inertial_units(made)
+    units = np.asarray(inertial_units(essentials(made)))
     v, a = (np.max(np.abs(x)) for x in np.split(fields[:, 0] / units, 2, axis=1))
     speed = v + step * a
     widths = WIDTH * units * np.repeat([step * (speed or 1.0), speed or 1.0], n)
@@ -149,7 +150,7 @@ def _derivatives(made: Modified, z: np.ndarray, fields: np.ndarray) -> tuple[np.
     return slopes[0], slopes[1], slopes[2]
 
 
-@Jitted
+@seldom
 def _tangents(made: Modified, states):
     """A basis of the variations tangent to the constraints at each state, (K, 2n, d)."""
     rows, units = jax.jacfwd(lambda y: stacked_residuals(made.system, *_halves(y), made.t0)), inertial_units(made)
@@ -271,7 +272,7 @@ def _along_ways(made: Modified, h: float, states: np.ndarray) -> np.ndarray:
     return base + slopes.reshape(len(states), -1) @ weights
 
 
-@Jitted
+@seldom
 def _ways(made: Modified, states, shares):
     """The point at a share of the way from the first state given, and the derivative by the share."""
 
@@ -281,7 +282,7 @@ def _ways(made: Modified, states, shares):
     return jax.vmap(lambda z, s: jax.jvp(lambda x: point(z, x), (s,), (jnp.ones_like(s),)))(states, shares)
 
 
-@Jitted
+@seldom
 def _energies(made: Modified, states):
     return jax.vmap(lambda z: energy(made.system, *_halves(z), made.t0))(states)
 
@@ -347,7 +348,7 @@ def _rates(made: Modified, h: float, states: np.ndarray, times: np.ndarray) -> t
     return rates, np.einsum("kja,ka->kj", np.abs(fields), np.abs(slope))
 
 
-@Jitted
+@seldom
 def _energy_slopes(made: Modified, states, times):
     """∇E and ∂E/∂t."""
     space = made.system.space

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from dalembert.measure.backward.equation import (
     Modified,
     check_modified,
+    essentials,
     expand_at,
     in_batches,
     inertial_units,
@@ -115,7 +116,7 @@ def error_bound(made: Modified, path: Path) -> ErrorBound:
     estimate = np.zeros_like(z)
     for k, (matrix, source) in enumerate(zip(carried, local, strict=True)):
         estimate[k + 1] = matrix @ estimate[k] + source
-    units = np.asarray(inertial_units(made))[:n]
+    units = np.asarray(inertial_units(essentials(made)))[:n]
     spans = [max(np.ptp(x, axis=0).max(), EPSILON**0.5 * np.abs(x).max(), 1e-300) for x in (q / units, v / units)]
     sizes = np.concatenate([span * units for span in spans])
     norm = lambda x: np.linalg.norm(x / sizes, axis=1)  # noqa: E731
