@@ -30,7 +30,7 @@ from dalembert.symmetry.coordinates import (
 from dalembert.systems import InconsistentDataError, RankDeficientError, System, check_shapes, check_x64, output_shape
 from dalembert.systems.distribution.reduction import check_first_order
 from dalembert.systems.equations import all_reactions
-from dalembert.tracing import seldom
+from dalembert.tracing import Jitted, seldom
 
 SAME = 1e-7  # of the longest step: by how much stages may miss the next state
 TURNS, NEAR = 7, 1e-12  # of Newton's method for a step of the group, which begins at 0; what it leaves
@@ -198,23 +198,28 @@ def scheme_of(path: Path, scheme: Scheme | None) -> Scheme:
     return own_scheme(scheme)
 
 
-def _stages(system: System, scheme: Scheme, path: Path) -> tuple[Array, ...]:
+def _stages(system: System, scheme: Scheme, path: Path) -> tuple[np.ndarray, ...]:
     """(x, w, t) at the beginning of every stage of the steps and at the end of the last, and the lengths of the stages."""
-    known, lengths = tuple(map(jnp.asarray, (path.q, path.v, path.t))), jnp.asarray(scheme.weights) * path.h
+    known, lengths = tuple(map(np.asarray, (path.q, path.v, path.t))), np.asarray(scheme.weights) * np.asarray(path.h)
     if scheme.order == 2:
-        return (*known, jnp.diff(path.t))
+        return (*known, np.diff(path.t))
     base, now, rows = dataclasses.replace(scheme, order=2), [x[:-1] for x in known], []
-    stage = jax.vmap(lambda h, x, w, t: simulate(system, x, w, h=h, steps=1, scheme=base, t0=t), (None, 0, 0, 0))
     for h in lengths:
         rows.append(now)
-        ends = stage(h, *now)
-        now = [ends.q[:, 1], ends.v[:, 1], now[2] + h]
-    rounding, step = 1e-12 * jnp.max(jnp.abs(path.q), axis=0), jnp.max(jnp.abs(jnp.diff(path.q, axis=0)), axis=0)
-    if not bool(jnp.all(jnp.abs(now[0] - path.q[1:]) <= rounding + SAME * step)):
+        now = list(map(np.asarray, _end_stage(system, base, *map(jnp.asarray, (h, *now)))))
+    rounding, step = 1e-12 * np.max(np.abs(path.q), axis=0), np.max(np.abs(np.diff(path.q, axis=0)), axis=0)
+    if not np.all(np.abs(now[0] - path.q[1:]) <= rounding + SAME * step):
         raise ValueError("path: its states are no steps of this scheme and system; give the scheme of the run")
-    stacked = (jnp.stack(one, axis=1).reshape(-1, *one[0].shape[1:]) for one in zip(*rows, strict=True))
-    every = (jnp.concatenate([one, last[-1:]]) for one, last in zip(stacked, known, strict=True))
-    return (*every, jnp.tile(lengths, len(path.q) - 1))
+    stacked = (np.stack(one, axis=1).reshape(-1, *one[0].shape[1:]) for one in zip(*rows, strict=True))
+    every = (np.concatenate([one, last[-1:]]) for one, last in zip(stacked, known, strict=True))
+    return (*every, np.tile(lengths, len(path.q) - 1))
+
+
+@Jitted
+def _end_stage(system: System, scheme: Scheme, h, x, w, t) -> tuple[Any, ...]:
+    """(x, w, t) a stage after each of these states: one program for the stages of all lengths and schemes."""
+    path = jax.vmap(lambda x, w, t: simulate(system, x, w, h=h, steps=1, scheme=scheme, t0=t, throw=False))(x, w, t)
+    return path.q[:, 1], path.v[:, 1], t + h
 
 
 @seldom
