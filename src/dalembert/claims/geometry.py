@@ -279,31 +279,21 @@ def _neighbours(subject: Subject, sample: int, width: float) -> tuple[np.ndarray
     q, v, t = (x[sample] for x in subject.samples)
     sizes = np.concatenate([subject.sizes[0], subject.sizes[1]])
     origin, x = subject.system.space.origin(q)
-    center, n = np.concatenate([x, v]), len(v)
-    slopes = _restrictions_at(subject, origin, center, t)[1] * sizes
+    center = np.concatenate([x, v])
+    slopes = subject.evaluate_rows(_violations, origin[None], center[None], np.asarray(t)[None])[1][0] * sizes
     basis = np.linalg.svd(slopes, full_matrices=True)[2][len(slopes) :] * sizes
-    near = [_on_constraints(subject, origin, center + width * at * b, t) for b in basis for at, _ in STENCIL]
-    x, w = np.array(near)[:, :n], np.array(near)[:, n:]
-    return subject.evaluate_rows(_from_origin, np.broadcast_to(origin, (len(x), len(origin))), x), w, float(t)
+    ahead = np.array([center + width * at * b for b in basis for at, _ in STENCIL])
+    origins = np.broadcast_to(origin, (len(ahead), len(origin)))
+    return *subject.evaluate_rows(_on_constraints, origins, ahead, np.full(len(ahead), t)), float(t)
 
 
-def _from_origin(system: System, origin, x):
-    return system.space.retract(origin, x)
-
-
-def _on_constraints(subject: Subject, origin: np.ndarray, y: np.ndarray, t) -> np.ndarray:
-    """A point on the manifold of the constraints near y, which depends smoothly on y."""
-    for _ in range(6):
-        value, slopes = _restrictions_at(subject, origin, y, t)
-        if not len(value):
-            break
-        y = y - np.asarray(least_norm(jnp.asarray(slopes), jnp.asarray(value)))
-    return y
-
-
-def _restrictions_at(subject: Subject, origin: np.ndarray, y: np.ndarray, t) -> tuple[np.ndarray, np.ndarray]:
-    rows = subject.evaluate_rows(_violations, origin[None], y[None], np.asarray(t)[None])
-    return rows[0][0], rows[1][0]
+def _on_constraints(system: System, origin, y, t):
+    """(q, v) on the manifold of the constraints near y, which depend smoothly on y."""
+    correct = lambda _, x: x - least_norm(*reversed(_violations(system, origin, x, t)))  # noqa: E731
+    if any(c.order < 2 for c in system.constraints):
+        y = jax.lax.fori_loop(0, 6, correct, y)
+    n = y.shape[0] // 2
+    return system.space.retract(origin, y[:n]), y[n:]
 
 
 def _violations(system: System, origin, y, t):
