@@ -143,7 +143,11 @@ class Group(abc.ABC):
         return jnp.zeros(())
 
 
-# JAX keeps the traces of these functions and of their derivatives, which every program with a rotation needs many times.
+# JAX keeps the traces of these functions and of their derivatives, which every program with a rotation needs many times;
+# of the methods of a space too.
+trace_once: Any = functools.partial(jax.jit, static_argnums=0)
+
+
 @jax.jit
 def cross(a: Float[Array, "3"], b: Float[Array, "3"]) -> Float[Array, "3"]:
     """a × b, of scalars: jnp.cross gathers columns."""

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import value_and_jacobian
 from dalembert.groups.given import Named, join_parts, read_numbers
-from dalembert.groups.group import SE2, SE3, SO2, SO3, Euclidean, Group, at_rows
+from dalembert.groups.group import SE2, SE3, SO2, SO3, Euclidean, Group, at_rows, trace_once
 from dalembert.numbers import as_state, as_vector, described, is_traced, place_of, whole_number
 
 Vector = Float[Array, "n"]
@@ -425,6 +425,7 @@ class Product(Space):
     def balance(self, p_rate, v, p):
         return p_rate - self._each("coadjoint", v, p)
 
+    @trace_once
     def retract(self, q, d):
         return q + self._increment(q, d)
 
@@ -432,6 +433,7 @@ class Product(Space):
         parts = zip(self.parts, self.positions(q), self.velocities(d), strict=True)
         return jnp.concatenate([g.increment(x, y) for g, x, y in parts])
 
+    @trace_once
     def walk(self, q, *halves):
         parts = zip(self.parts, self.positions(q), *map(self.velocities, halves), strict=True)
         way = jnp.concatenate([g.walk(*x) if len(halves) == 2 else g.increment(*x) for g, *x in parts])
@@ -459,6 +461,7 @@ class Product(Space):
     def cross_interval(self, q, d):
         return self.walk(q, 0.5 * d, 0.5 * d)
 
+    @functools.partial(jax.jit, static_argnums=(0, 1))
     def _each(self, method: str, *vectors: Any) -> Any:
         rows = zip(self.parts, *map(self.velocities, vectors), strict=True)
         return jnp.concatenate([getattr(g, method)(*x) for g, *x in rows])
@@ -497,6 +500,7 @@ class Product(Space):
     def origin(self, q):
         return q, np.zeros(self.n)
 
+    @trace_once
     def canonical(self, origin, q, *covectors):
         x, slope = value_and_jacobian(lambda y: self.between(origin, self.retract(q, y)), jnp.zeros(self.n))
         return x, *(jnp.linalg.solve(slope.T, p) for p in covectors)
@@ -516,6 +520,7 @@ class Product(Space):
     def pull_back(self, y, covectors):
         return covectors @ jax.jacfwd(lambda w: self.trivialise(y, w))(jnp.zeros_like(y))
 
+    @trace_once
     def between(self, a, b):
         """x with τ(x/2)² = a⁻¹b in each part."""
         parts = zip(self.parts, self.positions(a), self.positions(b), strict=True)
