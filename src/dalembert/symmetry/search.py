@@ -403,10 +403,13 @@ def _read_generators(problem, generators: Any, n: int) -> list[tuple[str, Callab
     return out
 
 
-def _judge(search: AffineSearch, name: str, function: Callable, pair: tuple | None) -> Symmetry:
-    """The residuals of one field."""
+def _judge(
+    search: AffineSearch, name: str, function: Callable, pair: tuple | None, along: Directions | None = None
+) -> Symmetry:
+    """The residuals of one field. along: its directions, where they are known."""
     problem, samples, _ = search
-    along = Directions(*map(np.asarray, _directions(problem, function, samples.jets, samples.times)))
+    if along is None:
+        along = Directions(*map(np.asarray, _directions(problem, function, samples.jets, samples.times)))
     largest = {key: relative(x) for key, x in search.conditions(along)._asdict().items()}
     work = largest.pop("work")
     if (order := jets_of(problem).order) is not None:
@@ -484,9 +487,13 @@ def _search_family(search: AffineSearch, family: Fields, kind: Kind) -> Symmetri
     found = basis(kept)
     for one in (space, horizontal):
         found = _complete(found, basis(one), len(one) - len(kept), _of_length_one)
-    named = [(_sum([_term(c, x) for c, x in zip(row, family.names, strict=True) if c]), row) for row in found]
-    judged = (_judge(search, name, combine_fields(family.space, kind, row.tolist()), None) for name, row in named)
-    return Symmetries(tuple(judged), accepted, rejected, len(samples.jets))
+
+    def judge(row: np.ndarray) -> Symmetry:
+        name = _sum([_term(c, x) for c, x in zip(row, family.names, strict=True) if c])
+        combined = Directions(*(x @ row[:, None] for x in along))  # a program for each would be traced for seconds
+        return _judge(search, name, combine_fields(family.space, kind, row.tolist()), None, combined)
+
+    return Symmetries(tuple(map(judge, found)), accepted, rejected, len(samples.jets))
 
 
 def _of_length_one(rows: np.ndarray) -> np.ndarray:
