@@ -8,6 +8,7 @@ may import all of them, also with the first use of a name, and nothing may impor
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import importlib
 import importlib.util
@@ -114,6 +115,12 @@ def targets_of(node: ast.AST, importer: str, is_package: bool, known: frozenset[
             yield full if full in known or (base == PACKAGE and alias.name in LEVEL_OF) else base
 
 
+@functools.cache
+def parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+@functools.cache
 def imports_of(file: str, source: str, known: frozenset[str]) -> list[Import]:
     """Every import of a dalembert module in one source file."""
     importer, is_package, found = module_name(file), Path(file).name == "__init__.py", []
@@ -127,7 +134,7 @@ def imports_of(file: str, source: str, known: frozenset[str]) -> list[Import]:
         for child in ast.iter_child_nodes(node):
             visit(child, inside)
 
-    visit(ast.parse(source, filename=file), deferred=False)
+    visit(parsed(source), deferred=False)
     return [entry for entry in found if entry.target.split(".")[0] == PACKAGE]
 
 
@@ -180,6 +187,7 @@ def cycle(files: Mapping[str, str]) -> list[str]:
     return []
 
 
+@functools.cache
 def package_sources() -> dict[str, str]:
     return {path.relative_to(SOURCES).as_posix(): path.read_text(encoding="utf-8") for path in sorted(SOURCES.rglob("*.py"))}
 
@@ -234,7 +242,8 @@ def test_what_a_door_offers_is_imported_from_there():
     files = [path for folder in ("src", "tests", "benchmarks", "examples") for path in (root / folder).rglob("*.py")]
     for path in sorted(files):
         own = path.relative_to(SOURCES).parts[0] if SOURCES in path.parents else ""
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        source = path.read_text(encoding="utf-8")
+        for node in ast.walk(parsed(source)) if re.search(rf"{PACKAGE}\.\w+\.", source) else ():
             if isinstance(node, ast.ImportFrom) and re.match(rf"{PACKAGE}\.\w+\.", node.module or ""):
                 door = importlib.import_module(".".join(node.module.split(".")[:2]))
                 names = [alias.name for alias in node.names if _is_offered(door, node.module, alias.name)]

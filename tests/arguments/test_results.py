@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -260,6 +261,15 @@ def refused(call, name: str, tells: str | None = None) -> None:
         call()
     message = str(caught.value)
     assert re.search(rf"\b{name}\b", message.partition(": ")[0]), f"{type(caught.value).__name__}: {message}"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _frames_stay():
+    """JAX looks whose each frame of an error is, by the file system: half of the time of hundreds of errors."""
+    before = jax.config.jax_traceback_filtering
+    jax.config.update("jax_traceback_filtering", "off")
+    yield
+    jax.config.update("jax_traceback_filtering", before)
 
 
 @pytest.mark.parametrize("place", GOOD)
