@@ -2,6 +2,7 @@
 
 import functools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -126,6 +127,7 @@ def test_what_a_rotation_cannot_reduce_is_said():
     (first, second), near = small.nodes(H), jnp.array([1e4])
     impulses = small.discrete(H).forces
     assert impulses is not None
+    impulses = jax.jit(impulses)
     assert np.all(np.isfinite(impulses(jnp.asarray(first), jnp.asarray(second))[0]))
     assert np.all(np.isnan(impulses(near, near)[0]))  # no φ has this momentum, so near to the centre
     path = quotient("rotation and translation")

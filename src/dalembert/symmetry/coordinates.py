@@ -37,7 +37,7 @@ from dalembert.systems.constraints import annihilator
 from dalembert.systems.distribution.reduction import constraint_rows
 from dalembert.systems.equations import force
 from dalembert.systems.pickling import made
-from dalembert.tracing import Jitted
+from dalembert.tracing import Jitted, seldom
 
 Vector = Float[Array, "n"]
 
@@ -326,8 +326,7 @@ class GroupChart:
 
     def velocity(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         """ẋ of v at x."""
-        slope = np.asarray(jax.jacfwd(self.position)(jnp.asarray(x)))
-        return np.linalg.solve(slope, v)
+        return np.linalg.solve(np.asarray(_basis(self, jnp.asarray(x))), v)
 
     def sizes(self, q: np.ndarray, size: np.ndarray) -> np.ndarray:
         """Those of x where q has these: g so that no coordinate moves further."""
@@ -349,6 +348,12 @@ class GroupChart:
             return float(np.arctan2(self.signs[each] * here, self.signs[each] * across) / w)
         drift = (flow.still @ flow.shift)[row]
         return float(away[row] / drift) if drift else 0.0
+
+
+@seldom
+def _basis(chart: GroupChart, x):
+    """∂q/∂x, (n, n)."""
+    return jax.jacfwd(chart.position)(x)
 
 
 def chart_of(generators: Any, q0: np.ndarray, inertia: np.ndarray) -> GroupChart:

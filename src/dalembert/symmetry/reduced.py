@@ -126,7 +126,8 @@ class Reduced(Described):
             TypeError: an argument is of the wrong type.
         """
         place, rate = (as_vector(y, name, self.frame.size) for y, name in ((x, "x"), (w, "w")))
-        return self.frame.velocity(self.original, self.frame.position(place), rate, as_number(t, "t", "a finite time"))
+        now = jnp.asarray(as_number(t, "t", "a finite time"), dtype=float)
+        return _velocity(self.frame, self.original, place, rate, now)
 
     def reconstruct(self, path: Path, *, scheme: Scheme | None = None, q0=None) -> FullMotion:
         """ġ = (B(q)ẋ + c(q))_g along a path of the reduced system: the motion of all coordinates.
@@ -213,6 +214,11 @@ def _stages(system: System, scheme: Scheme, path: Path) -> tuple[np.ndarray, ...
     stacked = (np.stack(one, axis=1).reshape(-1, *one[0].shape[1:]) for one in zip(*rows, strict=True))
     every = (np.concatenate([one, last[-1:]]) for one, last in zip(stacked, known, strict=True))
     return (*every, np.tile(lengths, len(path.q) - 1))
+
+
+@seldom
+def _velocity(frame: VelocityFrame, system: System, x, w, t):
+    return frame.velocity(system, frame.position(x), w, t)
 
 
 @Jitted
