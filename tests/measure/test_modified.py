@@ -225,16 +225,17 @@ def test_a_run_too_long_for_the_bound_says_how_far_it_holds():
         )
 
 
+def spring_pendulum(q, v, p):
+    r, rate = q[0] / p["size"], v[0] / p["size"]
+    return 0.5 * (rate**2 + r**2 * v[1] ** 2) + 9.81 * r * jnp.cos(q[1]) - 20.0 * (r - 1.0) ** 2
+
+
 @pytest.mark.parametrize("size", [1.0, 1e6])
 def test_units_do_not_matter(size):
     """A mass on a spring that swings, its length in units of metres or of micrometres, the angle in radians. Over 4000 steps
     the bound holds a while, in shorter blocks than those of the whole run."""
 
-    def lagrangian(q, v):
-        r, rate = q[0] / size, v[0] / size
-        return 0.5 * (rate**2 + r**2 * v[1] ** 2) + 9.81 * r * jnp.cos(q[1]) - 20.0 * (r - 1.0) ** 2
-
-    swung = da.System(lagrangian)
+    swung = da.System(spring_pendulum, parameters={"size": size})
     start = [1.2 * size, 0.5], [0.1 * size, 0.3]
     made = modified(swung, *start, h=0.05, order=2)
     assert helmholtz(made).lagrangian
