@@ -28,7 +28,7 @@ LOWEST_INSTALL := $(LOWEST)/bin/python -m pip install --quiet --disable-pip-vers
 # XLA's quick way of compiling, as in tests/conftest.py, where its default way has tests of its own: most of the time of the
 # examples, notebooks and papers with --fast is compilation. `make EXAMPLES_XLA_FLAGS= examples` takes the defaults.
 QUICK_XLA_FLAGS := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false \
-  --xla_cpu_parallel_codegen_split_count=1
+  --xla_cpu_parallel_codegen_split_count=1 --xla_disable_hlo_passes=while-loop-invariant-code-motion,hlo-verifier
 EXAMPLES_XLA_FLAGS ?= $(QUICK_XLA_FLAGS)
 
 # As in tests/conftest.py: what runs beside something else has one thread for the algebra of small matrices.
