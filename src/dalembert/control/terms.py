@@ -90,7 +90,7 @@ class PlantTerm:
     def plant(self, shared) -> OptimalControl:
         return with_plant_parameters(self.problem, shared["parameters"])
 
-    def split(self, z) -> tuple[Any, Any]:
+    def elements_and_unknowns(self, z) -> tuple[Any, Any]:
         """The elements around which the nodes are counted, on groups, and all that is read besides."""
         size = self.nodes * self.layout.base
         return z[:size], z[size:]
@@ -116,7 +116,7 @@ class Edge(PlantTerm):
     scaling: ClassVar = (1, TIME)
 
     def __call__(self, z, data, shared):
-        (elements, z), (h, t) = self.split(z), data
+        (elements, z), (h, t) = self.elements_and_unknowns(z), data
         problem, n, r = self.plant(shared), self.layout.n, self.layout.r
         system = problem.system
         x0, u0, x1, u1 = jnp.split(z[: 2 * (n + r)], np.cumsum([n, r, n]))
@@ -144,7 +144,7 @@ class InnerNode(PlantTerm):
     scaling: ClassVar = (1, 1, 1, TIME)
 
     def __call__(self, z, data, shared):
-        (elements, z), (h0, h1, weight, t) = self.split(z), data
+        (elements, z), (h0, h1, weight, t) = self.elements_and_unknowns(z), data
         n, r, m = self.layout.n, self.layout.r, self.layout.m
         before, x, u, after, reactions = jnp.split(z[: 3 * n + r + m], np.cumsum([n, n, r, n]))
         problem = self.plant(shared)
@@ -160,7 +160,7 @@ class EndNode(PlantTerm):
     scaling: ClassVar = (0, 1, TIME)
 
     def __call__(self, z, data, shared):
-        (elements, z), (sign, weight, t) = self.split(z), data
+        (elements, z), (sign, weight, t) = self.elements_and_unknowns(z), data
         n, r, m = self.layout.n, self.layout.r, self.layout.m
         v, x, u, reactions = jnp.split(z[: 2 * n + r + m], np.cumsum([n, n, r]))
         problem, (q,) = self.plant(shared), self.positions(elements, shared, x)
@@ -174,7 +174,7 @@ class TerminalCost(PlantTerm):
     scaling: ClassVar = (TIME,)
 
     def __call__(self, z, data, shared):
-        (elements, z), (t,) = self.split(z), data
+        (elements, z), (t,) = self.elements_and_unknowns(z), data
         problem, n = self.plant(shared), self.layout.n
         assert problem.terminal is not None
         (q,) = self.positions(elements, shared, z[:n])
@@ -187,7 +187,7 @@ class EndPosition(PlantTerm):
     scaling: ClassVar = (1, TIME)
 
     def __call__(self, z, data, shared):
-        (elements, z), (weight, t) = self.split(z), data
+        (elements, z), (weight, t) = self.elements_and_unknowns(z), data
         problem = self.plant(shared)
         system, (q,) = problem.system, self.positions(elements, shared, z[: self.layout.n])
         found = [value(system, c, q, q, q, t) for c in system.constraints if c.order == 0]
@@ -200,7 +200,7 @@ class EndVelocity(PlantTerm):
     scaling: ClassVar = (1, TIME)
 
     def __call__(self, z, data, shared):
-        (elements, z), (weight, t) = self.split(z), data
+        (elements, z), (weight, t) = self.elements_and_unknowns(z), data
         problem = self.plant(shared)
         system, n = problem.system, self.layout.n
         (q,), v = self.positions(elements, shared, z[:n]), z[n : 2 * n]

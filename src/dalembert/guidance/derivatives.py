@@ -393,7 +393,9 @@ class _Task:
         problem, asked = self.with_numbers(numbers)
         solution = extremal(problem, asked)
         if solution.outcome is not Outcome.SUCCESS:
-            return self._arrays(solution), [tuple(np.full(x.shape, np.nan) for x in each) for each in self.slopes(numbers)]
+            return self._arrays(solution), [
+                tuple(np.full(x.shape, np.nan) for x in each) for each in self.slope_shapes(numbers)
+            ]
         request = asked.request
         found = sensitivity(
             problem, solution, initial=request.initial, final=request.final, through=request.through,
@@ -402,7 +404,7 @@ class _Task:
         every = [x for x in jax.tree.leaves(found.parameters, is_leaf=_is_derivatives) if _is_derivatives(x)]
         return self._arrays(solution), [(d.t, d.q, d.v, d.u, d.cost) for d in (*every, found.initial, found.final)]
 
-    def slopes(self, numbers: Any) -> list[tuple[jax.ShapeDtypeStruct, ...]]:
+    def slope_shapes(self, numbers: Any) -> list[tuple[jax.ShapeDtypeStruct, ...]]:
         """The shapes of the derivatives."""
         ways = [*map(np.shape, numbers[0]), (2, self.n), (2, self.n)]
         return [tuple(jax.ShapeDtypeStruct((*own, *theta), np.float64) for own in self.shapes(self.n)) for theta in ways]
@@ -440,7 +442,7 @@ def _differentiable_solution(task: _Task) -> Callable:
     @solve.defjvp
     def differentiate(primals, tangents):
         (numbers,), (moved,) = primals, tangents
-        both = shapes, task.slopes(numbers)
+        both = shapes, task.slope_shapes(numbers)
         (*values, code), slopes = jax.pure_callback(task.with_derivatives, both, numbers, vmap_method="sequential")
         changes = [jnp.zeros(x) for x in task.shapes(task.n)]
         for each, theta in zip(slopes, task.directions(numbers, moved), strict=True):

@@ -357,11 +357,11 @@ def _path_values(function: PathFunction, at: PathPoints, parameters):
 def _path_slopes(function: PathFunction, at: PathPoints, parameters):
     space = function.problem.space
 
-    def one(q, v, u, t):
+    def slopes_at(q, v, u, t):
         moved = lambda y, v, u: function(space.retract(q, y), v, u, t, parameters)  # noqa: E731
         return jax.jacfwd(moved, (0, 1, 2))(jnp.zeros_like(v), v, u)
 
-    return jax.vmap(lambda x: one(*x))(at)
+    return jax.vmap(lambda x: slopes_at(*x))(at)
 
 
 def parabola_rates(t: Float[np.ndarray, "nodes"]) -> Float[np.ndarray, "inner 3"]:
