@@ -49,6 +49,21 @@ def test_lanes_are_the_single_runs(name):
         same(batch.lane(i), single, 1e-9 if "pendulum" in name else 1e-12)
 
 
+@pytest.mark.parametrize("name", ["spherical_pendulum", "chaplygin_ball"])
+def test_data_near_the_constraints_change_no_other_run(name):
+    """Data that are consistent, but not to rounding, take another way to (a, λ) than those beside them."""
+    entry = ENTRIES[name]
+    q0, v0 = np.repeat(np.array(entry.q0, float)[None], 3, 0), np.repeat(np.array(entry.v0, float)[None], 3, 0)
+    exact = da.ensemble(entry.system, q0, v0, h=entry.h, steps=40)
+    v0[1] += 1e-11 * (1 + np.arange(v0.shape[1]))
+    near = da.ensemble(entry.system, q0, v0, h=entry.h, steps=40)
+    for i in (0, 2):
+        assert np.array_equal(near.q[i], exact.q[i])
+        assert np.array_equal(near.multipliers[i], exact.multipliers[i])
+    same(near.lane(1), da.simulate(entry.system, q0[1], v0[1], h=entry.h, steps=40), 1e-12)
+    assert 0.0 < np.abs(near.v[1] - exact.v[1]).max() < 1e-8
+
+
 def test_initial_states_and_parameters():
     batch = da.ensemble(PLAIN, [0.0, 0.0], SPEEDS, parameters={"k": CURVATURES}, h=0.05, steps=80)
     assert batch.q.shape == (21, 81, 2)

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Float
 
 from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
 from dalembert.interrupts import Interrupted
@@ -43,9 +45,9 @@ from dalembert.step.run.state import (
 from dalembert.step.run.steps import fingerprint_of, report_progress
 from dalembert.step.start.prepare import batch_size, check_any_system, check_callbacks, initial_value, prepare_any
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
-from dalembert.systems.checks import check_many
+from dalembert.systems.checks import check_many, solve_start
 from dalembert.systems.consistency import STEPS
-from dalembert.systems.proof import check_batch, pieces, shared_size
+from dalembert.systems.proof import check_batch, pieces, shared_size, unproven
 from dalembert.tracing import Jitted
 
 MANY = 2**62
@@ -212,10 +214,24 @@ class Lanes:
         path = path_of(np, prepared, carry, rows, self.options.grid, self.options.step_options)
         return Path.of(**_of_many(vars(path), self.options.grid)), found
 
+    def _solve_motions(self, given: dict, axes: dict, size: int) -> Float[np.ndarray, "B n_plus_m"] | None:
+        """(a, λ) of every run; None where there is no machine code, and the program of all runs solves it."""
+        grid = self.options.grid
+        found = check_many(self._system, given, axes, size, float(grid.t0), STEPS * abs(float(grid.h)))
+        left = unproven(found)
+        if not (found.size and left.size):
+            return found if found.size else None
+        take = lambda axis, x: x if axis is None else np.asarray(x)[left]  # noqa: E731
+        chosen = jax.tree.map(take, axes, given, is_leaf=lambda x: x is None)
+        for part, number in pieces(chosen, axes, len(left)):
+            found[left[:number]], left = np.asarray(_motions(self._system, part, axes, grid.t0))[:number], left[number:]
+        return found
+
     def _begin_all(self, given: dict, axes: dict) -> tuple[Prepared, RunState]:
         grid, options, size = self.options.grid, self.options, batch_size(self._system, given, axes)
         if self._system.from_state:
-            check_many(self._system, given, axes, size, float(grid.t0), STEPS * abs(float(grid.h)))
+            motions = self._solve_motions(given, axes, size)
+            given, axes = given | {"motion": motions}, axes | {"motion": None if motions is None else 0}
         varying = options.varying and dataclasses.replace(options.varying, first=1.0)  # grid.h is: one program for all
         start = (grid._replace(steps=MANY, every=1), options.recipe, self._units, varying, options.until)
         again, parts = None, []
@@ -257,7 +273,18 @@ def _with(system, parameters: dict):
 
 
 def _begin_one(system, given: dict, grid: Grid, recipe: Recipe) -> Prepared:
-    return prepare_any(system, Given(**{name: given[name] for name in Given._fields}), grid, recipe)
+    return prepare_any(system, Given(**{name: given.get(name) for name in Given._fields}), grid, recipe)
+
+
+@Jitted
+def _motions(system, given: dict, axes: dict, t0) -> Float[Array, "B n_plus_m"]:
+    """(a, λ) of every run."""
+
+    def solve(given: dict) -> Float[Array, "n_plus_m"]:
+        found = solve_start(_with(system, given["parameters"]), given["q0"], given["v0"], t0, None)
+        return jnp.concatenate([found.a, found.multipliers])
+
+    return eqx.filter_vmap(solve, in_axes=(axes,))(given)
 
 
 @Jitted

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from dalembert.algebra import newton, numerical_rank, value_and_jacobian
 from dalembert.numbers import as_array, check_x64, is_traced
@@ -22,7 +22,7 @@ from dalembert.systems.consistency import (
     violation_of,
 )
 from dalembert.systems.equations import EXACT, first_guess, kkt_residual, motion_at
-from dalembert.systems.proof import InitialValues, Runs, RunStart, evaluate_start, proven_start
+from dalembert.systems.proof import InitialValues, Runs, RunStart, evaluate_start, proven_start, unproven
 from dalembert.systems.sizes import units_of
 from dalembert.systems.system import System, at_origin, check_system, equation_names, label
 from dalembert.tracing import seldom, traced_once
@@ -119,11 +119,20 @@ def check_data(system: System, q0, v0, t0: float | Array, time: float | Array | 
     return found.q, found.v
 
 
-def solve_start(system: System, q0, v0, t0: float | Array, time: float | Array | None) -> RunStart:
-    """The beginning of a motion from data that are checked: proven in machine code, or looked at by name."""
+def solve_start(
+    system: System, q0, v0, t0: float | Array, time: float | Array | None, motion: Array | None = None
+) -> RunStart:
+    """The beginning of a motion from data that are checked: proven in machine code, or looked at by name.
+
+    motion: (a, λ), where `check_many` has checked the data and solved them.
+    """
     local, y, v = at_origin(system, q0, v0)
     if local is not system:
-        return solve_start(local, y, v, t0, time)._replace(q=local.origin)
+        return solve_start(local, y, v, t0, time, motion)._replace(q=local.origin)
+    if motion is not None:
+        q, v, _, sizes = InitialData.of(system, q0, v0, t0)
+        a, multipliers = jnp.split(motion, [v.shape[0]])
+        return RunStart(q, v, a, multipliers, None, sizes)
     proven = proven_start(system, q0, v0, t0)
     if proven is not None:
         return proven
@@ -168,14 +177,16 @@ def _check_all(system: System, q0, v0, t0, time) -> tuple[InitialData, InitialTe
     return given, found
 
 
-def check_many(system: System, given: dict, axes: dict, number: int, t0: float, time: float) -> None:
-    """Initial data of many runs: InconsistentDataError where the constraints do not hold, naming the first such run.
+def check_many(
+    system: System, given: dict, axes: dict, number: int, t0: float, time: float
+) -> Float[np.ndarray, "B n_plus_m"]:
+    """(a, λ) of many runs, from `solve_runs`; InconsistentDataError where constraints do not hold, naming the first run.
 
     given: q0, v0 and parameters, arrays with an axis of runs where `axes` has 0; time: as for one run.
     """
     runs = Runs(system, given, axes, number)
-    violated = []
-    for i in runs.unproven_runs(t0):
+    violated, motions = [], runs.solve(t0)
+    for i in unproven(motions):
         q, v = runs.states[i]
         found = violation_of(runs.system(i), q, v, t0, time)
         violated += [] if found is None else [(i, found)]
@@ -185,6 +196,7 @@ def check_many(system: System, given: dict, axes: dict, number: int, t0: float, 
             f"q0, v0: {violation.name} is {violation.residual} in run {first} and not 0 ({len(violated)} of {number} runs). "
             "dalembert.project(system, q0, v0) finds the nearest consistent data"
         )
+    return motions
 
 
 @seldom

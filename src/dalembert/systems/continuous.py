@@ -21,7 +21,7 @@ from dalembert.systems.compiled import LARGEST, drift, in_program, reduced_flow
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.equations import acceleration
 from dalembert.systems.frame import along_constraints
-from dalembert.systems.proof import Runs, RunStart, check_batch, number_of_runs, proven_start
+from dalembert.systems.proof import Runs, RunStart, check_batch, number_of_runs, proven_start, unproven
 from dalembert.systems.sizes import check_times
 from dalembert.systems.system import System, at_origin, check_shapes, check_system
 from dalembert.tracing import Jitted, traced_once
@@ -335,7 +335,7 @@ def references(
 
 def _check_runs(runs: Runs, times: np.ndarray) -> None:
     """The data of every run; those that are not proven to be right are looked at one by one."""
-    for i in runs.unproven_runs(times[0]):
+    for i in unproven(runs.solve(times[0])):
         q, v = runs.states[i]
         try:
             check_data(runs.system(i), q, v, times[0], time_scale(times))

@@ -236,19 +236,20 @@ def proven_start(system: System, q0: Any, v0: Any, t0: Any) -> RunStart | None:
     return RunStart(q, v, *found, root.sizes, read) if proven else None
 
 
-def proven_runs(system: System, states: np.ndarray, t0: float, given: np.ndarray | None) -> Bool[np.ndarray, "B"]:
-    """Which of many data pass every check beyond doubt. states: (B, 2, n) of (q, v); given: (B, G) the arrays of each run's
-    system, flat, if they differ."""
+def solve_runs(system: System, states: np.ndarray, t0: float, given: np.ndarray | None) -> Float[np.ndarray, "B n_plus_m"]:
+    """(a, λ) of many data; NaN where machine code has not proven that they pass every check, no columns where there is no
+    machine code. states: (B, 2, n) of (q, v); given: (B, G) the arrays of each run's system, flat, if they differ."""
     read = content(system)
     root = None if read is None else _root(read, system, states.shape[2])
     if read is None or root is None:
-        return np.zeros(len(states), bool)
-    motion, found = root.code.over(read.arrays), np.empty(len(states))
+        return np.empty((len(states), 0))
+    motion, found = root.code.over(read.arrays), np.full((len(states), root.code.code.k), np.nan)
     for i, (q, v) in enumerate(states):
         if given is not None:
             motion.refill(given[i])
-        found[i] = motion.solve(q, v, t0)
-    return np.isfinite(found)
+        if np.isfinite(motion.solve(q, v, t0)):
+            found[i] = np.concatenate([motion.a, motion.multipliers])
+    return found
 
 
 PIECE = 512  # runs; XLA divides among threads what has more
@@ -256,7 +257,7 @@ PIECE = 512  # runs; XLA divides among threads what has more
 
 def check_batch(system, data: dict, parameters: dict) -> tuple[dict, dict]:
     """The data of many runs as float arrays, and for each 0 where it has an axis of runs, None where it is shared."""
-    wanted = {"q0": 1, "v0": 1, "nodes": 2, "jets": 2, "multipliers": 2}
+    wanted = {"q0": 1, "v0": 1, "nodes": 2, "jets": 2, "multipliers": 2, "motion": 1}
     given: dict = {name: None if x is None else as_array(x, name) for name, x in data.items()}
     axes: dict = {name: _axis(given[name], wanted[name], name) for name in data}
     known = system.parameters
@@ -360,9 +361,14 @@ class Runs:
         system = self.on_space(i)
         return system if self._origins is None else LocalSystem(system, jnp.asarray(self._origins[i]))
 
-    def unproven_runs(self, t0: float) -> list[int]:
-        """The runs of whose data machine code has not proven that they pass every check."""
-        return np.flatnonzero(~proven_runs(self.system(0), self.states, t0, self.arrays)).tolist()
+    def solve(self, t0: float) -> Float[np.ndarray, "B n_plus_m"]:
+        """(a, λ) of every run, from `solve_runs`."""
+        return solve_runs(self.system(0), self.states, t0, self.arrays)
+
+
+def unproven(motions: Float[np.ndarray, "B n_plus_m"]) -> np.ndarray:
+    """The runs of whose data machine code has not proven that they pass every check."""
+    return np.flatnonzero(np.isnan(motions).any(axis=1) if motions.size else np.ones(len(motions), bool))
 
 
 def _run_of(x: Array | np.ndarray, axis: int | None, i: int) -> np.ndarray:

@@ -92,13 +92,14 @@ class StepOptions(eqx.Module):
 
 
 class Given(NamedTuple):
-    """Initial data as the user gave them."""
+    """Initial data as the user gave them. motion: (a, λ) there, where it was solved with the data of other runs."""
 
     q0: Any = None
     v0: Any = None
     nodes: Any = None
     jets: Any = None
     multipliers: Any = None
+    motion: Any = None
 
     @classmethod
     def of(cls, space: Any, q0: Any, v0: Any, start: Start) -> Given:

@@ -113,7 +113,7 @@ def prepare_system(system: System, given: Given, grid: Grid, recipe: Recipe) -> 
     if not system.space.flat:
         check_group_scheme(scheme, system.constraints)
     known = not isinstance(h, Tracer)
-    found = solve_start(system, given.q0, given.v0, t0, STEPS * abs(float(h)) if known else None)
+    found = solve_start(system, given.q0, given.v0, t0, STEPS * abs(float(h)) if known else None, given.motion)
     q, v, a, multipliers, own, sizes, _ = found
     check_maps(scheme, v.shape[0])
     if scheme.form == "discrete_gradient":
