@@ -430,6 +430,7 @@ NO_FUNCTION_OF_THE_USER = (
     "path/path.py",
     "discretize/window_maps.py",
     "groups/group.py",
+    "groups/space.py",
 )  # jit of formulas of the library's own
 
 
