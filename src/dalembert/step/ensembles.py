@@ -218,13 +218,10 @@ class Lanes:
         """(a, λ) of every run; None where there is no machine code, and the program of all runs solves it."""
         grid = self.options.grid
         found = check_many(self._system, given, axes, size, float(grid.t0), STEPS * abs(float(grid.h)))
-        left = unproven(found)
-        if not (found.size and left.size):
-            return found if found.size else None
-        take = lambda axis, x: x if axis is None else np.asarray(x)[left]  # noqa: E731
-        chosen = jax.tree.map(take, axes, given, is_leaf=lambda x: x is None)
-        for part, number in pieces(chosen, axes, len(left)):
-            found[left[:number]], left = np.asarray(_motions(self._system, part, axes, grid.t0))[:number], left[number:]
+        if not found.shape[1]:
+            return None
+        for part, runs in pieces(given, axes, unproven(found)):
+            found[runs] = np.asarray(_motions(self._system, part, axes, grid.t0))[: len(runs)]
         return found
 
     def _begin_all(self, given: dict, axes: dict) -> tuple[Prepared, RunState]:
@@ -235,10 +232,10 @@ class Lanes:
         varying = options.varying and dataclasses.replace(options.varying, first=1.0)  # grid.h is: one program for all
         start = (grid._replace(steps=MANY, every=1), options.recipe, self._units, varying, options.until)
         again, parts = None, []
-        for part, number in pieces(given, axes, size):
+        for part, runs in pieces(given, axes, np.arange(size)):
             arguments = self._system, part, axes, start, self._initial
             again, begun = _start_all.bound(*arguments) if again is None else (again, again(*arguments))
-            parts.append(jax.tree.map(lambda x: np.asarray(x)[:number], begun))  # noqa: B023
+            parts.append(jax.tree.map(lambda x: np.asarray(x)[: len(runs)], begun))  # noqa: B023
         return jax.tree.map(lambda x, *more: jax.device_put(np.concatenate([x, *more]) if more else x), *parts)
 
 

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from dalembert.algebra import value_and_jacobian
 from dalembert.native import ROOT_FOUND, CompiledRoot, Unsupported, compile_root
@@ -305,14 +305,14 @@ def shared_size(size: int) -> int:
     return -(-size // unit) * unit
 
 
-def pieces(given: dict, axes: dict, size: int) -> Iterator[tuple[dict, int]]:
-    """Some runs at a time, and how many they are; copies of the last one follow it up to a power of two, the same for all
-    pieces: XLA compiles and keeps a program for each number of runs."""
-    number = min(shared_size(size), PIECE)
-    for begin in range(0, size, number):
-        rows = np.minimum(np.arange(begin, begin + number), size - 1)
+def pieces(given: dict, axes: dict, runs: Int[np.ndarray, "K"]) -> Iterator[tuple[dict, np.ndarray]]:
+    """The data of these runs, some at a time, and which they are; copies of the last one follow up to a power of two, the
+    same for all pieces: XLA compiles and keeps a program for each number of runs."""
+    number = min(shared_size(len(runs)), PIECE)
+    for begin in range(0, len(runs), PIECE):
+        rows = runs[np.minimum(np.arange(begin, begin + number), len(runs) - 1)]
         take = lambda axis, x: x if axis is None else np.asarray(x)[rows]  # noqa: B023, E731
-        yield jax.tree.map(take, axes, given, is_leaf=lambda x: x is None), min(number, size - begin)
+        yield jax.tree.map(take, axes, given, is_leaf=lambda x: x is None), runs[begin : begin + number]
 
 
 def _axis(x, ndim: int, name: str) -> int | None:
@@ -368,7 +368,7 @@ class Runs:
 
 def unproven(motions: Float[np.ndarray, "B n_plus_m"]) -> np.ndarray:
     """The runs of whose data machine code has not proven that they pass every check."""
-    return np.flatnonzero(np.isnan(motions).any(axis=1) if motions.size else np.ones(len(motions), bool))
+    return np.flatnonzero(~np.isfinite(motions).any(axis=1))
 
 
 def _run_of(x: Array | np.ndarray, axis: int | None, i: int) -> np.ndarray:
