@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import signal
 import threading
@@ -109,13 +110,24 @@ def hear_in_collections() -> None:
 
 def keep_compilation(error: BaseException) -> None:
     """Leave XLA for good what it reads: after Ctrl-C it goes on compiling in threads of its own, while Python releases the
-    MLIR module that is compiled, and a process that ends would destroy the client."""
+    MLIR module that is compiled, and a process that ends would destroy the client and then the tables of LLVM."""
     import jax
 
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     modules = [x for frame in frames for x in frame.f_locals.values() if type(x).__module__.startswith("jaxlib.")]
     for used in (jax.local_devices()[0].client, *modules):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(used))
+    _end_without_destructors()
+
+
+@functools.cache
+def _end_without_destructors() -> None:
+    """When Python has come to its end, the process ends as it is, with its exit status, once the streams of C are written.
+    The last handler that is registered is the first one that is called; only glibc's are given the status."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "on_exit"):
+        for handler in (library._exit, library.fcloseall):
+            library.on_exit(handler, None)
 
 
 class Interrupted(KeyboardInterrupt):
