@@ -1,6 +1,7 @@
 """The kind of an extremal whose active bounds leave almost nothing free: it is judged with them held exactly."""
 
 import numpy as np
+from benchmarks.control.robots import ROBOTS
 
 import dalembert as da
 
@@ -25,3 +26,20 @@ def test_an_oscillator_at_rest_after_half_a_period_has_two_equal_ends_to_its_con
     other = da.solve(fast, **ends, bounds={"u": (-side, side)}, guess=found, certify=False)
     assert abs(float(other.u[0, 0] - found.u[0, 0])) > 1e-3
     np.testing.assert_allclose(other.t[-1], found.t[-1], rtol=1e-12)
+
+
+def test_discs_that_are_passed_at_a_small_distance_make_no_saddle_of_a_minimum():
+    """Some nodes pass a disc so close that neither slack nor multiplier is clearly positive. What holds the four that touch
+    was a large number, whose rounding looked like a direction of descent: SADDLE. A saddle would be left from beside it."""
+    robot, steps = ROBOTS["unicycle"], 300
+    problem, asked = robot.problem(), robot.asked(bounded=False)
+    found = da.solve(problem, steps=steps, **asked)
+    touched = found.bounds["inequalities"]
+    assert float(touched.margin) < 1e-3
+    assert np.sum(touched.multipliers > 1.0) == 4
+    assert found.kind == "minimum"
+    waves = np.sin(np.pi * np.linspace(0.0, 1.0, steps + 1)[:, None] * np.arange(1, 6))
+    for height in (1e-3, 1e-2, 3e-2):
+        beside = found.q + height * waves @ np.random.default_rng(0).standard_normal((5, 3))
+        other = da.solve(problem, steps=steps, **asked, guess=(beside, found.u))
+        np.testing.assert_allclose(float(other.cost), float(found.cost), rtol=1e-9, atol=0)

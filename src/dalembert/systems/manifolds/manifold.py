@@ -215,7 +215,7 @@ class Embedded(Manifold):
 
     def connection(self, q):
         rows = self.normals(q)
-        up = inverse(self.gram(q)) @ rows.T if callable(self.metric) else rows.T
+        up = _inverse(self.metric, q) @ rows.T if callable(self.metric) else rows.T
         lift = up / jnp.sum(rows[0] * up[:, 0]) if rows.shape[0] == 1 else up @ inverse(rows @ up)
         return LeviCivita(lift, rows, _christoffel(self.metric, q) if callable(self.metric) else None)
 
@@ -270,7 +270,12 @@ def _christoffel(metric: Callable, q: Vector) -> Float[Array, "n n n"]:
     """Γⁱⱼₗ = ½Gⁱᵃ(∂ⱼGₐₗ + ∂ₗGₐⱼ - ∂ₐGⱼₗ)."""
     slope = jax.jacfwd(lambda x: jnp.asarray(metric(x)))(q)
     lower = jnp.swapaxes(slope, 1, 2) + slope - jnp.moveaxis(slope, 2, 0)
-    return 0.5 * jnp.tensordot(inverse(jnp.asarray(metric(q))), lower, 1)
+    return 0.5 * jnp.tensordot(_inverse(metric, q), lower, 1)
+
+
+def _inverse(metric: Callable, q: Vector) -> Float[Array, "n n"]:
+    """G⁻¹, which a left-invariant metric knows."""
+    return metric.inverse(q) if isinstance(metric, _LeftInvariant) else inverse(jnp.asarray(metric(q)))
 
 
 @Jitted
@@ -480,6 +485,11 @@ class _LeftInvariant:
     def __call__(self, q):
         translation = left_translation(q)
         return 4.0 * (translation * jnp.array([1.0, *self.inertia])) @ translation.T
+
+    def inverse(self, q):
+        """Its inverse, written out: L Lᵀ = |q|²."""
+        translation = left_translation(q) / (q @ q)
+        return 0.25 * (translation / jnp.array([1.0, *self.inertia])) @ translation.T
 
 
 def _half_plane(q):
