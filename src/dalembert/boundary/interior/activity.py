@@ -130,15 +130,18 @@ def kind_of(it: Iterate, activity: Activity, pinned: np.ndarray | None) -> tuple
     The directions that bounds without a multiplier forbid are looked at first: without a negative one among them it is a
     minimum. What is negative only there is undecided, and counted as flat.
     """
-    kkt, linear, z = it.kkt, it.linear, it.z
-    if not np.any(activity.weak & (activity.active != 0)):
-        found = inertia_of(kkt, linear, z, pinned)
-        if found[0] > 0 and np.any(activity.active):  # a large diagonal gives a little, and what is flat a little less
-            return inertia_with_held(kkt, z, activity.active != 0)
-        return found
-    added = activity.pins(kkt, z, strictly=True)
-    wide = inertia_of(kkt, linear, z, added)
+    active = activity.active != 0
+    strict = active & ~activity.weak
+
+    def count(held: np.ndarray, added: np.ndarray | None) -> tuple[int, int]:
+        found = inertia_of(it.kkt, it.linear, it.z, added)
+        # a large diagonal gives a little, and what is flat a little less
+        return inertia_with_held(it.kkt, it.z, held) if found[0] > 0 and np.any(held) else found
+
+    if np.array_equal(active, strict):
+        return count(active, pinned)
+    wide = count(strict, activity.pins(it.kkt, it.z, strictly=True))
     if wide[0] == 0:
         return wide
-    narrow = inertia_of(kkt, linear, z, pinned)
+    narrow = count(active, pinned)
     return narrow[0], narrow[1] + wide[0] - narrow[0]
