@@ -68,7 +68,7 @@ def the_long_way(monkeypatch):
 
     def call(function):
         with monkeypatch.context() as patch:
-            patch.setattr(door, "find_run", lambda *_: None)
+            patch.setattr(importlib.import_module("dalembert.step.run.driver"), "find_run", lambda *_: None)
             patch.setattr(door.PreparedRun, "_at_once", lambda *_: None)
             return function()
 

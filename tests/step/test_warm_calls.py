@@ -51,10 +51,10 @@ def test_the_short_way_is_found(n):
     system, q0 = rods(n), np.full(n, 0.3)
     da.simulate(system, q0, np.zeros(n), h=0.01, steps=1)
     found = []
-    module = importlib.import_module("dalembert.step.simulation")
-    original = module.repeat
+    kind = importlib.import_module("dalembert.step.run.driver").ReadyRun
+    original = kind.path
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "repeat", lambda *x: (found.append(original(*x)), found[-1])[1])
+        patch.setattr(kind, "path", lambda *x: (found.append(original(*x)), found[-1])[1])
         da.simulate(system, q0 + 0.1, np.zeros(n), h=0.01, steps=1)
     assert found[-1] is not None
 

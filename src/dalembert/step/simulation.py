@@ -18,13 +18,12 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, StepError
 from dalembert.step.options import RunOptions, lengths_of
 from dalembert.step.programs.base import StepProgram
-from dalembert.step.programs.varying import Varying, vary_steps
+from dalembert.step.programs.varying import Varying
 from dalembert.step.run.assemble import warn_of_resolution
-from dalembert.step.run.driver import ReadyRun, Run, Vector, find_run, with_one_before
-from dalembert.step.run.state import Given, Prepared, SampledFeedback, initial_state
+from dalembert.step.run.driver import ReadyRun, begin_run, run_in_memory, start_run
+from dalembert.step.run.state import Given, Prepared, SampledFeedback
 from dalembert.step.run.steps import check_progress, report_progress
-from dalembert.step.start.prepare import check_callbacks, initial_value, prepare_any
-from dalembert.systems import System, VariationalProblem, check_system, check_x64, is_traced
+from dalembert.systems import System, VariationalProblem, check_system, check_x64
 
 
 @accept_single_options
@@ -113,19 +112,16 @@ def simulate(
     check_progress(progress)
     if until is not None and store is None and progress is not False:
         raise ValueError("progress, until: the number of steps is not known beforehand; give steps=, or no progress")
-    ready = find_run(system, given, options)
-    short = store is None and progress is False  # the short way tells nobody how far it is
-    if ready is not None and short and (found := repeat(*ready, system, given, options)) is not None:
-        return check_path(found[0], found[1], throw)
-    run = begin_run(system, given, options, ready)
-    if store is not None:
-        sink = front_door("studies.stored_runs.sink_for")(store)
-        with contextlib.closing(sink):  # its arrays have their full length from the beginning
-            run = run if until is None else run.counted()
-            with report_progress(progress, run.grid.steps) as watch:
-                return check_path(run.into(sink, watch), False, throw)
-    with report_progress(progress, options.steps or 0) as watch:
-        return check_path(*run.in_memory(watch), throw)
+    if store is None and progress is False:
+        return check_path(*run_in_memory(system, given, options)[0], throw)
+    run = begin_run(system, given, options)
+    if store is None:
+        with report_progress(progress, options.steps or 0) as watch:
+            return check_path(*run.in_memory(watch), throw)
+    with contextlib.closing(front_door("studies.stored_runs.sink_for")(store)) as sink:
+        run = run if until is None else run.counted()  # its arrays have their full length from the beginning
+        with report_progress(progress, run.grid.steps) as watch:
+            return check_path(run.into(sink, watch), False, throw)
 
 
 def run_program(
@@ -196,39 +192,6 @@ def run_program(
     prepared = Prepared(program, nodes=q[None], q=q, s=v, expected=None)
     run = start_run(prepared, options, lambda: options.record_of_program(program, q0=q0, v0=v0))
     return check_path(*run.in_memory(), throw)
-
-
-def begin_run(system, given: Given, options: RunOptions, ready: tuple[ReadyRun, Vector, Vector] | None) -> Run:
-    """A run of any kind of problem before its first step, with every check. ready: what `find_run` found of it."""
-    made = ready and ready[0].start(*ready[1:], options)
-    prepared = prepare_any(system, given, options.grid, options.recipe) if made is None else made
-    return start_run(prepared, options, lambda: options.new_record(system.subject.under(options.scheme), **given._asdict()))
-
-
-def start_run(prepared: Prepared, options: RunOptions, record_call: Callable[[], Provenance]) -> Run:
-    """A run of a step with the data of its first one, whose callbacks are checked here. record_call: the record of the call,
-    where all that it holds has a value."""
-    grid, reduce = options.grid, options.save.reduce
-    if options.varying is not None:
-        prepared = vary_steps(prepared, options.varying, grid.h, grid.t0, options.until)
-    step_options = options.step_options
-    initial = check_callbacks(prepared, grid, step_options, initial_value(reduce[1]) if reduce else None)
-    if options.until is not None:
-        step_options, initial = with_one_before(step_options, initial)
-    carry = initial_state(prepared, grid.t0, grid.h, initial)
-    traced = is_traced(prepared.program, carry, grid.t0, grid.h, prepared.expected)
-    record = None if traced else record_call()
-    if traced and options.until is not None:
-        raise TypeError("until: under jit, vmap and grad arrays have a fixed length; give steps=")
-    return Run(prepared, carry, grid, step_options, options.native, record, options.until)
-
-
-def repeat(run: ReadyRun, q, v, system: Any, given: Given, options: RunOptions) -> tuple[Path, bool] | None:
-    """The value of `ReadyRun.path`, with the record of the call; None also where steps vary, whose density is found anew."""
-    if options.varying is not None:
-        return None
-    record = options.record(run.words, system.subject.under(options.scheme), q0=given.q0, v0=given.v0)
-    return run.path(q, v, options, lambda: record)
 
 
 def check_path(path: Path, calm: bool, throw: bool) -> Path:
@@ -368,11 +331,9 @@ class PreparedRun:
     def _search(self, given: Given, steps: int, t0: Any) -> tuple[Path, bool]:
         """In the ordinary way, with every check; what it finds is kept."""
         options = self._options.at(steps, t0)
-        ready = find_run(self._system, given, options)
-        found = ready and repeat(*ready, self._system, given, options)
-        if ready is None or found is None:
-            return begin_run(self._system, given, options, ready).in_memory()
-        self._ready = ready[0], options
+        found, ready = run_in_memory(self._system, given, options)
+        if ready is not None:
+            self._ready = ready, options
         return found
 
     def __repr__(self) -> str:

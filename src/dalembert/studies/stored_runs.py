@@ -28,10 +28,10 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step import SampledFeedback, Varying
 from dalembert.step.options import RunOptions, lengths_of
-from dalembert.step.run.driver import find_run
+from dalembert.step.run.driver import begin_run
 from dalembert.step.run.state import Given
 from dalembert.step.run.steps import Opening, Sink, State, check_progress, report_progress
-from dalembert.step.simulation import begin_run, check_path
+from dalembert.step.simulation import check_path
 from dalembert.step.start.prepare import check_any_system
 from dalembert.store import FileError
 from dalembert.store.atomic import Lock, as_new_store, create_folder, drop_partial, flush, flush_one, refusal
@@ -306,7 +306,7 @@ def resume(
         if ended and stored.record.source_hash != record.source_hash:
             raise ValueError(OTHER)  # nothing is traced to compare what functions compute
         if not ended:
-            run = begin_run(system, given, options, find_run(system, given, options))
+            run = begin_run(system, given, options)
             run = run if options.until is None else run.counted()
             with report_progress(progress, run.grid.steps) as watch:
                 drop_partial(place)

@@ -26,7 +26,7 @@ from dalembert.path import Path, Provenance
 from dalembert.step.options import RunOptions, Words
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.scaled import FAR
-from dalembert.step.programs.varying import DENSITY, STAGE, TIME
+from dalembert.step.programs.varying import DENSITY, STAGE, TIME, vary_steps
 from dalembert.step.run.assemble import Levels, is_resolved, path_of
 from dalembert.step.run.diagnose import diagnosis
 from dalembert.step.run.loop import JaxSteps, rows_of, traced_run
@@ -44,8 +44,17 @@ from dalembert.step.run.machine import (
 )
 from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, StepOptions, Watch, initial_state
 from dalembert.step.run.steps import Opening, Rows, Sink, Steps, fingerprint, run_all
-from dalembert.step.start.prepare import DEFAULT, Motion, begin_steps, check_branch, check_callbacks, program_for
-from dalembert.systems import System, check_shapes
+from dalembert.step.start.prepare import (
+    DEFAULT,
+    Motion,
+    begin_steps,
+    check_branch,
+    check_callbacks,
+    initial_value,
+    prepare_any,
+    program_for,
+)
+from dalembert.systems import System, check_shapes, is_traced
 from dalembert.systems.proof import REMEMBERED, InitialMotion, InitialRoot, root_of
 from dalembert.systems.system import parts_of
 from dalembert.tracing import Content, Jitted, Pool, Remembered, content, is_unchanged
@@ -313,8 +322,11 @@ class ReadyRun:
         return self._watched is not None and is_unchanged(self._watched)
 
     def path(self, q: Vector, v: Vector, options: RunOptions, record: Callable[[], Provenance]) -> tuple[Path, bool] | None:
-        """The path, and whether there is nothing to say of it; None where the data are not proven to pass every check, or
-        belong in units of their own. record: gives that of the call, when the path is looked at. It keeps q and v."""
+        """The path, and whether there is nothing to say of it; None where steps vary, and where the data are not proven
+        to pass every check, or belong in units of their own. record: gives that of the call, when the path is looked at.
+        It keeps q and v."""
+        if options.varying is not None:  # its density is found anew
+            return None
         parameters = self._parameters(options)
         arrays = self._arrays.take()
         try:
@@ -369,6 +381,47 @@ class ReadyRun:
     def _program(self) -> StepProgram:
         """The program with these arrays."""
         return parts_of(self._any_program).rebuilt(self._leaves)
+
+
+def begin_run(system: Any, given: Given, options: RunOptions) -> Run:
+    """A run of any kind of problem before its first step, with every check."""
+    return _begin_run(system, given, options, find_run(system, given, options))
+
+
+def run_in_memory(system: Any, given: Given, options: RunOptions) -> tuple[tuple[Path, bool], ReadyRun | None]:
+    """The path of a call with whether there is nothing to say of it, and the run by which it was made again, if it was."""
+    known = find_run(system, given, options)
+    if known is not None:
+        ready, q, v = known
+        record = options.record(ready.words, system.subject.under(options.scheme), q0=given.q0, v0=given.v0)
+        found = ready.path(q, v, options, lambda: record)
+        if found is not None:
+            return found, ready
+    return _begin_run(system, given, options, known).in_memory(), None
+
+
+def _begin_run(system: Any, given: Given, options: RunOptions, known: tuple[ReadyRun, Vector, Vector] | None) -> Run:
+    made = known and known[0].start(*known[1:], options)
+    prepared = prepare_any(system, given, options.grid, options.recipe) if made is None else made
+    return start_run(prepared, options, lambda: options.new_record(system.subject.under(options.scheme), **given._asdict()))
+
+
+def start_run(prepared: Prepared, options: RunOptions, record_call: Callable[[], Provenance]) -> Run:
+    """A run of a step with the data of its first one, whose callbacks are checked here. record_call: the record of the call,
+    where all that it holds has a value."""
+    grid, reduce = options.grid, options.save.reduce
+    if options.varying is not None:
+        prepared = vary_steps(prepared, options.varying, grid.h, grid.t0, options.until)
+    step_options = options.step_options
+    initial = check_callbacks(prepared, grid, step_options, initial_value(reduce[1]) if reduce else None)
+    if options.until is not None:
+        step_options, initial = with_one_before(step_options, initial)
+    carry = initial_state(prepared, grid.t0, grid.h, initial)
+    traced = is_traced(prepared.program, carry, grid.t0, grid.h, prepared.expected)
+    record = None if traced else record_call()
+    if traced and options.until is not None:
+        raise TypeError("until: under jit, vmap and grad arrays have a fixed length; give steps=")
+    return Run(prepared, carry, grid, step_options, options.native, record, options.until)
 
 
 _KNOWN: Remembered[tuple[RunCode | None]] = Remembered(REMEMBERED)
