@@ -19,6 +19,7 @@ from dalembert.tracing import Jitted
 Time = float | Float[Array, ""]
 
 EXACT = Newton(tolerance=1e-11, max_iterations=50)
+ITERATIONS = 3  # where equations are not affine, from an error of O(h) that is squared each time
 
 
 def momentum(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Vector:
@@ -213,3 +214,16 @@ def motion_at(system: System, q: Vector, v: Vector, t) -> tuple[Vector, Rows, So
         lambda x: units_of(x, n, jnp),
     )
     return z[:n], z[n:], info
+
+
+def motion_from(
+    system: System, q: Vector, v: Vector, t, start: Float[Array, "n_plus_m"], held_force: Vector
+) -> Float[Array, "n_plus_m"]:
+    """(a, λ) with d/dt L_v - L_q = f + held_force + Rᵀλ and the constraints reduced to order 2, by Newton's method from
+    `start`: exact where the equations are affine, three iterations where φ(q, v, a) or R(q, v, a) is not."""
+    equations = lambda y: kkt_residual(system, q, v, t, y).at[: v.shape[0]].add(-held_force)  # noqa: E731
+    second = any(c.order == 2 and not c.is_control for c in system.constraints)
+    for _ in range(ITERATIONS if second else 1):
+        left, jacobian = value_and_jacobian(equations, start)
+        start = start - jnp.linalg.solve(jacobian, left)
+    return start

@@ -7,19 +7,16 @@ from typing import Any, final
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from dalembert.algebra import value_and_jacobian
 from dalembert.discretize import DiscreteSystem, Interval, Node, Reading, Scheme
 from dalembert.discretize.discrete import discrete_equations
 from dalembert.discretize.discrete import node_reactions as discrete_reactions
 from dalembert.discretize.nodes import Kick, kick_equations, node_equations, node_reactions
 from dalembert.step.programs.base import DerivedProgram, Outputs, StepProgram, Vector, join, velocity_scale
 from dalembert.systems import System, deflatable, lyapunov_factor
-from dalembert.systems.equations import all_reactions, kkt_residual, reactions
+from dalembert.systems.equations import all_reactions, motion_from, reactions
 
 Kinds = tuple[tuple[int, int], ...]  # (order, number of equations) of each constraint
-_ITERATIONS = 3  # for multipliers whose equations are not affine, from an error of O(h) that is squared each time
 
 
 class MechanicalProgram(StepProgram):
@@ -309,16 +306,3 @@ class DiscreteProgram(StepProgram):
 
     def velocity(self, s):
         return s[: s.shape[0] // (self.read.needed - 1)]
-
-
-def motion_from(
-    system: System, q: Float[Array, "n"], v: Float[Array, "n"], t, start: Float[Array, "n_plus_m"], held_force
-) -> Float[Array, "n_plus_m"]:
-    """(a, λ) with d/dt L_v - L_q = f + held_force + Rᵀλ and the constraints reduced to order 2, by Newton's method from
-    `start`: exact where the equations are affine, three iterations where φ(q, v, a) or R(q, v, a) is not."""
-    equations = lambda y: kkt_residual(system, q, v, t, y).at[: v.shape[0]].add(-held_force)  # noqa: E731
-    second = any(c.order == 2 and not c.is_control for c in system.constraints)
-    for _ in range(_ITERATIONS if second else 1):
-        left, jacobian = value_and_jacobian(equations, start)
-        start = start - jnp.linalg.solve(jacobian, left)
-    return start

@@ -14,11 +14,10 @@ from jaxtyping import Array, Float
 
 from dalembert.numbers import as_function, as_positive, is_traced
 from dalembert.step.programs.base import DerivedProgram, StepProgram
-from dalembert.step.programs.node import motion_from
 from dalembert.step.run.state import Prepared
 from dalembert.systems import System, as_step, check_shapes, momentum
 from dalembert.systems.consistency import STEPS
-from dalembert.systems.equations import first_guess
+from dalembert.systems.equations import first_guess, motion_from
 from dalembert.systems.pickling import reduced
 from dalembert.tracing import Jitted
 
