@@ -112,12 +112,6 @@ class InitialMotion:
 _KNOWN: Remembered[InitialRoot | None] = Remembered(REMEMBERED)
 
 
-def root_of(key: Any, system: System, n: int, m: int) -> InitialRoot | None:
-    """The equations of a system with n coordinates and m equations of constraints, made once for all systems of the same
-    key, which differ in numbers alone; None where they are left to XLA."""
-    return _KNOWN.of((key, n), lambda: _compile_root(system, n, m))
-
-
 def _compile_root(system: System, n: int, m: int) -> InitialRoot | None:
     if n + m > LARGEST:
         return None
@@ -196,7 +190,7 @@ class RunStart(NamedTuple):
     read: Content | None = None
 
 
-class _Root(NamedTuple):
+class SystemRoot(NamedTuple):
     """The equations of (a, λ), the sizes of the constraints, and arrays to solve in."""
 
     code: InitialRoot
@@ -204,13 +198,15 @@ class _Root(NamedTuple):
     motions: Pool[InitialMotion]
 
 
-def _root(read: Content, system: System, n: int) -> _Root | None:
-    """For n coordinates; None where there is no machine code."""
+def root_of(read: Content, system: System, n: int) -> SystemRoot | None:
+    """The equations of a system of n velocities, compiled once for all that differ in numbers alone; None where they are
+    left to XLA. read: its content, or that of a run of it."""
 
-    def make() -> tuple[_Root | None]:
-        sizes = check_shapes(system, np.zeros(n), np.zeros(n), 0.0)
-        code = root_of(read.key[0], system, n, sum(sizes))
-        return (None if code is None else _Root(code, sizes, Pool(lambda: code.over(read.arrays))),)
+    def make() -> tuple[SystemRoot | None]:
+        space = group_space(system)
+        sizes = check_shapes(system, np.zeros(n if space is None else space.size), np.zeros(n), 0.0)
+        code = _KNOWN.of((read.key[0], n), lambda: _compile_root(system, n, sum(sizes)))
+        return (code and SystemRoot(code, sizes, Pool(lambda: code.over(read.arrays[: code.leaves]))),)
 
     return read.once(("root", n), make)[0]
 
@@ -227,7 +223,7 @@ def proven_start(system: System, q0: Any, v0: Any, t0: Any) -> RunStart | None:
     if read is None:
         return None
     q, v = as_state(q0, v0, system.coordinates, as_numbers)
-    root = _root(read, system, len(q))
+    root = root_of(read, system, len(q))
     if root is None:
         return None
     with root.motions.one() as motion:
@@ -240,7 +236,7 @@ def solve_runs(system: System, states: np.ndarray, t0: float, given: np.ndarray 
     """(a, λ) of many data; NaN where machine code has not proven that they pass every check, no columns where there is no
     machine code. states: (B, 2, n) of (q, v); given: (B, G) the arrays of each run's system, flat, if they differ."""
     read = content(system)
-    root = None if read is None else _root(read, system, states.shape[2])
+    root = None if read is None else root_of(read, system, states.shape[2])
     if read is None or root is None:
         return np.empty((len(states), 0))
     motion, found = root.code.over(read.arrays), np.full((len(states), root.code.code.k), np.nan)

@@ -17,7 +17,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Float
 
-from dalembert.discretize import Scheme, check_group_scheme, check_maps
+from dalembert.discretize import Scheme
 from dalembert.interrupts import Interrupted, held_back, wanted
 from dalembert.native import COUNTED, Unsupported, counts, native_first
 from dalembert.numbers import as_numbers, holds_tracer, outside
@@ -48,13 +48,12 @@ from dalembert.step.start.prepare import (
     DEFAULT,
     Motion,
     begin_steps,
-    check_branch,
     check_callbacks,
     initial_value,
     prepare_any,
     program_for,
 )
-from dalembert.systems import System, check_shapes, is_traced
+from dalembert.systems import System, is_traced
 from dalembert.systems.proof import REMEMBERED, InitialMotion, InitialRoot, root_of
 from dalembert.systems.system import parts_of
 from dalembert.tracing import Content, Jitted, Pool, Remembered, content, is_unchanged
@@ -482,27 +481,20 @@ def _compile_run(
     system: System, options: RunOptions, reading: Content, q: Vector, v: Vector
 ) -> tuple[RunCode | None] | None:
     """(the code,), or (None,) where there is no machine code of it; None where these data do not show."""
-    grid, n, scheme = options.grid, len(v), _scheme(options)
-    if not system.space.flat:
-        check_group_scheme(scheme, system.constraints)
-    sizes = check_shapes(system, q, v, grid.t0)
-    root = root_of(reading.key[0], system, n, sum(sizes))
+    root = root_of(reading, system, len(v))
     if root is None:
         return (None,)
-    check_maps(scheme, n)
-    check_branch(options.solver.branch, system.constraints, n)
-    motion, t0, h = root.over(reading.arrays[: root.leaves]), float(options.t0), float(options.h)
-    if not motion.solve(q, v, t0) <= FAR:
-        return None
-    program, step_options = program_for(system, sizes, scheme, options.deflate), options.step_options
-    recipe = Recipe(scheme, options.start.starter, options.solver.branch)
-    made = begin_steps(program, recipe, Motion(q, v, motion.a, motion.multipliers), t0, h)
-    check_callbacks(made, grid, step_options, None)
-    begin = initial_state(made, grid.t0, grid.h, None)
+    with root.motions.one() as motion:
+        if not motion.solve(q, v, float(options.t0)) <= FAR:
+            return None
+    grid, step_options = options.grid, options.step_options
+    prepared = prepare_any(system, Given(q, v), grid, options.recipe)
+    check_callbacks(prepared, grid, step_options, None)
+    program, begin = prepared.program, initial_state(prepared, grid.t0, grid.h, None)
     try:
         native = compile_program(program, step_options, begin, grid.t0, grid.h)
     except Unsupported:
         return (None,)
     if not native.code.settled or [id(x) for x in native.leaves] != [id(x) for x in reading.arrays]:
         return (None,)
-    return (RunCode(sizes, root, native, begin, Remembered(COPIES)),)
+    return (RunCode(root.sizes, root.code, native, begin, Remembered(COPIES)),)
