@@ -93,12 +93,6 @@ class RunOptions:
         return StepOptions(self.solver.branch, self.newton, self.stop.when, self.stop.domain, self.feedback, function)
 
     @property
-    def deflate(self) -> bool:
-        """True if a Lyapunov constraint is written as λ = -φ₀/u."""
-        branch = self.solver.branch
-        return branch is None or (isinstance(branch, Avoid) and branch.factor is None)
-
-    @property
     def native(self) -> bool:
         """Machine code is the default on CPUs, where no rule needs the other back-end."""
         if self.solver.backend is not None:

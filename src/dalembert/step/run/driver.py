@@ -472,7 +472,7 @@ def _run_for(system: System, options: RunOptions, reading: Content, q: Vector, v
         return None
     bound = code.bound.get(reading.objects)
     if bound is None:
-        program = program_for(system, code.sizes, _scheme(options), options.deflate)
+        program = program_for(system, code.sizes, _scheme(options), options.recipe.deflate)
         bound = code.bound.put(reading.objects, (program, options.words(system.texts(), type(system))))
     return ReadyRun(code, bound, reading, _scheme(options))
 

@@ -18,7 +18,7 @@ from dalembert.native import history_length
 from dalembert.numbers import as_flag, as_function, is_traced, whole_number
 from dalembert.options import Start
 from dalembert.step.programs.base import StepProgram
-from dalembert.step.run.branch import Branch
+from dalembert.step.run.branch import Avoid, Branch
 from dalembert.systems import run_on_shapes
 from dalembert.systems.pickling import reduced
 
@@ -116,6 +116,11 @@ class Recipe(NamedTuple):
     scheme: Any
     starter: Any
     branch: Any
+
+    @property
+    def deflate(self) -> bool:
+        """True if a Lyapunov constraint is written as λ = -φ₀/u."""
+        return self.branch is None or (isinstance(self.branch, Avoid) and self.branch.factor is None)
 
 
 class Prepared(NamedTuple):

@@ -119,8 +119,7 @@ def prepare_system(system: System, given: Given, grid: Grid, recipe: Recipe) -> 
     if scheme.form == "discrete_gradient":
         check_quadratic(system, q, v, t0)
     check_branch(branch, system.constraints, v.shape[0])
-    deflate = branch is None or (isinstance(branch, Avoid) and branch.factor is None)
-    program = program_for(system, sizes, scheme, deflate)
+    program = program_for(system, sizes, scheme, recipe.deflate)
     if own is not None:  # every small operation of JAX is compiled when it is first met
         q, v, a, multipliers = map(np.asarray, (q, v, a, multipliers))
     made = begin_steps(program, recipe, Motion(q, v, a, multipliers), t0, h)
