@@ -18,7 +18,7 @@ from tests.step.test_progress import terminal
 import dalembert as da
 from dalembert import terminal as lines
 from dalembert.native import CACHE, host
-from dalembert.native.llvm import compilation
+from dalembert.native.llvm import builder, compilation
 
 DOUBLED = """
 define double @twice(double %x) {
@@ -75,7 +75,8 @@ def test_quickly_assigned_registers_compute_the_same(monkeypatch):
 
     def lagrangian(q, v, number):
         apart = q[:, None] - q[None, :]
-        return 0.5 * jnp.sum(v**2) - jnp.sum(jnp.log1p(apart**2)) - number * jnp.sum(q**4)
+        stiffer = jnp.sum(jnp.where(q > 0.1, q**2, 0.0))
+        return 0.5 * jnp.sum(v**2) - jnp.sum(jnp.log1p(apart**2)) - number * jnp.sum(q**4) - stiffer
 
     ends, compiled = [], CACHE.compilations
     for longest, number in ((10**9, 0.5), (0, np.nextafter(0.5, 1.0))):  # another number: compiled again
@@ -84,6 +85,16 @@ def test_quickly_assigned_registers_compute_the_same(monkeypatch):
         ends.append(np.asarray(da.simulate(system, [1.0, -0.3, 0.2], [0.0, 0.5, 0.0], h=0.01, steps=100).q[-1]))
     assert CACHE.compilations >= compiled + 2
     assert np.allclose(*ends, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("flags", ["", "contract"])
+def test_long_texts_choose_between_doubles_as_integers(flags):
+    code = builder.Code(flags=flags)
+    x, y = (code.argument(name, "double") for name in "xy")
+    code.line(f"ret double {builder.where(x > y, x, -1.0)}")
+    text = builder.module(code.function("define double @larger(double %x, double %y)"), declared=code.declared)
+    assert re.search("select .*, double", text)
+    assert not re.search("select .*, double", compilation.CHOICE.sub(compilation.BITS, text))
 
 
 def spring(stiffness):

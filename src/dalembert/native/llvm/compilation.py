@@ -5,6 +5,7 @@ It imports llvmlite alone, so that a process of its own, which Ctrl-C can end wh
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import Any
@@ -12,6 +13,12 @@ from typing import Any
 OPTIMIZATION = 2
 APART = 300_000  # characters; LLVM takes about a second for so many, and a process of its own begins in a tenth
 LONG = 3_000_000  # characters from which registers are assigned quickly: the rest takes more than linear time
+# LLVM then ends a block at every choice between doubles, and moves the rest of it: quadratic. Integers have an instruction.
+CHOICE = re.compile(r"(\S+) = select\s+(?:contract )?i1 (\S+), double (\S+), double (\S+)$", re.MULTILINE)
+BITS = r"""\1.a = bitcast double \3 to i64
+\1.b = bitcast double \4 to i64
+\1.c = select i1 \2, i64 \1.a, i64 \1.b
+\1 = bitcast i64 \1.c to double"""
 
 
 def object_file(text: str, plain: bool, triple: str, cpu: str, features: str) -> bytes:
@@ -43,7 +50,7 @@ def _object_file(text: str, plain: bool, level: int, triple: str, cpu: str, feat
     import llvmlite.binding as llvm
 
     machine = target(llvm, triple, cpu, features, level)
-    module = llvm.parse_assembly(text)
+    module = llvm.parse_assembly(text if level else CHOICE.sub(BITS, text))
     module.triple, module.data_layout = triple, str(machine.target_data)
     module.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=OPTIMIZATION)
