@@ -254,24 +254,17 @@ class SumCode:
         return self._made.of(key, lambda: [self._entries(k, position, lower, without) for k in every])
 
     def _entries(self, k: int, position: np.ndarray, lower: int, without: np.ndarray | None) -> Compiled:
-        term, pattern, size, width = (
-            self.terms[k],
-            _between(self.terms[k], self.patterns[k], without),
-            self.size,
-            2 * lower + 1,
-        )
-        rows, columns = (np.asarray(p, dtype=int) for p in pattern)
+        term, width = self.terms[k], 2 * lower + 1
+        rows, columns = (np.asarray(p, dtype=int) for p in _between(term, self.patterns[k], without))
 
         def entries(formed, read, values, gradient, second):
             units = read[1]
             return (formed.times(formed.times(second[rows, columns], units[rows]), units[columns]),)
 
-        flat = []
-        for r, c in zip(*pattern, strict=True):
-            row = term.offsets[r] * size + position[term.components[r]]
-            column = term.offsets[c] * size + position[term.components[c]]
-            flat.append(int(row * width + lower + column - row))
-        return compile_accumulation(self._window_program(k, entries, 2), (Places(tuple(flat), size * width),))
+        at = self.size * np.asarray(term.offsets) + position[np.asarray(term.components)]
+        flat = at[rows] * width + lower + at[columns] - at[rows]
+        places = Places(tuple(flat.tolist()), self.size * width)
+        return compile_accumulation(self._window_program(k, entries, 2), (places,))
 
     def frontal(self, pivots: tuple[tuple[int, ...], ...], multipliers: tuple[int, ...]) -> FrontalFactorization:
         """See `CompiledAssembly.frontal`."""
