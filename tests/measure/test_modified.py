@@ -243,6 +243,18 @@ def test_units_do_not_matter(size):
     assert 1.0 < error_bound(made, da.simulate(swung, *start, h=0.05, steps=4000)).until < 100.0
 
 
+@pytest.mark.parametrize("size", [1.0, 1e6, 1e-6])
+def test_flows_have_their_order_in_all_units(size):
+    """The flow with terms up to h⁴, of a length in metres or micrometres: its tolerance is that of each coordinate."""
+    swung, h, errors = da.System(spring_pendulum, parameters={"size": size}), 0.1, []
+    start = [1.2 * size, 0.5], [0.1 * size, 0.3]
+    made = modified(swung, *start, h=h)
+    for x in (h, h / 2):
+        path = da.simulate(swung, *start, h=x, steps=round(1.0 / x))
+        errors.append(np.max(np.abs(made.flow(x, *start, np.asarray(path.t))[0] - path.q) / [size, 1.0]))
+    assert np.log2(errors[0] / errors[1]) == pytest.approx(5.9, abs=0.1)
+
+
 def test_formulas_are_those_of_the_closed_form_and_of_the_runs():
     """The trapezoidal rule: f₂ = D²f/12, by SymPy. The particle: the numbers of the runs, at points of D."""
     found = modified_formulas(PENDULUM)

@@ -158,7 +158,7 @@ class Modified(Described, eqx.Module):
             v0: (n,) velocity at t[0].
             t: (K,) times, of which the first is the initial one.
             order: as for `field`.
-            tolerance: relative and absolute tolerance, at least the rounding of the terms.
+            tolerance: relative and absolute tolerance, this of sizes below 1 and at least the rounding of the terms.
 
         Returns:
             q (K, n), as in a path, and v (K, n) at the times.
@@ -167,12 +167,16 @@ class Modified(Described, eqx.Module):
 
         times, size = np.asarray(check_times(t, tolerance)), as_step_size(h)
         z, begin = self._state(q0, v0, times[0])
-        rounding = self._rounding(float(size), self._count(order))
-        accuracy = max(float(as_tolerance(tolerance)), rounding * float(jnp.max(jnp.abs(z))))
+        rounding, least = self._rounding(float(size), self._count(order)), float(as_tolerance(tolerance))
         given = essentials(self), self._factors(size, order)
         rate, _ = _rate.bound(*given, z, begin)
         rates = lambda s, y: np.asarray(rate(*given, y, np.asarray(s)))  # noqa: E731
-        wanted: Any = {"method": "DOP853", "rtol": accuracy, "atol": accuracy, "t_eval": times}
+        units = np.asarray(inertial_units(given[0]))
+        extents = np.abs(np.stack([z, self.states[0]]))
+        sizes = np.minimum(extents.max(), units * (extents / units).max())  # of the motion, in the unit of each coordinate
+        sizes = np.where(sizes > 0.0, sizes, 1.0)
+        absolute = np.maximum(least * np.minimum(1.0, sizes), rounding * sizes)
+        wanted: Any = {"method": "DOP853", "rtol": max(least, rounding), "atol": absolute, "t_eval": times}
         found = scipy.integrate.solve_ivp(rates, (times[0], times[-1]), np.asarray(z), **wanted)
         if not found.success:
             raise RuntimeError(f"flow: the modified equation could not be integrated: {found.message}")
