@@ -94,9 +94,9 @@ _MESSAGES = {
     ),
     Outcome.NO_POSITIVE_STEP: (
         "there is no positive next step. With free steps: the energy equation has none near the last one, as at a turning "
-        "point of the motion. With steps of varying length: their density is not positive, or so large that the time no "
-        "longer advances, as at a collision; give a shorter first step, or another density. Or go on from here with "
-        "fixed steps"
+        "point of the motion, or with windows of nodes where deviations of the steps grow (see simulate_free_steps). With "
+        "steps of varying length: their density is not positive, or so large that the time no longer advances, as at a "
+        "collision; give a shorter first step, or another density. Or go on from here with fixed steps"
     ),
     Outcome.ALTERNATING: (
         "the multipliers alternate from node to node and do not tend to functions of time, although the equations hold: a "

@@ -226,7 +226,7 @@ def test_steps_of_their_own_length_of_second_order():
 
 
 def test_windows_of_nodes_double_a_deviation_of_the_steps():
-    """δ_{i+1} = -2δ_i for k = 2 with nodes alone: the recursion of the paper's adaptive method is unstable."""
+    """δ_{i+1} = -2δ_i near a circle, where κ/g is small: here the recursion of the paper's adaptive method is unstable."""
     runs = []
     for late in (0.0, 1e-7):
         times = 0.1 * np.arange(4) + late * np.array([0, 0, 0, 1])
@@ -235,6 +235,24 @@ def test_windows_of_nodes_double_a_deviation_of_the_steps():
     count = min(len(x) for x in runs)
     deviation = runs[1][:count] - runs[0][:count]
     np.testing.assert_allclose(deviation[-3:] / deviation[-4:-1], -2.0, rtol=0.15)
+
+
+def test_windows_of_nodes_keep_a_deviation_of_the_steps_bounded():
+    """L = ½(q̈² - q²) along q = exp t: g = κ/8, so that 4(δ_{i-1} + δ_{i+1}) + δ_i = 0; steps with h³g constant."""
+    problem = da.VariationalProblem(lambda q, v, a: 0.5 * (a @ a - q @ q), derivatives=2)
+    start, runs = 1.5 * np.log1p(0.02 / 1.5 * np.arange(4)), []
+    for late in (0.0, 1e-5):
+        times = start + late * np.array([0, 0, 0, 1])
+        given = {"steps": 100, "scheme": da.Interpolated()}
+        runs.append(da.step.simulate_free_steps(problem, np.exp(times)[:, None], times, **given))
+    plain, moved = runs
+    np.testing.assert_allclose(np.diff(plain.t)[20:], 0.02 * np.exp(-2 / 3 * plain.t[20:-1]), rtol=0.02)
+    np.testing.assert_allclose(plain.q[:, 0], np.exp(plain.t), rtol=1e-4)
+    deviation = np.diff(moved.t) - np.diff(plain.t)
+    assert np.abs(deviation).max() < 3e-5
+    swings = np.diff(deviation[3:], 2)  # without what the steps change by smoothly
+    assert np.abs(swings[-20:]).max() < 2.0 * np.abs(swings[:20]).max()
+    assert (swings[2:] + swings[:-2]) @ swings[1:-1] / (swings[1:-1] @ swings[1:-1]) == pytest.approx(-0.25, abs=0.03)
 
 
 def test_bad_nodes_are_named():

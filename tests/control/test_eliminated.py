@@ -253,6 +253,45 @@ def test_times_as_unknowns_of_an_underactuated_plant_on_three_nodes():
     assert off[2] < 0.4 * off[1] < 2e-3
 
 
+def first_nodes(constraint, h):
+    """Four nodes (t, q) near the fastest extremal of APART, on the constraint, with h³ exp(2 rate t) = h³, and two λ."""
+    rate = growing([0.0])[3]
+    t = 1.5 * np.log1p(2 / 3 * rate * h * np.arange(4)) / rate
+    x = np.column_stack([t, growing(t)[0]])
+    defect = jax.jit(jax.value_and_grad(lambda last, a, b: constraint(a, b, last).sum()))
+    for k in (2, 3):  # linear in the last node
+        value, slope = defect(x[k], x[k - 2], x[k - 1])
+        x[k, 2] -= value / slope[2]
+    return x, growing([t[:3].mean(), t[1:].mean()])[2]
+
+
+@pytest.mark.parametrize(("plant", "steps"), [(APART, 200), (LATER, 40)])
+def test_free_steps_of_an_underactuated_plant_on_three_nodes(plant, steps):
+    """On (R × Q)⁴, where g lies between 0 and κ = ⅔u̇²: the extremal is followed, energy and the momentum of the
+    translation are constant, and where the cost depends on time the energy changes as the action of moved windows."""
+    problem = da.control.eliminate(plant)
+    timed = da.with_time(problem)
+    ((_, constraint),) = timed.differential
+    x, free = first_nodes(constraint, 0.02)
+    path = da.step.simulate_free_steps(problem, x[:, 1:], x[:, 0], steps=steps, multipliers=free, scheme=da.Interpolated())
+    x, free = np.column_stack([path.t, path.q]), np.concatenate([free, path.multipliers])
+    energy, momentum = np.asarray(da.energies(timed, x, free)), carried(timed, x, free)
+    rounding = (
+        np.finfo(float).eps * (np.linalg.norm(path.q, axis=1) * np.abs(path.q[:, 0]))[1:-2] / np.diff(path.t)[1:-1] ** 3
+    )
+    assert np.all(np.abs(momentum - momentum[0]) < 20 * rounding)
+    if plant is APART:
+        assert_allclose(path.q, growing(path.t)[0], rtol=1e-4)
+        assert_allclose(np.diff(path.t), 0.02 * np.exp(-2 / 3 * growing([0.0])[3] * path.t[:-1]), rtol=0.02)
+        assert np.all(np.abs(energy - energy[0]) < 50 * rounding)
+        return
+    action = jax.jit(jax.vmap(lambda a, b, c, f: timed.lagrangian(a, b, c) + f @ jnp.ravel(constraint(a, b, c))))
+    windows, e = [x[i : len(x) - 2 + i] for i in range(3)], 1e-3 * np.eye(3)[0]
+    slopes = (action(*(y + e for y in windows), free) - action(*(y - e for y in windows), free)) / 2e-3
+    assert np.ptp(energy) > 1e-5
+    assert np.all(np.abs(np.diff(energy) + slopes[2:]) < 10 * rounding[1:])
+
+
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [

@@ -60,10 +60,12 @@ def simulate_free_steps(
     `simulate(problem, nodes=path.interpolate(path.t[-1] - h * np.arange(2 * k)[::-1])[0], h=h, …)`, for k = 1 with the
     nodes `path.q[-2:]` themselves and their h.
 
-    scheme=Interpolated() or Averaged() selects the paper's windows of k+1 nodes. Their energy equation couples 2k-1
-    neighbouring steps and is unstable as a recursion: for k = 2 the error of the action is Σ g (h_i³ + h_i²h_{i+1} +
-    h_ih_{i+1}²), so that deviations from a smooth mesh satisfy 4δ_{i-1} + 10δ_i + 4δ_{i+1} = 0 and grow like (-2)ⁱ,
-    whatever L is and however small h is. As a boundary problem the same equations are well posed.
+    scheme=Interpolated() or Averaged() selects the paper's windows of k+1 nodes, whose energy equation couples 2k-1
+    neighbouring steps. For k = 2 and Interpolated() deviations from a smooth mesh satisfy
+    (4g + κ/2)(δ_{i-1} + δ_{i+1}) + (10g - κ)δ_i = 0, g = (p q⁗ + 2 L_q̇ q⃛ - d²L/dt²)/12, p = L_q̈,
+    κ = ⅔ ṗᵀ(L_q̈q̈)⁻¹ṗ; with constraints L is L + λᵀφ, and p that on the accelerations which φ leaves free. They stay
+    bounded where 0 < g < κ. Elsewhere they grow, for κ = 0 and for g < 0 by 2 or more in each step, however small h is:
+    after some tens of steps there is no next one. There the same equations are well posed as a boundary problem.
 
     Args:
         problem: a VariationalProblem of order k.
