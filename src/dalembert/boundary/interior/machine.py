@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -34,8 +35,7 @@ class InteriorMachine:
         assert frontal is not None
         self._kkt, self._settings, self._frontal = kkt, settings, frontal
         sums: Any = assembly
-        self._run = _compile(len(sums.terms), len(frontal.data), len(kkt.positions))
-        self._sums = np.concatenate([*_pack(sums), np.array(frontal.data, np.int64)])
+        self._run, self._terms, coordinates = _compile()[0], np.concatenate(_pack(sums)), len(kkt.positions)
         self._room = min(ROOM, settings.max_iterations + 1)
         self._limit, self._chunk = settings.max_iterations, max(1, WORK // (kkt.blocks * kkt.size**3))
         self._numbers = self._constants(bounds)
@@ -46,13 +46,15 @@ class InteriorMachine:
         self._words |= {
             "fixed_count": len(kkt.fixed_places), "monitored_count": len(kkt.spans), "bound_count": count,
             "blocks": kkt.blocks, "size": kkt.size, "tail": tail, "most": settings.max_iterations, "stop": 0,
+            "terms": len(sums.terms), "coordinates": coordinates, "data": frontal.data.ctypes.data,
             "room": self._room, "constraints": int(np.sum(~kkt.fixed & ~kkt.primal)),
             "negative": made.loaded.address("negative"),
         }  # fmt: skip
         groups = (
             (n, ("z", "new_z", "right", "other", "constraints_sum", "added", "diagonal", "pivots")), (n + 1, ("g", "new_g")),
             (n + tail, ("x", "y", "w")), (count, ("multipliers", "slacks", "new_slacks", "dual_step")),
-            (len(kkt.positions), ("sizes",)), (2 * self._room, ("filter",)), (kkt.blocks * made.stored, ("stored",)),
+            (coordinates, ("sizes", "norms")), (coordinates + 1, ("reach",)), (2 * self._room, ("filter",)),
+            (kkt.blocks * made.stored, ("stored",)),
         )  # fmt: skip
         sizes = {name: length for length, names in groups for name in names}
         self._sizes, self._size = sizes, sum(sizes.values())
@@ -170,7 +172,7 @@ class InteriorMachine:
         workspace = np.empty(self._size)
         begin = workspace.ctypes.data
         words = self._words | {name: begin + 8 * at for name, at in self._places.items()}
-        return workspace, np.concatenate([WORDS.pack(**words), self._sums])
+        return workspace, np.concatenate([WORDS.pack(**words), self._terms])
 
     def _part(self, workspace: np.ndarray, name: str) -> np.ndarray:
         start = self._places[name]
@@ -192,14 +194,8 @@ def _pack(sums: Any) -> list[np.ndarray]:
     ]  # fmt: skip
 
 
-_RUNS: dict[tuple[int, int, int], tuple[Callable, object]] = {}
-
-
-def _compile(terms: int, data: int, coordinates: int) -> Callable:
-    """The loop for so many terms, data of the factorization, and coordinates."""
-    key = terms, data, coordinates
-    if key not in _RUNS:
-        loaded = CACHE.load(CACHE.result(interior_text, *key, rules), plain=False)
-        run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(loaded.address("interior"))
-        _RUNS[key] = run, loaded
-    return _RUNS[key][0]
+@functools.cache
+def _compile() -> tuple[Callable, object]:
+    """The loop, which all problems share, and its code."""
+    loaded = CACHE.load(CACHE.result(interior_text, rules), plain=False)
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(loaded.address("interior")), loaded

@@ -307,11 +307,10 @@ def zeros(c: Code, name: str, keys: Iterable[K]) -> dict[K, Operand]:
 def text(summands: Sequence[Summand], plan: SymbolicPlan) -> tuple[str, list[np.ndarray]]:
     first, constants = _factor_code(summands, plan)
     down, up = forward(plan), backward(plan)
-    data = ", ".join(f"ptr %range{k}, ptr %rows{k}, ptr %shared{k}" for k in range(len(summands)))
     parts = (
         first.function(
             "define void @first(i64 %count, ptr %z, ptr %free, ptr %fixed_blocks, ptr %diagonal, ptr %stored, ptr %x, "
-            f"{data}) nounwind"
+            "ptr %data) nounwind"
         ),
         down.function("define void @forward(i64 %count, ptr %stored, ptr %free, ptr %fixed_blocks, ptr %x) nounwind"),
         up.function("define void @backward(i64 %count, ptr %stored, ptr %free, ptr %fixed_blocks, ptr %x) nounwind"),
@@ -355,10 +354,10 @@ class _Added:
     """The entries of one summand; what does not change from window to window is read before the loop."""
 
     def __init__(self, c: Code, k: int, summand: Summand, size: int):
-        self.summand, self.size, self.rows = summand, size, c.argument(f"rows{k}")
-        self.traced = TracedWindow.of(summand.windowed)
-        self.common = self.traced.shared_values(c.argument(f"shared{k}"))
-        self.start, self.number = (c.argument(f"range{k}", item="i64")[j] for j in (0, 1))
+        items = ("i64", "double", "double")
+        span, self.rows, shared = (c.argument("data", item="ptr")[3 * k + j].at(0, x) for j, x in enumerate(items))
+        self.summand, self.size, self.traced = summand, size, TracedWindow.of(summand.windowed)
+        self.common, self.start, self.number = self.traced.shared_values(shared), span[0], span[1]
 
     def add(self, i: Operand, front: Entries) -> None:
         """The entries of the window that begins at block i, where there is one."""
@@ -459,7 +458,7 @@ class FrontalFactorization:
         self.reach = max((q for near in plan.below for q in near), default=0) // plan.size
         code, self.constants = CACHE.result(text, tuple(summands), plan)
         self.loaded = CACHE.load(code, plain=True)
-        number = {"first": 6 + 3 * len(summands), "forward": 4, "backward": 4}
+        number = {"first": 7, "forward": 4, "backward": 4}
         self.addresses = {name: self.loaded.address(name) for name in number}
         self.first, self.forward, self.backward = (
             ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * count)(self.addresses[name])
@@ -479,12 +478,13 @@ class FrontalFactorization:
 
 
 class BoundFactorization:
-    """The factorizations of one matrix. fixed_blocks: (blocks,), not zero where a component is fixed."""
+    """The factorizations of one matrix. fixed_blocks: (blocks,), not zero where a component is fixed; data: addresses of the
+    range, the rows and the shared data of every summand."""
 
     def __init__(self, factorization: FrontalFactorization, free: np.ndarray, arguments: Sequence[np.ndarray]):
         self.factorization, self.free, self._arguments = factorization, free, arguments
         self.unit, self.fixed_blocks = 1.0 - free, (1.0 - free).max(axis=1)
-        self.data = [a.ctypes.data for a in arguments]
+        self.data = np.array([a.ctypes.data for a in arguments], np.int64)
         self._free, self._unit, self._fixed_blocks = (a.ctypes.data for a in (self.free, self.unit, self.fixed_blocks))
 
     def factor(self, z: np.ndarray, diagonal: np.ndarray | None, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -493,9 +493,8 @@ class BoundFactorization:
         last block."""
         found, x = np.empty((len(z), self.factorization.stored)), self._workspace(right)
         into, workspace, added = found.ctypes.data, x.ctypes.data, self._unit if diagonal is None else diagonal.ctypes.data
-        self.factorization.first(
-            len(z), z.ctypes.data, self._free, self._fixed_blocks, added, into, workspace, *self.data
-        )  # fmt: skip
+        data = self.data.ctypes.data
+        self.factorization.first(len(z), z.ctypes.data, self._free, self._fixed_blocks, added, into, workspace, data)
         self.factorization.backward(len(z), into, self._free, self._fixed_blocks, workspace)
         return found, x[: len(z)]
 

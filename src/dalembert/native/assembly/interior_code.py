@@ -3,14 +3,13 @@
     diagonal of K + κz/(U²s),   right = -∇L̃ ± κμ/(Us),   K x = right,   z + αx  (α from the slacks, halved)
 
 `interior` is the loop: it returns where something is met that it does not know, as if nothing of the iteration had happened,
-or at the end. `rules`, the numbers of terms and coordinates (`TERMS`, `EACH`) and those of the data of the factorization
-(`DATA`) are constants of the program.
+or at the end. `rules` are constants of the program; all numbers of terms and coordinates are given, so that all problems
+share it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from dalembert.native.llvm.dense import copy
@@ -19,11 +18,12 @@ from dalembert.native.llvm.subset import Real, Reals, Record, Truth, Whole, atom
 
 WORDS = Packing.words(
     "blocks", "size", "tail", "fixed_count", "monitored_count", "most", "bound_count", "room", "constraints", "stop",
-    Wholes=("fixed_places", "monitored", "places"), Address=("first", "forward", "backward", "negative"),
+    "terms", "coordinates",
+    Wholes=("fixed_places", "monitored", "places"), Address=("first", "forward", "backward", "negative", "data"),
     Reals=("z", "g", "new_z", "new_g", "x", "y", "w", "right", "other", "constraints_sum", "stored", "free", "fixed_blocks",
            "unit", "added", "diagonal", "pivots", "nudge", "shifted", "dual", "held", "rows", "unknowns", "primal", "spans",
            "positions", "sizes", "violations", "per_action", "flat_units", "limits", "scales", "reaches", "presses",
-           "pushes", "stiffness", "multipliers", "slacks", "new_slacks", "dual_step", "filter"),
+           "pushes", "stiffness", "multipliers", "slacks", "new_slacks", "dual_step", "filter", "norms", "reach"),
 )  # fmt: skip
 TERM = Packing.words("number", "offset", Address=("gradient", "product"),
                      Reals=("gradient_rows", "gradient_shared", "product_rows", "product_shared"))  # fmt: skip
@@ -33,7 +33,6 @@ SCALARS = Packing.scalars(
     "nudged", "corners", "objective", "violation", "norm", "theta", "logarithms", "new_objective", "new_violation",
     "new_norm", "new_theta", "new_logarithms", "new_finite", "allowed",
 )  # fmt: skip
-DATUM = Packing.words(Reals=["array"])
 TRIAL = Packing.scalars("shift", "trusted", "sound", "factorizations", "jammed", "whole", "length", "first", "own", "along",
                         "update", "fraction")  # fmt: skip
 REFUSED, CONVERGED, LIMIT = 0, 1, 2
@@ -41,31 +40,26 @@ TAKEN, HALVED = 1, 2  # beside REFUSED: what corrections come to
 REFINEMENTS = 6  # of a solution
 RANGE = 1e-150, 1e150  # of products of slacks, whose logarithm is then taken
 INFINITY, STOP = math.inf, WORDS.offset("stop")
-# Constants of the program.
-rules: Any = None
-TERMS: Sequence[int] = ()
-DATA: Sequence[int] = ()
-EACH: Sequence[int] = ()
+rules: Any = None  # a constant of the program
 
 
-def interior_text(terms: int, data: int, coordinates: int, rules: Any) -> str:
-    """The module of `interior`, for so many terms, data and coordinates."""
-    counts = {"TERMS": tuple(range(terms)), "DATA": tuple(range(data)), "EACH": tuple(range(coordinates))}
-    return program([point, solution, interior], rules=rules, **counts)
+def interior_text(rules: Any) -> str:
+    """The module of `interior`."""
+    return program([point, solution, interior], rules=rules)
 
 
 @machine(job=WORDS, values=SCALARS, constant=["job"])
 def interior(job: Any, values: Any) -> Whole:
     """Steps until the equations are solved, CONVERGED; until there are as many as allowed, LIMIT; or REFUSED."""
-    trial, reach = Record(TRIAL, local(TRIAL.size)), local(len(EACH) + 1)
-    measure(job, reach)
+    trial = Record(TRIAL, local(TRIAL.size))
+    measure(job)
     while True:
         if values.iterations >= float(job.most):
             return LIMIT
         dual, magnitude, most, least = residuals(job, values)
         last = rules.LastStep(values.update, values.shift, values.whole)
         errors = barrier_errors(values, 0.0, dual, magnitude, most, least)
-        relative = values.violation / reach[len(EACH)]
+        relative = values.violation / job.reach[job.coordinates]
         if rules.meets_tolerance(errors, last, relative, values.largest_update, values.tolerance):
             return CONVERGED
         while values.barrier > values.least:  # the filter is empty with each new one
@@ -77,7 +71,7 @@ def interior(job: Any, values: Any) -> Whole:
         if rules.watches(values.shortened):
             return REFUSED
         write_equations(job, values)
-        if not factorize(job, values, trial, reach):
+        if not factorize(job, values, trial):
             return REFUSED
         find_lengths(job, values, trial)
         at = standing(values, values.theta, values.objective, values.logarithms)
@@ -86,7 +80,7 @@ def interior(job: Any, values: Any) -> Whole:
         if not remember(job, values, trial, at):
             return REFUSED
         arrive(job, values, trial)
-        measure(job, reach)
+        measure(job)
         values.jammed = rules.patient(trial.jammed, values.barrier, values.raises)
         if rules.takes_tiny_steps(values.jammed):
             values.jammed, values.shortened, values.corners = 0.0, 0.0, 0.0
@@ -114,26 +108,26 @@ def is_stopped(job: Any) -> Truth:
 
 def max_norms(job: Any, v: Reals) -> Reals:
     """max|v_j| over the positions of every coordinate."""
-    largest = local(len(EACH))
-    for j in EACH:
-        largest[j] = 0.0
-    for i in range(job.monitored_count):
-        for j in EACH:
-            largest[j] = max(largest[j], job.spans[i] * abs(v[job.monitored[i * len(EACH) + j]]))
-    return largest
+    count = job.coordinates
+    for j in range(count):
+        largest = 0.0
+        for i in range(job.monitored_count):
+            largest = max(largest, job.spans[i] * abs(v[job.monitored[i * count + j]]))
+        job.norms[j] = largest
+    return job.norms
 
 
-def measure(job: Any, reach: Reals) -> None:
+def measure(job: Any) -> None:
     """s + max|q| of every coordinate, and then the largest of them in typical sizes."""
-    norms = max_norms(job, job.z)
-    for j in EACH:
-        reach[j] = job.sizes[j] + norms[j]
-    reach[len(EACH)] = largest_ratio(reach, job.positions)
+    count, norms = job.coordinates, max_norms(job, job.z)
+    for j in range(count):
+        job.reach[j] = job.sizes[j] + norms[j]
+    job.reach[count] = largest_ratio(count, job.reach, job.positions)
 
 
-def largest_ratio(norms: Reals, sizes: Reals) -> Real:
+def largest_ratio(count: Whole, norms: Reals, sizes: Reals) -> Real:
     found = norms[0] / sizes[0]
-    for j in EACH[1:]:
+    for j in range(1, count):
         found = max(found, norms[j] / sizes[j])
     return found
 
@@ -186,10 +180,10 @@ def write_equations(job: Any, values: Any) -> None:
         job.right[place] += job.pushes[j] * (values.barrier / slack)
 
 
-def factorize(job: Any, values: Any, trial: Any, reach: Reals) -> Truth:
+def factorize(job: Any, values: Any, trial: Any) -> Truth:
     """x = K⁻¹ right, δ raised until K has as many negative eigenvalues as constraints; False where it has fewer, or where
     solutions are not accurate, with a nudge neither."""
-    n, data = job.blocks * job.size, [Record(DATUM, job[WORDS.size + len(TERMS) * TERM.size + k :]).array for k in DATA]
+    n = job.blocks * job.size
     trial.shift, trial.factorizations, trial.sound = 0.0, 0.0, values.sound
     while True:
         if is_stopped(job):
@@ -199,7 +193,7 @@ def factorize(job: Any, values: Any, trial: Any, reach: Reals) -> Truth:
             job.pivots[i] = job.diagonal[i] + values.nudged * job.nudge[i]
             job.x[i] = job.right[i]
         fill(job.tail, job.x[n:])
-        job.first(job.blocks, job.z, job.free, job.fixed_blocks, job.pivots, job.stored, job.x, *data)
+        job.first(job.blocks, job.z, job.free, job.fixed_blocks, job.pivots, job.stored, job.x, job.data)
         trial.factorizations += 1.0
         negative = job.negative(job.blocks, job.stored)
         if not (negative > job.constraints and trial.sound > values.nudged):  # or surely too many: sound, and not nudged
@@ -217,7 +211,7 @@ def factorize(job: Any, values: Any, trial: Any, reach: Reals) -> Truth:
                 trial.factorizations -= 1.0
                 continue
             trial.sound = 1.0
-            trial.update = largest_ratio(max_norms(job, job.x), reach)
+            trial.update = largest_ratio(job.coordinates, max_norms(job, job.x), job.reach)
             if rules.locally_infeasible(values.theta, trial.shift, trial.update, values.tolerance):
                 return False
             if not negative > job.constraints:
@@ -414,7 +408,8 @@ def new_gradient(job: Any) -> Real:
     """The gradient at the new path, without what is fixed; the objective, which stands after it."""
     n = job.blocks * job.size
     fill(n + 1, job.new_g)
-    for t in terms(job):
+    for k in range(job.terms):
+        t = term(job, k)
         z, g = job.new_z[t.offset // 8 :], job.new_g[t.offset // 8 :]
         t.gradient(t.number, z, t.gradient_rows, t.gradient_shared, job.new_g[n:], g)
     for i in range(job.fixed_count):
@@ -422,9 +417,9 @@ def new_gradient(job: Any) -> Real:
     return job.new_g[n]
 
 
-def terms(job: Any) -> Sequence[Any]:
-    """What the terms of the sum are told."""
-    return [Record(TERM, job[WORDS.size + t * TERM.size :]) for t in TERMS]
+def term(job: Any, k: Whole) -> Any:
+    """Addresses and places of term k of the sum."""
+    return Record(TERM, job[WORDS.size + k * TERM.size :])
 
 
 @machine(flags="reassoc contract")
@@ -447,14 +442,15 @@ def solution(job: Any, values: Any, x: Reals, right: Reals) -> Whole:
         return 1
     for count in range(REFINEMENTS):
         fill(n, job.y)  # the second derivatives at z times x; rows of fixed components are not zero
-        for t in terms(job):
-            k = t.offset // 8
-            t.product(t.number, job.z[k:], x[k:], t.product_rows, t.product_shared, job.y[k:])
+        for k in range(job.terms):
+            t = term(job, k)
+            at = t.offset // 8
+            t.product(t.number, job.z[at:], x[at:], t.product_rows, t.product_shared, job.y[at:])
         for i in range(n):
             job.y[i] = right[i] - (job.y[i] * job.free[i] + job.diagonal[i] * x[i])
         substitute(job, job.y)
-        size = largest_ratio(max_norms(job, x), job.positions)
-        change = largest_ratio(max_norms(job, job.y), job.positions)
+        size = largest_ratio(job.coordinates, max_norms(job, x), job.positions)
+        change = largest_ratio(job.coordinates, max_norms(job, job.y), job.positions)
         for i in range(n):
             x[i] += job.y[i]
         if rules.accurate(change, size):
