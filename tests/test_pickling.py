@@ -363,10 +363,10 @@ def main():
         }
 
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        study("Pool", lambda f, *x: lambda job=pool.apply_async(f, x): job.get(timeout=120))
+        study("Pool", lambda f, *x: lambda job=pool.apply_async(f, x): job.get(timeout=600))
     context = multiprocessing.get_context("forkserver")
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as executor:
-        study("Executor", lambda f, *x: lambda job=executor.submit(f, *x): job.result(timeout=120))
+        study("Executor", lambda f, *x: lambda job=executor.submit(f, *x): job.result(timeout=600))
     print(json.dumps({"here": lost_here, **found}))
 
 

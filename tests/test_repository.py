@@ -251,5 +251,5 @@ def test_the_newest_versions_say_why_they_were_skipped(name, reason, tmp_path):
     (tmp_path / "offline").chmod(0o755)
     command = [ROOT / ".ci" / "newest", tmp_path / "newest", "1"]
     environment = os.environ | {"NEWEST_PYTHON": str(tmp_path / name)}
-    found = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=True)
     assert found.stdout.startswith(f"newest: skipped: {reason}")

@@ -191,7 +191,7 @@ def search_faults(browser: webdriver.Chrome, folder: Path) -> Iterator[str]:
         return
     box.click()
     box.send_keys("holonomic")
-    for _ in range(50):
+    for _ in range(300):  # a minute: the machine may be busy
         time.sleep(0.2)
         if browser.find_elements(By.CSS_SELECTOR, ".md-search-result__item"):
             return

@@ -28,7 +28,7 @@ from selenium.webdriver.common.keys import Keys
 import dalembert as da
 from dalembert.gallery import ENTRIES
 
-PATIENCE = 30  # looks at a page, a tenth of a second apart, until it has to play
+PATIENCE = 600  # looks at a page, a tenth of a second apart, until it has to play
 EVIL = '</script><img src=x onerror="window.evil = 1"><script>window.evil = 1</script>'
 
 STATE = """

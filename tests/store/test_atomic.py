@@ -101,7 +101,7 @@ def test_a_full_disk_or_memory_is_an_error_and_nothing_is_lost(way, tmp_path):
     gets no memory; it is asked for before: how much is in use is read from Linux's /proc."""
     prefix = small_file_system(tmp_path) if way == "disk" else ()
     program = FULL + MEMORY if Path("/proc/self/statm").exists() else FULL
-    done = subprocess.run(child(program, tmp_path, way, prefix=prefix), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(child(program, tmp_path, way, prefix=prefix), capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     first, second, *rest = done.stdout.splitlines()
     assert first.startswith(f"True {tmp_path}/run.nc ")

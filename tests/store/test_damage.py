@@ -188,7 +188,7 @@ def test_only_regular_files_are_read(tmp_path):
         "    except da.FileError as error:\n"
         "        print(error.file)\n"
     )
-    found = subprocess.run([sys.executable, "-c", script, *names], capture_output=True, text=True, timeout=60, check=True)
+    found = subprocess.run([sys.executable, "-c", script, *names], capture_output=True, text=True, timeout=600, check=True)
     assert [line.removesuffix("/zarr.json") for line in found.stdout.splitlines()] == names
 
 

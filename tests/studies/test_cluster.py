@@ -118,7 +118,7 @@ def test_a_worker_that_is_killed(whole, tmp_path):
             killer = threading.Thread(target=kill)
             killer.start()
             try:
-                own.wait_for_workers(1, timeout=60)
+                own.wait_for_workers(1, timeout=600)
                 study = sweep(client=own, store=tmp_path / "study.zarr")
             finally:
                 worker.kill()
