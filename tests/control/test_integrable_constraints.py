@@ -112,9 +112,10 @@ def test_the_end_of_a_simulated_run(steps):
 
 def test_closed_orbits_on_one_leaf():
     """Against the circle of least cost among those that Holonomic gives."""
-    options = {"forces": lambda q, v: -0.5 * v}
-    cost = lambda q, v, u: u @ u + 4.0 * (q @ q - 1.0) ** 2  # noqa: E731
-    heavy = lambda q, v: 0.5 * v @ v - q[1]  # noqa: E731
+    options = {"forces": lambda q, v, *p: -0.5 * v}
+    cost = lambda q, v, u, *p: u @ u + 4.0 * (q @ q - 1.0) ** 2  # noqa: E731
+    heavy = lambda q, v, *p: 0.5 * v @ v - q[1]  # noqa: E731
+    circle = da.System(heavy, da.Holonomic(lambda q, p: q @ q - p["r"] ** 2), **options, parameters={"r": 1.0})
     angles = np.linspace(0.0, 2.0 * np.pi, 41)
     guess = np.column_stack([np.cos(angles), np.sin(angles)])
     ends = {"initial": ({1: 0.0}, None), "final": da.Periodic(), "T": 4.0, "steps": 40}
@@ -123,7 +124,7 @@ def test_closed_orbits_on_one_leaf():
         return float(da.solve(da.OptimalControl(system, cost=cost, actuated=(0, 1)), **ends, guess=radius * guess).cost)
 
     def on_circle(radius: float) -> float:
-        return least(da.System(heavy, da.Holonomic(lambda q: q @ q - radius**2), **options), radius)
+        return least(circle.replace(r=radius), radius)
 
     best = minimize_scalar(on_circle, bounds=(0.9, 1.0), method="bounded", options={"xatol": 1e-3})
     assert least(da.System(heavy, CIRCLES, **options), 1.0) == pytest.approx(best.fun, rel=1e-6)
