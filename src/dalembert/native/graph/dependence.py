@@ -16,7 +16,7 @@ def needed_nodes(g: Graph, outputs: Iterable[int]) -> list[int]:
         i = stack.pop()
         if i not in seen:
             seen.add(i)
-            stack.extend(j for j in operands(g.nodes[i]) if j not in seen)
+            stack.extend(operands(g.nodes[i]))
     return sorted(seen)
 
 
@@ -42,6 +42,7 @@ class Dependence:
         self.g = g
         self._bits: dict[str, int] = {}
         self._masks: list[int] = []
+        self._wanted: dict[tuple[str, ...], int] = {}
 
     def _update_masks(self) -> list[int]:
         nodes, masks = self.g.nodes, self._masks
@@ -58,8 +59,9 @@ class Dependence:
 
     def on(self, i: int, *names: str) -> bool:
         """True if node i depends on any of the named vectors."""
-        mask = self._update_masks()[i]
-        return any(mask >> self._bits[name] & 1 for name in names if name in self._bits)
+        if names not in self._wanted:
+            self._wanted[names] = sum(1 << self._bits.setdefault(name, len(self._bits)) for name in set(names))
+        return bool(self._update_masks()[i] & self._wanted[names])
 
 
 def evaluate(g: Graph, outputs: Sequence[int], inputs: Mapping[str, np.ndarray]) -> np.ndarray:

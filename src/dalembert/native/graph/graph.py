@@ -146,14 +146,14 @@ class Graph:
         made.powers = self.powers.copy()
         return made
 
-    def _intern(self, key: tuple, node: Node, kind: str) -> int:
+    def _intern(self, key: tuple, node: Node, kind: str = "") -> int:
         found = self._index.get(key)
         if found is None:
             found = len(self.nodes)
             if found >= self.limit:
                 raise Unsupported("graph", f"more than {self.limit} scalar operations")
             self.nodes.append(node)
-            self.kind.append(kind)
+            self.kind.append(kind or kind_of_result(node[0], self.kind[node[-1]]))
             self._index[key] = found
         return found
 
@@ -183,11 +183,12 @@ class Graph:
     def apply(self, op: str, *args: int) -> int:
         """The node op(*args), simplified."""
         nodes = self.nodes
-        if all(nodes[i][0] == "const" for i in args):
+        of = [nodes[i][0] for i in args]
+        if of.count("const") == len(of):
             folded = FOLD[op](*(nodes[i][1] for i in args))
             return self.zero if folded == 0 and isinstance(folded, float) else self.constant(folded)  # -0 is 0 here
         rule = _RULES.get(op)
-        if rule is not None:
+        if rule is not None and not (op in _PLAIN and args[0] != args[1] and "const" not in of and "neg" not in of):
             found = rule(self, *args)
             if found is not None:
                 return found
@@ -198,7 +199,7 @@ class Graph:
     def raw(self, op: str, *args: int) -> int:
         """The node op(*args) as it is, without simplification."""
         key = (op, *args)
-        return self._intern(key, key, kind_of_result(op, self.kind[args[-1]]))
+        return self._intern(key, key)
 
     def number(self, i: int) -> int:
         """The node as a double; a truth value is 0 or 1."""
@@ -291,6 +292,7 @@ def express(g: Graph, nodes: Iterable[int]) -> list[Expression]:
 
 
 _COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "and", "or", "xor"})
+_PLAIN = frozenset({"add", "sub", "mul"})  # whose rules are about constants, negatives and equal operands
 
 
 def _inner_of_neg(g: Graph, i: int) -> int | None:

@@ -28,8 +28,8 @@ def rebuild(g: Graph, node: Node, new: Callable[[int], int]) -> int:
     if op == "entry":
         return g.entry(new(args[0]), args[1])
     if op == "solve":
-        return g.raw(op, *(new(j) for j in args))
-    return g.apply(op, *(new(j) for j in args))
+        return g.raw(op, *map(new, args))
+    return g.apply(op, *map(new, args))
 
 
 def replace_nodes(g: Graph, outputs: Sequence[int], known: Mapping[int, int]) -> list[int]:
@@ -80,7 +80,7 @@ class _Factored:
         forms = [self.form[j] for j in args]
         if op in ("mul", "div"):
             (c, x), (d, y) = forms
-            return g.apply(op, c, d), g.apply(op, x, y)
+            return c if d == g.one else g.apply(op, c, d), g.apply(op, x, y)
         if op == "neg":
             return forms[0][0], g.apply("neg", forms[0][1])
         if op in ("add", "sub"):
@@ -92,7 +92,7 @@ class _Factored:
                 return g.apply("neg", g.apply(other, c, d)) if g.nodes[x] == ("neg", y) else g.apply(other, c, d), min(x, y)
             if c == d:
                 return c, g.apply(op, x, y)
-        return g.one, g.apply(op, *(self.value(j) for j in args))
+        return g.one, g.apply(op, *map(self.value, args))
 
     def _positive(self, c: int, x: int) -> tuple[int, int]:
         """Signs belong to x, so that factors that differ in sign only are seen to be equal."""
