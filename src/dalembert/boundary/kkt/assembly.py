@@ -255,7 +255,7 @@ class SumCode:
 
     def _entries(self, k: int, position: np.ndarray, lower: int, without: np.ndarray | None) -> Compiled:
         term, width = self.terms[k], 2 * lower + 1
-        rows, columns = (np.asarray(p, dtype=int) for p in _between(term, self.patterns[k], without))
+        rows, columns = _between(term, self.patterns[k], without)
 
         def entries(formed, read, values, gradient, second):
             units = read[1]
@@ -288,16 +288,14 @@ class SumCode:
 _sum_code = remember(64)(SumCode)
 
 
-def _between(term: Term, pattern: Pattern, components: np.ndarray | None) -> Pattern:
-    """The entries of a pattern that are not between two of the components."""
-    if components is None:
-        return pattern
-    kept = [
-        (r, c)
-        for r, c in zip(*pattern, strict=True)
-        if not (components[term.components[r]] and components[term.components[c]])
-    ]
-    return tuple(r for r, _ in kept), tuple(c for _, c in kept)
+def _between(term: Term, pattern: Pattern, without: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of a pattern, except where both are among these components."""
+    rows, columns = (np.asarray(p, dtype=int) for p in pattern)
+    if without is None:
+        return rows, columns
+    among = without[np.asarray(term.components)]
+    kept = ~(among[rows] & among[columns])
+    return rows[kept], columns[kept]
 
 
 class JaxAssembly:
@@ -339,7 +337,7 @@ class JaxAssembly:
         block, own = np.divmod(np.arange(z.size), self.size)
         row = block * self.size + position[own]
         for k, (term, places) in enumerate(zip(self.terms, self.places, strict=True)):
-            first, second = (np.asarray(p, dtype=int) for p in _between(term, self.patterns[k], without))
+            first, second = _between(term, self.patterns[k], without)
             rows, columns = places[:, first], places[:, second]
             entries = np.asarray(_seconds(*self._windows(k, z)))[:, first, second] * self.units[rows] * self.units[columns]
             np.add.at(band, (row[rows], lower + row[columns] - row[rows]), entries)
