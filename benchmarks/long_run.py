@@ -1,15 +1,17 @@
 """Long runs of nonholonomic systems: constraints, energy and reversibility over a million steps.
 
-    python benchmarks/long_run.py [--steps 1e6] [--problems NAME …] [--schemes NAME …] [--times 0.5]
+    python benchmarks/long_run.py [--steps 1e6] [--problems NAME …] [--schemes NAME …] [--times 0.5] [--tables energy]
 
-Every step is looked at while the run goes on (`reduce`), and 10⁴ states are kept for the energy. Prints three tables.
+Every step is looked at while the run goes on (`reduce`), and 10⁴ states are kept for the energy. Prints three tables, or
+those that are named.
 
 constraint: the largest |φ|/|v| of all steps at three places: at the states (q̃, v), where the scheme keeps φ = 0; and at the
 nodes q_k between two states, with the velocity before the node and with the mean of those before and after it; with the
 exponents of h in these two, from runs over the same time with h and h/2.
 energy: (max - min)/|E(0)| over the first hundredth of the steps and over all, and what the least squares line through the
 means of 100 blocks gains over the run, with its standard error. Residuals of neighbouring blocks are correlated: the error
-is that of independent ones times √((1+ρ)/(1-ρ)), ρ their correlation, as for an autoregressive process.
+is that of independent ones times √((1+ρ)/(1-ρ)), ρ their correlation, as for an autoregressive process. A random walk has
+ρ near 1, and more than this: so also last - first, with the standard error of 100 independent increments.
 way back: N steps, v → -v, N steps, v → -v: |(q, v) - (q₀, v₀)|, largest component.
 """
 
@@ -35,6 +37,7 @@ SCHEMES: list[tuple[str, da.Scheme]] = [
     *((f"gradient {order}", da.Scheme("discrete_gradient", order=order)) for order in (4, 6, 8, 10)),
 ]
 SAMPLES, BLOCKS = 10_000, 100
+TABLES = ("constraint", "energy", "back")
 TOLERANCE = 1e-10  # docs/native.md, round-off: what the default leaves adds up over more than 10⁶ steps
 
 
@@ -173,7 +176,9 @@ def energy_row(problem: Problem, scheme: da.Scheme, path: da.Path) -> list[str]:
     ranges = [float(p.reduced["high"] - p.reduced["low"]) / abs(e[0]) for p in (first, path)]
     length = float(path.t[-1])
     drift, error = (length * x / abs(e[0]) for x in slope(np.asarray(path.t), e))
-    return [*(f"{x:.1e}" for x in ranges), f"{drift:.1e} ± {error:.0e}"]
+    increments = np.diff(e[:: max(1, len(e) // BLOCKS)]) / abs(e[0])
+    walk = increments.std(ddof=1) * np.sqrt(len(increments))
+    return [*(f"{x:.1e}" for x in ranges), f"{drift:.1e} ± {error:.0e}", f"{increments.sum():.1e} ± {walk:.0e}"]
 
 
 def way_back(problem: Problem, scheme: da.Scheme, steps: int) -> float:
@@ -234,6 +239,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--times", type=factor, default=1.0, metavar="FACTOR", help="of every h")
     parser.add_argument("--problems", nargs="+", default=[""], metavar="NAME", help="parts of names; all by default")
     parser.add_argument("--schemes", nargs="+", choices=[name for name, _ in SCHEMES], help="the first four by default")
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES, help="all by default")
     given = parser.parse_args(words)
     chosen = [p for p in problems() if any(part in p.name for part in given.problems)]
     given.problems = [dataclasses.replace(p, h=p.h * given.times) for p in chosen]
@@ -245,22 +251,27 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 def main(words: Sequence[str] | None = None) -> None:
     given = arguments(words)
-    rows = [[], [], []]
+    measures = {
+        "constraint": constraint_row,
+        "energy": energy_row,
+        "back": lambda problem, scheme, _: back_row(problem, scheme, given.steps),
+    }
+    rows = {name: [] for name in given.tables}
     for problem in given.problems:
         first = f"{problem.name} ({problem.note}), h = {problem.h:g}"
         for name, scheme in given.schemes:
-            head = [first, name]
             path = run(problem, scheme, given.steps, problem.h, every=max(1, given.steps // SAMPLES))
-            rows[0].append(head + constraint_row(problem, scheme, path))
-            rows[1].append(head + energy_row(problem, scheme, path))
-            rows[2].append(head + back_row(problem, scheme, given.steps))
+            for kind, filled in rows.items():
+                filled.append([first, name, *measures[kind](problem, scheme, path)])
             first = ""  # once for every problem
-    columns = ["at the states", "at the nodes, v before", "at the nodes, mean v"]
-    table(f"Largest |φ|/|v|, {given.steps} steps", ["", "scheme", *columns], rows[0])
-    columns = ["range, first 1 %", "range", "least squares line, over the run"]
-    table(f"Energy, relative, {given.steps} steps", ["", "scheme", *columns], rows[1])
-    columns = [f"N = {number}" for number in fractions(given.steps)]
-    table("Distance from the start on the way back", ["", "scheme", *columns], rows[2])
+    heads = {
+        "constraint": ("Largest |φ|/|v|", ["at the states", "at the nodes, v before", "at the nodes, mean v"]),
+        "energy": ("Energy, relative", ["range, first 1 %", "range", "least squares line, over the run", "last - first"]),
+        "back": ("Distance from the start on the way back", [f"N = {number}" for number in fractions(given.steps)]),
+    }
+    for kind, filled in rows.items():
+        title, columns = heads[kind]
+        table(f"{title}, {given.steps} steps", ["", "scheme", *columns], filled)
 
 
 if __name__ == "__main__":
