@@ -27,7 +27,6 @@ import numpy as np
 
 import dalembert as da
 from dalembert.gallery import ENTRIES
-from dalembert.systems.equations import value
 
 SCHEMES: list[tuple[str, da.Scheme]] = [
     ("mid-point", da.Scheme()),
@@ -122,7 +121,7 @@ def watched(problem: Problem, scheme: da.Scheme, h: float) -> tuple:
 
     def residual(q, v, t):
         size = jnp.sqrt(v @ v)
-        phi = jnp.max(jnp.abs(value(system, constraint, q, v, jnp.zeros_like(v), t)))
+        phi = jnp.max(jnp.abs(constraint.residual(system, q, v, jnp.zeros_like(v), t)))
         return jnp.where(size > 0, phi / jnp.where(size > 0, size, 1.0), 0.0)  # at rest φ is 0
 
     def watch(seen, t, q, v, multipliers):

@@ -16,7 +16,7 @@ import numpy as np
 from dalembert.native import Graph, Tracer, Unsupported, needed_nodes
 from dalembert.numbers import check_x64, described, whole_number
 from dalembert.systems import Holonomic, Nonholonomic, SecondOrder, System, check_flat, check_system, with_parameters
-from dalembert.systems.equations import all_reactions, force, value
+from dalembert.systems.equations import all_reactions, force
 from dalembert.systems.pickling import made
 
 __all__ = ["SymbolicEquations", "from_sympy", "symbolic_equations"]
@@ -160,7 +160,7 @@ def _parameter(path: tuple, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _residuals(system: System, q, v, a, t):
-    found = [value(system, c, q, v, a, t) for c in system.constraints]
+    found = [c.residual(system, q, v, a, t) for c in system.constraints]
     return jnp.concatenate(found) if found else jnp.zeros(0)
 
 

@@ -26,7 +26,6 @@ from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, St
 from dalembert.step.run.steps import run_all
 from dalembert.step.start.prepare import prepare_system, program_for
 from dalembert.systems import check_shapes
-from dalembert.systems.equations import value
 
 COEFFICIENTS, ZERO = 24, jnp.asarray(0.0)
 CHOICES = StepOptions(None, Newton(), None, None, None, None)
@@ -86,7 +85,7 @@ def family(number: int) -> da.System:
 
 @eqx.filter_jit
 def values_and_rows(system: da.System, q, v):
-    evaluated = lambda x: jnp.array([value(system, c, x, v, 0 * v, ZERO)[0] for c in system.constraints])  # noqa: E731
+    evaluated = lambda x: jnp.array([c.residual(system, x, v, 0 * v, ZERO)[0] for c in system.constraints])  # noqa: E731
     return evaluated(q), jax.jacfwd(evaluated)(q)
 
 

@@ -52,7 +52,6 @@ from dalembert.numbers import as_choice, as_numbers
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
 from dalembert.systems import System, check_x64
-from dalembert.systems.equations import value
 from dalembert.systems.sizes import as_scales
 from dalembert.tracing import seldom
 
@@ -238,7 +237,7 @@ def _intervals(system: System, paths, t):
     def step_defects(a, b, s, h):
         v, middle = (b - a) / h, 0.5 * (a + b)
         found = [
-            value(system, c, b, v, v, s + h) if c.order == 0 else value(system, c, middle, v, v, s + 0.5 * h)
+            c.residual(system, b, v, v, s + h) if c.order == 0 else c.residual(system, middle, v, v, s + 0.5 * h)
             for c in system.constraints
         ]
         return jnp.concatenate(found)

@@ -38,7 +38,7 @@ from dalembert.numbers import as_array, as_number, as_numbers, described
 from dalembert.solution import ControlSolution
 from dalembert.systems import InconsistentDataError, check_initial_data, leaf_forms
 from dalembert.systems.distribution.reduction import Forms, solved_for
-from dalembert.systems.equations import first_derivative, value
+from dalembert.systems.equations import first_derivative
 from dalembert.systems.sizes import residual_limit
 from dalembert.systems.system import LocalSystem
 from dalembert.tracing import seldom
@@ -318,9 +318,9 @@ def _end_equations(problem: OptimalControl, jets: Float[np.ndarray, "samples 2 n
     def equations_of_jet(jet):
         q, v = jet
         found = [
-            (value(system, c, q, q, q, t), first_derivative(system, c, q, v, t))
+            (c.residual(system, q, q, q, t), first_derivative(system, c, q, v, t))
             if c.order == 0
-            else (0.0 * value(system, c, q, v, v, t), value(system, c, q, v, v, t))
+            else (0.0 * c.residual(system, q, v, v, t), c.residual(system, q, v, v, t))
             for c in system.constraints
         ]
         return jnp.stack([jnp.concatenate(each) for each in zip(*found, strict=True)])

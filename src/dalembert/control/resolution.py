@@ -11,7 +11,7 @@ from dalembert.control.problem import OptimalControl, actuation
 from dalembert.control.rows import RowFunction
 from dalembert.groups import Product
 from dalembert.solution import ControlSolution
-from dalembert.systems.equations import kkt_residual, value
+from dalembert.systems.equations import kkt_residual
 
 UNRESOLVED = 0.25  # of the path, by which an integrated step may end off the next node
 PARTS = 4  # of a step that is integrated
@@ -70,6 +70,6 @@ def acceleration(problem: OptimalControl, n: int, row):
     q, v, u = jnp.split(row[:-1], np.cumsum([system.space.stored_size(n), n]))
     push = actuation(problem, q, t) @ u
     balance = lambda z: kkt_residual(system, q, v, t, z).at[:n].add(-push)  # noqa: E731, linear in z
-    zero = jnp.zeros(n + sum(value(system, c, q, v, v, t).shape[0] for c in system.constraints))
+    zero = jnp.zeros(n + sum(c.residual(system, q, v, v, t).shape[0] for c in system.constraints))
     left, matrix = value_and_jacobian(balance, zero)
     return -(inverse(matrix) @ left)[:n]

@@ -40,7 +40,7 @@ from dalembert.discretize import Interval, Node, Scheme
 from dalembert.discretize.nodes import forced_ends, kinematic_equations
 from dalembert.groups import Product
 from dalembert.systems import momentum
-from dalembert.systems.equations import all_reactions, first_derivative, force, value
+from dalembert.systems.equations import all_reactions, first_derivative, force
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +190,7 @@ class EndPosition(PlantTerm):
         (elements, z), (weight, t) = self.elements_and_unknowns(z), data
         problem = self.plant(shared)
         system, (q,) = problem.system, self.positions(elements, shared, z[: self.layout.n])
-        found = [value(system, c, q, q, q, t) for c in system.constraints if c.order == 0]
+        found = [c.residual(system, q, q, q, t) for c in system.constraints if c.order == 0]
         return jnp.zeros(()), weight * jnp.concatenate(found)
 
 
@@ -205,7 +205,7 @@ class EndVelocity(PlantTerm):
         system, n = problem.system, self.layout.n
         (q,), v = self.positions(elements, shared, z[:n]), z[n : 2 * n]
         found = [
-            first_derivative(system, c, q, v, t) if c.order == 0 else value(system, c, q, v, v, t)
+            first_derivative(system, c, q, v, t) if c.order == 0 else c.residual(system, q, v, v, t)
             for c in system.constraints
         ]
         return jnp.zeros(()), weight * jnp.concatenate(found)
@@ -215,9 +215,9 @@ def state_constraints(system: Any, jet: Sequence, t) -> Any:
     """The constraints of a plant at a state (q, v): φ and dφ/dt of holonomic ones, φ(q, v) of the others."""
     q, v = jet
     found = [
-        jnp.concatenate([value(system, c, q, q, q, t), first_derivative(system, c, q, v, t)])
+        jnp.concatenate([c.residual(system, q, q, q, t), first_derivative(system, c, q, v, t)])
         if c.order == 0
-        else value(system, c, q, v, v, t)
+        else c.residual(system, q, v, v, t)
         for c in system.constraints
     ]
     return jnp.concatenate([jnp.zeros(0), *found])

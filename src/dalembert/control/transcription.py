@@ -46,7 +46,7 @@ from dalembert.discretize import Scheme
 from dalembert.groups import Product
 from dalembert.solution import ControlSolution
 from dalembert.systems import System, role_of, with_inertia
-from dalembert.systems.equations import all_reactions, force, value
+from dalembert.systems.equations import all_reactions, force
 from dalembert.systems.sizes import LIGHT
 from dalembert.tracing import seldom
 
@@ -90,7 +90,7 @@ def _sample(problem: OptimalControl, q, v, u, t) -> Sampled:
 
     def sample_at(q, v, u, t):
         phi = lambda x, w: jnp.concatenate(  # noqa: E731
-            [jnp.zeros(0), *(value(system, c, x, w, w, t) for c in system.constraints)]
+            [jnp.zeros(0), *(c.residual(system, x, w, w, t) for c in system.constraints)]
         )
         cost = lambda x: system.call(problem.cost, q, v, t=t, u=x)  # noqa: E731
 

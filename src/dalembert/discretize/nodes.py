@@ -22,7 +22,7 @@ from dalembert.notebook import described_by_fields
 from dalembert.numbers import as_vector, described
 from dalembert.path import Path, check_path
 from dalembert.systems import System, momentum
-from dalembert.systems.equations import all_reactions, first_derivative, force, reactions, value
+from dalembert.systems.equations import all_reactions, first_derivative, force
 
 Vector = Float[Array, "n"]
 
@@ -215,9 +215,9 @@ def kinematic_equations(
             rows.append(_second_order(system, c, (x, v, a), t, multipliers[at : at + 1], deflate))
         elif c.order == 1:
             x, v = _point_of(scheme.distribution, system.space, q, d1, h)
-            rows.append(value(system, c, x, v, v, t + scheme.distribution.weight * h))
+            rows.append(c.residual(system, x, v, v, t + scheme.distribution.weight * h))
         else:
-            rows.append(value(system, c, q + system.space.cross_interval(q, d1), d1, d1, t + h))
+            rows.append(c.residual(system, q + system.space.cross_interval(q, d1), d1, d1, t + h))
         at += rows[-1].shape[0]
     return jnp.concatenate(rows)
 
@@ -230,7 +230,7 @@ def _point_of(rho: PairMap, space: Space, q: Vector, d: Vector, h) -> tuple[Vect
 def _second_order(system: System, c, point, t, multiplier, deflate: bool) -> Float[Array, "rows"]:
     q, v, a = point
     law = c.law(system) if deflate else None
-    return value(system, c, q, v, a, t) if law is None else multiplier - law(q, v, t)
+    return c.residual(system, q, v, a, t) if law is None else multiplier - law(q, v, t)
 
 
 class Kick(NamedTuple):
@@ -262,14 +262,14 @@ def kick_equations(
     forces0, forces1, rows, at = [], [], [jnp.zeros(0)], 0
     for c, kind in zip(system.constraints, kinds, strict=True):
         if c.order == 2:
-            forces0.append(reactions(system, c, middle, mean, a, t + 0.5 * h))
+            forces0.append(c.force_rows(system, middle, mean, a, t + 0.5 * h))
             forces1.append(forces0[-1])
             multiplier = right[at : at + 1]
             rows.append(_second_order(system, c, (middle, mean, a), t + 0.5 * h, multiplier, deflate))
         else:
-            forces0.append(reactions(system, c, q0, v0, a, t))
-            forces1.append(reactions(system, c, q1, v1, a, t + h))
-            rows.append(value(system, c, q1, v1, a, t + h))
+            forces0.append(c.force_rows(system, q0, v0, a, t))
+            forces1.append(c.force_rows(system, q1, v1, a, t + h))
+            rows.append(c.residual(system, q1, v1, a, t + h))
         if kind == 0:
             rows.append(first_derivative(system, c, q1, v1, t + h))
         at += forces0[-1].shape[0]

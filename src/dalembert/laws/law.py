@@ -23,7 +23,7 @@ from dalembert.notebook import Described, described_by_fields
 from dalembert.numbers import EPSILON, as_number, as_numbers, as_vector, is_traced
 from dalembert.step import SampledFeedback
 from dalembert.systems import Constraint, System, acceleration, check_flat, check_shapes, check_system
-from dalembert.systems.equations import acceleration_equation, force, forced_motion, reactions
+from dalembert.systems.equations import acceleration_equation, force, forced_motion
 from dalembert.systems.pickling import reduced
 from dalembert.tracing import seldom, traced_once
 
@@ -253,7 +253,7 @@ def affine(system: System, q: Float[Array, "n"], v: Float[Array, "n"], t) -> Aff
     """The index-reduced constraints along the motion under forces Rᵀλ: C_a(drift + responses λ) + C_0, at a = 0."""
     rest, (own, others) = jnp.zeros_like(v), split(system)
     wanted = lambda a: jnp.concatenate([acceleration_equation(system, c, q, v, a, t) for c in own])  # noqa: E731
-    rows = jnp.concatenate([reactions(system, c, q, v, rest, t) for c in own])
+    rows = jnp.concatenate([c.force_rows(system, q, v, rest, t) for c in own])
     drift, responses = forced_motion(system, others, rows, q, v, t)
     known, by_a = value_and_jacobian(wanted, rest)
     size = jnp.abs(known) + jnp.abs(by_a) @ jnp.abs(drift)
@@ -266,7 +266,7 @@ def is_affine(system: System, q: Float[Array, "n"], v: Float[Array, "n"], t) -> 
 
     def acceleration_slopes(a):
         by_a = [jax.jacfwd(lambda x, c=c: acceleration_equation(system, c, q, v, x, t))(a).ravel() for c in own]
-        return jnp.concatenate(by_a + [reactions(system, c, q, v, a, t).ravel() for c in (*own, *others)])
+        return jnp.concatenate(by_a + [c.force_rows(system, q, v, a, t).ravel() for c in (*own, *others)])
 
     return not depends(acceleration_slopes, jnp.zeros_like(v))
 
@@ -420,7 +420,7 @@ class ControlLaw(Law):
         return self._own_rows(q, v, jnp.zeros_like(v), t) if affine else self.unbounded(q, v, t)[1]
 
     def _own_rows(self, q: Float[Array, "n"], v: Float[Array, "n"], a: Float[Array, "n"], t) -> Float[Array, "r n"]:
-        return jnp.concatenate([reactions(self.system, c, q, v, a, t) for c in split(self.system)[0]])
+        return jnp.concatenate([c.force_rows(self.system, q, v, a, t) for c in split(self.system)[0]])
 
 
 def _multiplier_places(system: System, q, v, t) -> list[int]:

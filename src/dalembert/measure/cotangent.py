@@ -32,7 +32,7 @@ from dalembert.path import Path
 from dalembert.step import simulate
 from dalembert.systems import System, as_step, check_shapes, check_system, check_x64, is_traced, momentum
 from dalembert.systems import momentum as momentum_at
-from dalembert.systems.equations import force, reactions
+from dalembert.systems.equations import force
 from dalembert.systems.system import group_space
 from dalembert.tracing import seldom
 
@@ -309,7 +309,7 @@ def _kick(system: System, numbers: tuple, held, end, middle, h):
     rest = 0.5 * h * force(system, q, v, t)
     found, rows, at = rest @ xi, [], 0
     for c, m in zip(system.constraints, numbers, strict=True):
-        own = reactions(system, c, *middle) if c.order == 2 else reactions(system, c, q, v, middle[2], t)
+        own = c.force_rows(system, *middle) if c.order == 2 else c.force_rows(system, q, v, middle[2], t)
         if c.order == 0:
             rows.append(own)
         else:

@@ -26,7 +26,7 @@ from dalembert.path import Path
 from dalembert.systems import System, VariationalProblem, acceleration, is_traced
 from dalembert.systems import energy as energy_at
 from dalembert.systems import momentum as momentum_at
-from dalembert.systems.equations import all_reactions, first_derivative, value
+from dalembert.systems.equations import all_reactions, first_derivative
 from dalembert.systems.system import group_space, label
 from dalembert.tracing import seldom
 
@@ -288,7 +288,7 @@ def _residuals(system: System, path: Path, chosen: Scheme, form: str) -> tuple[R
             continue
         name = label(i, c)
         x, w, a, s = places[c.order]
-        out.append(_residual_along(name, s, lambda x, w, a, s, c=c: value(system, c, x, w, a, s), x, w, a))
+        out.append(_residual_along(name, s, lambda x, w, a, s, c=c: c.residual(system, x, w, a, s), x, w, a))
         if c.order == 0 and form == "kick_drift_kick":
             rate = lambda x, w, a, s, c=c: first_derivative(system, c, x, w, s)  # noqa: E731
             out.append(_residual_along(f"d/dt of {name}", s, rate, x, w, a))

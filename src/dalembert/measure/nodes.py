@@ -36,7 +36,6 @@ from dalembert.step import StepProgram
 from dalembert.step.programs.node import DiscreteProgram, NodeProgram
 from dalembert.step.start.prepare import check_discrete
 from dalembert.systems import System, as_step, check_shapes, check_system, is_traced, output_shape, run_on_shapes
-from dalembert.systems.equations import value
 from dalembert.systems.system import group_space
 from dalembert.tracing import traced_once
 
@@ -269,11 +268,11 @@ class SystemNodes(NodeView):
         d = between.d
         for c in system.constraints:
             if c.order == 0:
-                ends = value(system, c, between.q, d, d, t), value(system, c, self.node(1, q1), d, d, t + self.h)
+                ends = c.residual(system, between.q, d, d, t), c.residual(system, self.node(1, q1), d, d, t + self.h)
                 out += ends
             elif c.order == 1:
                 q, v, _ = between.at(self.scheme.distribution, system.space)
-                out.append(value(system, c, q, v, v, t + self.scheme.distribution.weight * self.h))
+                out.append(c.residual(system, q, v, v, t + self.scheme.distribution.weight * self.h))
         return jnp.concatenate(out)
 
 

@@ -34,7 +34,7 @@ from dalembert.systems import (
     holonomic_constraints,
     with_inertia,
 )
-from dalembert.systems.equations import all_reactions, first_derivative, force, reactions, value
+from dalembert.systems.equations import all_reactions, first_derivative, force
 from dalembert.tracing import seldom
 
 Jet = Float[Array, "slots n"]
@@ -110,7 +110,7 @@ class SystemJets(JetSpace):
         return self.problem.call(self.problem.lagrangian, jet[0], jet[1], t=t)
 
     def equations(self, jet, t):
-        rows = [value(self.problem, c, jet[0], jet[1], jet[2], t) for c in self.problem.constraints]
+        rows = [c.residual(self.problem, jet[0], jet[1], jet[2], t) for c in self.problem.constraints]
         return jnp.concatenate([jnp.zeros(0), *rows])
 
     def restrictions(self, jet, t):
@@ -127,7 +127,7 @@ class SystemJets(JetSpace):
     def given_rows(self, jet, t):
         chosen = [c for c in self.problem.constraints if not c.chetaev]
         none = jnp.zeros((0, jet.shape[1]))
-        return jnp.concatenate([none, *(reactions(self.problem, c, jet[0], jet[1], jet[2], t) for c in chosen)])
+        return jnp.concatenate([none, *(c.force_rows(self.problem, jet[0], jet[1], jet[2], t) for c in chosen)])
 
 
 @jets_of.register(VariationalProblem)

@@ -26,7 +26,7 @@ from dalembert.symmetry.coordinates import GroupChart, VelocityFrame, chart_of, 
 from dalembert.symmetry.reduced import FullMotion, Reduced
 from dalembert.systems import RankDeficientError, System, check_flat, check_shapes, check_system, check_x64
 from dalembert.systems import momentum as momentum_at
-from dalembert.systems.equations import all_reactions, force, value
+from dalembert.systems.equations import all_reactions, force
 from dalembert.systems.pickling import made
 from dalembert.tracing import Jitted, seldom
 
@@ -246,7 +246,7 @@ def _impulses(original: System, turn: Turn, momentum: tuple[float, ...]) -> Call
 
 
 def _holonomic(system: System, r):
-    return jnp.concatenate([value(system, c, r, r, r, 0.0) for c in system.constraints])
+    return jnp.concatenate([c.residual(system, r, r, r, 0.0) for c in system.constraints])
 
 
 @made

@@ -39,7 +39,7 @@ from dalembert.native import (
     travel_by_xla,
 )
 from dalembert.systems.consistency import stacked_residuals
-from dalembert.systems.equations import EXACT, first_derivative, first_guess, kkt_residual, value
+from dalembert.systems.equations import EXACT, first_derivative, first_guess, kkt_residual
 from dalembert.systems.higher.variational import VariationalProblem, highest_equations, ostrogradsky_momenta
 from dalembert.systems.sizes import units_of
 from dalembert.systems.system import Problem, Rebuilt, System, SystemParts, check_shapes, parts_of, role_of
@@ -60,10 +60,10 @@ def restriction(system: System, q, v, t) -> tuple[Array, Array, Array, Array]:
     stacked = lambda rows: jnp.concatenate([jnp.zeros(0), *rows])  # noqa: E731
 
     def positions(x):
-        return stacked(value(system, c, x, v, v, t) for c in holonomic)
+        return stacked(c.residual(system, x, v, v, t) for c in holonomic)
 
     def velocities(w):
-        return stacked(value(system, c, q, w, w, t) for c in others)
+        return stacked(c.residual(system, q, w, w, t) for c in others)
 
     mass = value_and_jacobian(jax.grad(lambda w: system.call(system.lagrangian, q, w, t=t)), v)[1]
     (first, by_q), (second, by_v) = value_and_jacobian(positions, q), value_and_jacobian(velocities, v)

@@ -23,7 +23,7 @@ from dalembert.groups import Product
 from dalembert.lazy import on_host
 from dalembert.notebook import described_by_fields
 from dalembert.numbers import as_number, as_state, check_x64, is_traced
-from dalembert.systems.equations import first_derivative, motion_at, value, velocity_constraints
+from dalembert.systems.equations import first_derivative, motion_at, velocity_constraints
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, with_inertia
 from dalembert.systems.system import LocalSystem, System, check_shapes, check_system, group_space, label
 from dalembert.tracing import seldom
@@ -111,10 +111,10 @@ def velocity_residuals(system: System, q, v, t) -> dict[str, Array]:
     for i, c in enumerate(system.constraints):
         name = label(i, c)
         if c.order == 0:
-            out[f"{name} at q0"] = value(system, c, q, v, v, t)
+            out[f"{name} at q0"] = c.residual(system, q, v, v, t)
             out[f"d/dt of {name} at (q0, v0)"] = first_derivative(system, c, q, v, t)
         elif c.order == 1:
-            out[f"{name} at (q0, v0)"] = value(system, c, q, v, v, t)
+            out[f"{name} at (q0, v0)"] = c.residual(system, q, v, v, t)
     return out
 
 
@@ -265,7 +265,7 @@ def project(system: System, q0, v0, t0: float = 0.0) -> Projection:
     check_parameters(system)
     lower = system.with_constraints([c for c in system.constraints if c.order < 2])
     holonomic = [c for c in lower.constraints if c.order == 0]
-    positions = lambda x: jnp.concatenate([value(system, c, x, v, v, t) for c in holonomic])  # noqa: E731
+    positions = lambda x: jnp.concatenate([c.residual(system, x, v, v, t) for c in holonomic])  # noqa: E731
     new_q = _nearest(positions, q, "q0") if holonomic else q
     new_v = _nearest(lambda w: velocity_constraints(lower, new_q, w, t), v, "v0") if lower.constraints else v
     return Projection(new_q, new_v, float(jnp.linalg.norm(new_q - q)), float(jnp.linalg.norm(new_v - jnp.asarray(v))))

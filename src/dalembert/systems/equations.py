@@ -92,22 +92,17 @@ def euler_lagrange(system: System, q: Vector, v: Vector, a: Vector, t) -> Vector
     return space.balance(rate, v, p) - slope - force(system, q, v, t)
 
 
-def value(system: System, constraint: Constraint, q: Vector, v: Vector, a: Vector, t) -> Rows:
-    """φ of the constraint, at its own order."""
-    return constraint.residual(system, q, v, a, t)
-
-
 def first_derivative(system: System, constraint: Constraint, q: Vector, v: Vector, t) -> Rows:
     """dφ/dt = φ_q v + φ_t of a holonomic constraint."""
     now = jnp.asarray(t, dtype=float)
     rates = system.space.rate(q, v), jnp.ones_like(now)
-    return jax.jvp(lambda x, s: value(system, constraint, x, v, v, s), (q, now), rates)[1]
+    return jax.jvp(lambda x, s: constraint.residual(system, x, v, v, s), (q, now), rates)[1]
 
 
 def velocity_constraints(system: System, q: Vector, v: Vector, t) -> Rows:
     """The restrictions of v: φ(q, v) of constraints of order 1, dφ/dt of those of order 0, stacked in the user's order."""
     rows = [
-        first_derivative(system, c, q, v, t) if c.order == 0 else value(system, c, q, v, v, t) for c in system.constraints
+        first_derivative(system, c, q, v, t) if c.order == 0 else c.residual(system, q, v, v, t) for c in system.constraints
     ]
     return jnp.concatenate(rows) if rows else jnp.zeros(0)
 
@@ -119,8 +114,8 @@ def acceleration_equation(system: System, constraint: Constraint, q: Vector, v: 
     if constraint.order == 0:
         return jax.jvp(lambda *x: first_derivative(system, constraint, *x), (q, v, now), direction)[1]
     if constraint.order == 1:
-        return jax.jvp(lambda x, w, s: value(system, constraint, x, w, w, s), (q, v, now), direction)[1]
-    return value(system, constraint, q, v, a, t)
+        return jax.jvp(lambda x, w, s: constraint.residual(system, x, w, w, s), (q, v, now), direction)[1]
+    return constraint.residual(system, q, v, a, t)
 
 
 def acceleration_equations(system: System, q: Vector, v: Vector, a: Vector, t) -> Rows:
@@ -129,14 +124,9 @@ def acceleration_equations(system: System, q: Vector, v: Vector, a: Vector, t) -
     return jnp.concatenate(rows) if rows else jnp.zeros(0)
 
 
-def reactions(system: System, constraint: Constraint, q: Vector, v: Vector, a: Vector, t) -> Matrix:
-    """R (m, n): rows that span the constraint forces F_V."""
-    return constraint.force_rows(system, q, v, a, t)
-
-
 def all_reactions(system: System, q: Vector, v: Vector, a: Vector, t) -> Matrix:
     """R of all constraints, stacked in the user's order."""
-    rows = [reactions(system, c, q, v, a, t) for c in system.constraints]
+    rows = [c.force_rows(system, q, v, a, t) for c in system.constraints]
     return jnp.concatenate(rows) if rows else jnp.zeros((0, v.shape[0]))
 
 
@@ -148,7 +138,7 @@ def forced_motion(
     equations = lambda a: jnp.concatenate(  # noqa: E731
         [euler_lagrange(system, q, v, a, t), *(acceleration_equation(system, c, q, v, a, t) for c in constraints)]
     )
-    bound = jnp.concatenate([jnp.zeros((0, n)), *(reactions(system, c, q, v, rest, t) for c in constraints)])
+    bound = jnp.concatenate([jnp.zeros((0, n)), *(c.force_rows(system, q, v, rest, t) for c in constraints)])
     k = bound.shape[0]
     still, inertia = value_and_jacobian(equations, rest)
     matrix = jnp.concatenate([inertia, jnp.concatenate([-bound.T, jnp.zeros((k, k))])], axis=1)

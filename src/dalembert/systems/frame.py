@@ -43,7 +43,7 @@ from dalembert.native import (
     with_angles,
 )
 from dalembert.systems.compiled import SystemFlow, reduced_flow
-from dalembert.systems.equations import force, value
+from dalembert.systems.equations import force
 from dalembert.systems.proof import RunStart
 from dalembert.systems.system import Rebuilt, System, parts_of
 from dalembert.tracing import Pool, Remembered
@@ -476,7 +476,7 @@ class _Written:
 
         def functions(q, t, v, *given):
             system = rebuilt(given)
-            phi = [value(system, c, q, v, v, t) for c in system.constraints]
+            phi = [c.residual(system, q, v, v, t) for c in system.constraints]
             return system.call(system.lagrangian, q, v, t=t), jax.numpy.concatenate(phi), force(system, q, v, t)
 
         given = [self.g.vector(f"x{2 + i}", x.size).reshape(x.shape) for i, x in enumerate(self.leaves)]

@@ -18,7 +18,7 @@ from dalembert.native import ROOT_FOUND, CompiledRoot, Unsupported, compile_root
 from dalembert.numbers import as_array, as_numbers, as_state, described, holds_tracer, outside
 from dalembert.systems.compiled import LARGEST
 from dalembert.systems.consistency import restrictions
-from dalembert.systems.equations import EXACT, first_guess, force, kkt_residual, value
+from dalembert.systems.equations import EXACT, first_guess, force, kkt_residual
 from dalembert.systems.sizes import units_of
 from dalembert.systems.system import LocalSystem, System, as_parameter, check_shapes, group_space
 from dalembert.tracing import Content, Pool, Remembered, content, rebuilder, taken_apart
@@ -46,7 +46,7 @@ def evaluate_start(system: System, q, v, t, z, rest) -> InitialValues:
         *value_and_jacobian(lambda x: kkt_residual(system, q, v, t, x), z),
         system.call(system.lagrangian, q, v, t=t),
         force(system, q, v, t),
-        [value(system, c, q, v, rest, t) for c in system.constraints],
+        [c.residual(system, q, v, rest, t) for c in system.constraints],
         {
             i: basis
             for i, c in enumerate(system.constraints)

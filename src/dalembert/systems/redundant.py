@@ -16,7 +16,6 @@ from dalembert.numbers import is_traced
 from dalembert.path import Path, check_path
 from dalembert.systems.checks import examine_start
 from dalembert.systems.consistency import InconsistentDataError, RankDeficientError, Restriction, as_numpy, restrictions
-from dalembert.systems.equations import reactions
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, residual_limit, units_of, with_inertia
 from dalembert.systems.system import System, check_flat, check_shapes, check_system, equation_names, label
 from dalembert.tracing import seldom
@@ -34,7 +33,7 @@ def reactions_along(system: System, t, q, v):
     """R of all equations of order 0 and 1 at many states, (B, M, n)."""
 
     def reactions_at(t, q, v):
-        rows = [reactions(system, c, q, v, jnp.zeros_like(q), t) for c in system.constraints if c.order < 2]
+        rows = [c.force_rows(system, q, v, jnp.zeros_like(q), t) for c in system.constraints if c.order < 2]
         return jnp.concatenate(rows)
 
     return jax.vmap(reactions_at)(t, q, v)

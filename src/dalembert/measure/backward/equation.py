@@ -25,7 +25,7 @@ from dalembert.step import simulate
 from dalembert.systems import System, acceleration, check_initial_data, check_system, momentum, velocity_constraints
 from dalembert.systems.consistency import stacked_residuals
 from dalembert.systems.distribution.charts import read_points
-from dalembert.systems.equations import force, value
+from dalembert.systems.equations import force
 from dalembert.systems.sizes import check_times
 from dalembert.systems.system import at_origin
 from dalembert.tracing import Jitted, seldom
@@ -305,7 +305,7 @@ def _check_smooth(system: System, size: int, n: int) -> None:
     slopes = jax.grad(lambda x: system.call(system.lagrangian, *split(x)[:2], t=x[-1]))
     parts = {"lagrangian": slopes, "forces": lambda x: force(system, *split(x)[:2], x[-1])}
     for i, c in enumerate(system.constraints):
-        parts[f"constraints[{i}]"] = lambda x, c=c: value(system, c, *split(x))
+        parts[f"constraints[{i}]"] = lambda x, c=c: c.residual(system, *split(x))
     for name, function in parts.items():
         if may_jump(function, jnp.zeros(size + 2 * n + 1)):
             raise ValueError(
@@ -417,7 +417,7 @@ def onto_constraints(system: System, z: State, t) -> State:
     q, v = space.split_state(z)
     holonomic = [c for c in system.constraints if c.order == 0]
     if holonomic:
-        positions = lambda x: jnp.concatenate([value(system, c, x, v, v, t) for c in holonomic])  # noqa: E731
+        positions = lambda x: jnp.concatenate([c.residual(system, x, v, v, t) for c in holonomic])  # noqa: E731
         for _ in range(CORRECTIONS):
             q = space.retract(q, -least_norm(space.jacobian(positions, q), positions(q)))
     if any(c.order < 2 for c in system.constraints):

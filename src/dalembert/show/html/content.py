@@ -32,7 +32,6 @@ from dalembert.show.results import Shown, scene_for
 from dalembert.solution import ControlSolution, CriticalPoint
 from dalembert.systems import System, holonomic_constraints
 from dalembert.systems import energy as energy_at
-from dalembert.systems.equations import value
 from dalembert.tracing import seldom
 
 ARRAYS = ("t", "x", "y", "at")  # names under which `pack` stands
@@ -155,7 +154,7 @@ def _position_constraints(problem: Any, q, t):
     def values_at(x, s):
         if hasattr(problem, "holonomic"):
             return holonomic_constraints(problem, x, s)
-        found = [value(problem, c, x, x, x, s) for c in getattr(problem, "constraints", ()) if c.order == 0]
+        found = [c.residual(problem, x, x, x, s) for c in getattr(problem, "constraints", ()) if c.order == 0]
         return jnp.concatenate([jnp.zeros(0), *found])
 
     return jax.vmap(values_at)(q, t)

@@ -14,7 +14,7 @@ from dalembert.discretize.discrete import node_reactions as discrete_reactions
 from dalembert.discretize.nodes import Kick, kick_equations, node_equations, node_reactions
 from dalembert.step.programs.base import DerivedProgram, Outputs, StepProgram, Vector, join, velocity_scale
 from dalembert.systems import System, deflatable, lyapunov_factor
-from dalembert.systems.equations import all_reactions, motion_from, reactions
+from dalembert.systems.equations import all_reactions, motion_from
 
 Kinds = tuple[tuple[int, int], ...]  # (order, number of equations) of each constraint
 
@@ -37,7 +37,7 @@ class MechanicalProgram(StepProgram):
         if not both:
             return None
         increment, new = self.advance(z, q, s, t, h)
-        rows = lambda x, v, at: jnp.concatenate([reactions(self.system, c, x, v, (new - s) / h, at) for c in both])  # noqa: E731
+        rows = lambda x, v, at: jnp.concatenate([c.force_rows(self.system, x, v, (new - s) / h, at) for c in both])  # noqa: E731
         gram = rows(q, s, t) @ rows(q + increment, new, t + h).T
         return gram[0, 0] if gram.shape[0] == 1 else jnp.linalg.det(gram)
 

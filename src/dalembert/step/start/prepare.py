@@ -42,7 +42,6 @@ from dalembert.systems import (
 )
 from dalembert.systems.checks import check_quadratic, solve_start
 from dalembert.systems.consistency import STEPS, check_parameters
-from dalembert.systems.equations import value
 from dalembert.systems.proof import number_of_runs
 from dalembert.systems.shapes import check_indices, check_scalar, condition_shape
 from dalembert.systems.sizes import ROUNDING, residual_limit, units_of
@@ -324,10 +323,10 @@ def onto_distribution(system: System, scheme: Scheme, q0: Vector, d: Vector, *, 
         rows = []
         for c in constraints:
             if c.order == 0:
-                rows.append(value(system, c, q0 + x, x, x, t0 + h) / h)
+                rows.append(c.residual(system, q0 + x, x, x, t0 + h) / h)
             else:
                 q, v = scheme.distribution(q0, x, h)
-                rows.append(value(system, c, q, v, v, t0 + scheme.distribution.weight * h))
+                rows.append(c.residual(system, q, v, v, t0 + scheme.distribution.weight * h))
         return jnp.concatenate(rows)
 
     rows = jax.jacfwd(constraint_values)(d)
