@@ -289,6 +289,12 @@ def is_traced(*trees) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in (*probe, *jax.tree.leaves(trees)))
 
 
+def refuse_traced(name: str, *trees: Any, instead: str = "") -> None:
+    """TypeError naming a function of numbers, or its argument, where values are traced. instead: what is right, in words."""
+    if is_traced(*trees):
+        raise TypeError(f"{name}: works on numbers and not under jit, vmap or grad{instead}")
+
+
 def as_double(x):
     """A number or array in doubles: NumPy's, which costs least, except where it is traced."""
     return jnp.asarray(x, dtype=float) if isinstance(x, Tracer) else np.asarray(x, dtype=float)

@@ -17,7 +17,7 @@ from dalembert.measure.nodes import states_of
 from dalembert.numbers import as_array, as_function, as_number, as_positive, described, whole_number
 from dalembert.options import Solver, Start, accept_single_options, check_groups
 from dalembert.step import simulate
-from dalembert.systems import System, VariationalProblem, check_system, check_x64, is_traced
+from dalembert.systems import System, VariationalProblem, check_system, check_x64, refuse_traced
 
 
 @accept_single_options
@@ -94,8 +94,7 @@ def _verdict(system: System, scheme: Any, given: tuple, grid: dict, symmetries: 
             raise ValueError(f"{name}: found {described(value)}; a System starts from q0 and v0")
     chosen = Scheme() if scheme is None else own_scheme(scheme)
     q, v = system.space.read_state(given[0], given[1], system.coordinates, as_array)
-    if is_traced(system, q, v):
-        raise TypeError("verdict: works on numbers and not under jit, vmap or grad")
+    refuse_traced("verdict", system, q, v)
     start = RunData(np.asarray(q), np.asarray(v), grid["t0"], grid["h"], grid["steps"], groups)
     subject = subject_of(system, chosen, start)
     claims = tuple(_claims(subject, _generators(symmetries)))
@@ -109,8 +108,7 @@ def _verdict(system: System, scheme: Any, given: tuple, grid: dict, symmetries: 
 @_verdict.register(VariationalProblem)
 def _verdict_of_flow(system: Any, scheme: Any, given: tuple, grid: dict, symmetries: Any, groups: dict) -> Verdict:
     path, begin = simulate(system, *given, **grid, scheme=scheme, start=groups["start"]), groups["start"]
-    if is_traced(system, path):
-        raise TypeError("verdict: works on numbers and not under jit, vmap or grad")
+    refuse_traced("verdict", system, path)
     data = begin if given[0] is None else dataclasses.replace(begin, jets=[*given])
     start = FlowData(data, grid["h"], grid["t0"])
     claims = tuple(flows.claims_of(system, path, scheme, _generators(symmetries), start, convergence.flow_orders))

@@ -15,7 +15,7 @@ from dalembert.discretize import Scheme
 from dalembert.measure.convergence import Convergence, converge
 from dalembert.measure.nodes import SystemNodes, kernel, node_view, read_node
 from dalembert.notebook import Described, described_by_fields
-from dalembert.numbers import as_array, as_choice, as_number, as_tolerance, decreasing_steps, is_traced
+from dalembert.numbers import as_array, as_choice, as_number, as_tolerance, decreasing_steps, refuse_traced
 from dalembert.options import STARTERS, Starter
 from dalembert.step.start.prepare import second_node
 from dalembert.systems import (
@@ -109,8 +109,7 @@ def exact_discrete(system: System, q0, q1, *, h: float, t0: float = 0.0, toleran
     a = read_node(system, q0, "q0")
     b = read_node(system, q1, "q1", a)
     step, begin, accuracy = as_step(h), as_number(t0, "t0", "a finite time"), as_tolerance(tolerance)
-    if is_traced(system, a, b, step, begin):
-        raise TypeError("exact_discrete: works on numbers and not under jit, vmap or grad")
+    refuse_traced("exact_discrete", system, a, b, step, begin)
     way = system.space.between(a, b)
     check_shapes(system, a, way, jnp.asarray(begin, dtype=float))
     times = float(begin) + float(step) * np.concatenate([[0.0], NODES, [1.0]])
@@ -279,8 +278,7 @@ def discrete_consistency(
         check_flat(system, f"starter={starter!r}")
     begin = as_number(t0, "t0", "a finite time")
     q, v = map(jnp.asarray, system.space.read_state(q0, v0, None, as_array))
-    if is_traced(system, q, v, begin):
-        raise TypeError("discrete_consistency: works on numbers and not under jit, vmap or grad")
+    refuse_traced("discrete_consistency", system, q, v, begin)
     view = node_view(system, scheme, steps[0], q.shape[0])
     assert isinstance(view, SystemNodes)
     check_initial_data(*at_origin(system, q, v), begin, steps[-1])

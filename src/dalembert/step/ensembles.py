@@ -44,7 +44,7 @@ from dalembert.step.run.state import (
 )
 from dalembert.step.run.steps import fingerprint_of, report_progress
 from dalembert.step.start.prepare import batch_size, check_any_system, check_callbacks, initial_value, prepare_any
-from dalembert.systems import System, VariationalProblem, check_x64, is_traced
+from dalembert.systems import System, VariationalProblem, check_x64, is_traced, refuse_traced
 from dalembert.systems.checks import check_many, solve_start
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.proof import check_batch, pieces, shared_size, unproven
@@ -134,8 +134,7 @@ def ensemble(
     if options.start.nodes is not None and system.from_state:
         raise ValueError("nodes: an ensemble of a System starts from q0 and v0; one run of the form 'nodes' takes nodes")
     given, axes = check_batch(system, Given.of(system.space, q0, v0, options.start)._asdict(), dict(parameters or {}))
-    if is_traced(system, given, options.grid.h, options.grid.t0):
-        raise TypeError("ensemble: works on numbers and not under jit, vmap or grad; there take jax.vmap of simulate")
+    refuse_traced("ensemble", system, given, options.grid.h, options.grid.t0, instead="; there take jax.vmap of simulate")
     size = batch_size(system, given, axes)
     lanes = Lanes(system, options, given, axes)
     record = options.new_record(system.subject.under(options.scheme, given["parameters"]), **abridge(given))

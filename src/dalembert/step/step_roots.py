@@ -16,7 +16,7 @@ from dalembert.numbers import as_number, described, whole_number
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Call
 from dalembert.step.start.prepare import program_for
-from dalembert.systems import System, as_step, check_initial_data, check_shapes, check_system, is_traced
+from dalembert.systems import System, as_step, check_initial_data, check_shapes, check_system, refuse_traced
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.system import at_origin
 from dalembert.tracing import Jitted
@@ -92,8 +92,7 @@ def roots(
     length, now = as_step(h), as_number(t, "t", "a finite time")
     number, key = whole_number(starts, "starts", most=MOST_STARTS), whole_number(seed, "seed", 0, 2**63 - 1)
     position, velocity = system.space.read_point(q, v)
-    if is_traced(system, position, velocity, length, now):
-        raise TypeError("roots: works on numbers and not under jit, vmap or grad")
+    refuse_traced("roots", system, position, velocity, length, now)
     local, x, w = at_origin(system, position, velocity)
     check_initial_data(local, x, w, now, STEPS * abs(length))
     time = jnp.asarray(now, dtype=float)

@@ -23,7 +23,7 @@ from dalembert.step.start.prepare import check_any_system
 from dalembert.studies.job import Blocks, RunsJob, SolutionsJob, SolveOptions, SweepJob, compute_here, workers_of
 from dalembert.studies.results import as_over_runs, gather_study, merge_values, store_study
 from dalembert.studies.swept import ARGUMENTS, DATA, Swept, SweptProblem
-from dalembert.systems import System, VariationalProblem, check_x64, is_traced
+from dalembert.systems import System, VariationalProblem, check_x64, refuse_traced
 
 RUNS = "a sweep of runs"
 CALL = ("steps", "until", "t0")  # what a prepared run has not
@@ -222,8 +222,7 @@ def _runs_job(
         _refuse([*given, *start.changed], {*CALL}, "is that of the prepared run")
         options = dataclasses.replace(prepared.options, **given)
     options = dataclasses.replace(options, save=dataclasses.replace(options.save, reduce=reduce))
-    if is_traced(system, options.grid.h, options.grid.t0):
-        raise TypeError("sweep: works on numbers and not under jit, vmap or grad; there take jax.vmap of simulate")
+    refuse_traced("sweep", system, options.grid.h, options.grid.t0, instead="; there take jax.vmap of simulate")
     steps, rows = options.grid.steps, 2
     if options.varying is None:
         rows = math.ceil(steps / options.grid.every) + 1

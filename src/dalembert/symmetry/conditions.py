@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 
 from dalembert.discretize import DiscreteSystem
 from dalembert.discretize.discrete import discrete_impulses, node_reactions
-from dalembert.numbers import as_number, as_numbers, as_state, as_vector, described, is_traced
+from dalembert.numbers import as_number, as_numbers, as_state, as_vector, described, refuse_traced
 from dalembert.step.start.prepare import check_discrete
 from dalembert.systems import (
     CONSISTENT,
@@ -405,8 +405,7 @@ def place_of_search(door: str, system: Any, q0: Any, v0: Any, t0: Any, size: Any
     reach = None if size is None else as_vector(size, "size", len(q), as_numbers)
     if reach is not None and np.any(reach <= 0.0):
         raise ValueError(f"size: found {reach}; give a positive size for each coordinate")
-    if is_traced(system):
-        raise TypeError(f"{door}: works on numbers and not under jit, vmap or grad")
+    refuse_traced(door, system)
     return Neighbourhood(q, v, now, reach)
 
 

@@ -3,7 +3,7 @@
 For constraints on velocities also: the explicit formula for (λ, v̇), solvability, coordinates on D and curves inside it.
 """
 
-from dalembert.numbers import check_x64, is_traced
+from dalembert.numbers import check_x64, is_traced, refuse_traced
 from dalembert.systems import manifolds
 from dalembert.systems.checks import check_initial_data
 from dalembert.systems.compiled import reduced_flow

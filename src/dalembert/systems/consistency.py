@@ -22,7 +22,7 @@ from dalembert.algebra import least_norm, numerical_rank, value_and_jacobian
 from dalembert.groups import Product
 from dalembert.lazy import on_host
 from dalembert.notebook import described_by_fields
-from dalembert.numbers import as_number, as_state, check_x64, is_traced
+from dalembert.numbers import as_number, as_state, check_x64, refuse_traced
 from dalembert.systems.equations import first_derivative, motion_at, velocity_constraints
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, with_inertia
 from dalembert.systems.system import LocalSystem, System, check_shapes, check_system, group_space, label
@@ -260,8 +260,7 @@ def project(system: System, q0, v0, t0: float = 0.0) -> Projection:
     if (space := group_space(system)) is not None:
         return _project_on_group(system, space, q0, v0, t0)
     q, v, t, _ = InitialData.of(system, q0, v0, t0)
-    if is_traced(system, q, v, t):
-        raise TypeError("project: works on numbers and not under jit, vmap or grad; project first, then trace the run")
+    refuse_traced("project", system, q, v, t, instead="; project first, then trace the run")
     check_parameters(system)
     lower = system.with_constraints([c for c in system.constraints if c.order < 2])
     holonomic = [c for c in lower.constraints if c.order == 0]

@@ -20,7 +20,7 @@ from dalembert.algebra import least_norm, may_jump
 from dalembert.discretize import Scheme
 from dalembert.measure.perturbed_flow import one_step_map
 from dalembert.notebook import Described
-from dalembert.numbers import EPSILON, as_array, as_number, as_positive, as_tolerance, is_traced, whole_number
+from dalembert.numbers import EPSILON, as_array, as_number, as_positive, as_tolerance, refuse_traced, whole_number
 from dalembert.step import simulate
 from dalembert.systems import System, acceleration, check_initial_data, check_system, momentum, velocity_constraints
 from dalembert.systems.consistency import stacked_residuals
@@ -253,8 +253,7 @@ def modified(
     one_step_map(system, scheme, None, 0.0)
     chosen, size, begin = scheme or Scheme(), float(as_positive(h, "h", "a positive, finite step")), as_number(t0, "t0")
     points, speeds = read_points(system, q0, v0)
-    if is_traced(system, points, speeds, begin):
-        raise TypeError("modified: works on numbers and not under jit, vmap or grad")
+    refuse_traced("modified", system, points, speeds, begin)
     for q, v in zip(points, speeds, strict=True):
         check_initial_data(*at_origin(system, q, v), jnp.asarray(begin, dtype=float), size)
     _check_smooth(system, points.shape[1], speeds.shape[1])
@@ -318,8 +317,7 @@ def check_modified(made: Any) -> None:
     """TypeError for anything but a Modified outside of a traced program."""
     if not isinstance(made, Modified):
         raise TypeError(f"made: found {type(made).__name__}; give what dalembert.measure.modified returns")
-    if is_traced(made):
-        raise TypeError("made: works on numbers and not under jit, vmap or grad")
+    refuse_traced("made", made)
 
 
 def as_step_size(h) -> Float[Array, ""]:

@@ -27,7 +27,7 @@ from dalembert.measure.backward.equation import (
 )
 from dalembert.measure.nodes import check_neighbours, form_of, states_of
 from dalembert.notebook import Described
-from dalembert.numbers import EPSILON, is_traced
+from dalembert.numbers import EPSILON, refuse_traced
 from dalembert.path import Path
 from dalembert.systems import check_flat
 from dalembert.tracing import Jitted
@@ -102,8 +102,7 @@ def error_bound(made: Modified, path: Path) -> ErrorBound:
     """
     check_modified(made)
     check_flat(made.system, "error_bound")
-    if is_traced(path):
-        raise TypeError("error_bound: works on numbers and not under jit, vmap or grad")
+    refuse_traced("error_bound", path)
     form_of(path, made.system, made.scheme)
     check_neighbours(path)
     q, v, t = (np.asarray(x) for x in states_of(made.system, path))

@@ -12,7 +12,7 @@ from jaxtyping import Array
 
 from dalembert.algebra import numerical_rank
 from dalembert.notebook import Described
-from dalembert.numbers import is_traced
+from dalembert.numbers import refuse_traced
 from dalembert.systems.consistency import InitialData, as_numpy, check_parameters, stacked_residuals
 from dalembert.systems.continuous import motion_along
 from dalembert.systems.distribution.reduction import (
@@ -359,8 +359,7 @@ def solvability(system: System, q0, v0, t0: float = 0.0) -> Solvability:
     """
     system, q0, v0 = at_origin(system, q0, v0)
     q, v, t, sizes = InitialData.of(system, q0, v0, t0)
-    if is_traced(system, q, v, t):
-        raise TypeError("solvability: works on numbers and not under jit, vmap or grad")
+    refuse_traced("solvability", system, q, v, t)
     check_parameters(system)
     systems, found = _Systems.of(system), _root(system, np.asarray(q), np.asarray(v), float(t))
     z = first_guess(q.shape[0], sum(sizes)) if found is None else found
