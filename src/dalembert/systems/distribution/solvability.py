@@ -256,27 +256,8 @@ POINTS = 8  # nearby points at which rank and integrability are looked at
 NEARBY = 0.05  # their distance in each coordinate, relative to 1 + |q_i|
 
 
-class _Systems(NamedTuple):
-    """whole: as given. moving: without a Lyapunov constraint whose control is λ = g(q, v), a force. lower: without
-    constraints on accelerations."""
-
-    whole: System
-    moving: System
-    lower: System
-
-    @classmethod
-    def of(cls, system: System) -> _Systems:
-        moving = tuple(c for c in system.constraints if c.law(system) is None)
-        lower = tuple(c for c in system.constraints if c.order < 2)
-        with_those = lambda kept: system.with_constraints(kept)  # noqa: E731
-        return cls(system, with_those(moving), with_those(lower))
-
-
-class _At(NamedTuple):
-    q: Any
-    v: Any
-    z: Any
-    t: Any
+# As given; without a Lyapunov constraint whose control is λ = g(q, v), a force; without constraints on accelerations.
+_Systems = tuple[System, System, System]
 
 
 class _Terms(NamedTuple):
@@ -301,8 +282,8 @@ def _acceleration_rows(system: System, q, v, a, t) -> Array:
 
 
 @seldom
-def _look(systems: _Systems, at: _At, points, speeds, pushes) -> _Terms:
-    (whole, moving, lower), (q, v, z, t), n = systems, at, at.q.shape[0]
+def _look(systems: _Systems, q, v, z, t, points, speeds, pushes) -> _Terms:
+    (whole, moving, lower), n = systems, q.shape[0]
     a, multipliers = z[:n], z[n:]
     balance = lambda b: euler_lagrange(whole, q, v, b, t) - all_reactions(whole, q, v, b, t).T @ multipliers  # noqa: E731
     residuals = lambda y: stacked_residuals(lower, y[:n], y[n:], t)  # noqa: E731
@@ -361,12 +342,14 @@ def solvability(system: System, q0, v0, t0: float = 0.0) -> Solvability:
     q, v, t, sizes = InitialData.of(system, q0, v0, t0)
     refuse_traced("solvability", system, q, v, t)
     check_parameters(system)
-    systems, found = _Systems.of(system), _root(system, np.asarray(q), np.asarray(v), float(t))
+    moving = system.with_constraints([c for c in system.constraints if c.law(system) is None])
+    systems = system, moving, system.with_constraints([c for c in system.constraints if c.order < 2])
+    found = _root(system, np.asarray(q), np.asarray(v), float(t))
     z = first_guess(q.shape[0], sum(sizes)) if found is None else found
     random = np.random.default_rng(0).uniform(-1.0, 1.0, (3, POINTS, q.shape[0]))
     center = (np.asarray(q), np.asarray(v), z[: len(q)])
     near = (jnp.asarray(x + NEARBY * (1 + np.abs(x)) * r) for x, r in zip(center, random, strict=True))
-    terms = as_numpy(_look(systems, _At(q, v, jnp.asarray(z), t), *near))
+    terms = as_numpy(_look(systems, q, v, jnp.asarray(z), t, *near))
     return _judge(systems, terms, np.append(q, t), found is not None)
 
 
@@ -380,9 +363,10 @@ def _root(system: System, q, v, t: float) -> np.ndarray | None:
 
 def _judge(systems: _Systems, found: Any, x: np.ndarray, root: bool) -> Solvability:
     """x = (q, t): where."""
+    whole, moving, kept = systems
     if not (np.all(np.isfinite(found.mass)) and np.all(np.isfinite(found.rows)) and np.isfinite(found.residual)):
         raise ValueError("q0, v0: the Lagrangian, a constraint or one of their derivatives is not finite there")
-    m, second = len(found.rows), any(c.order == 2 for c in systems.whole.constraints)
+    m, second = len(found.rows), any(c.order == 2 for c in whole.constraints)
     here, forces = numerical_rank(found.rows), numerical_rank(found.reactions)
     nearby = [numerical_rank(rows).rank for rows in found.nearby if np.all(np.isfinite(rows))] or [here.rank]
     kernel, virtual = (_kernel(x, rank.rank) for x, rank in ((found.rows, here), (found.reactions, forces)))
@@ -399,7 +383,7 @@ def _judge(systems: _Systems, found: Any, x: np.ndarray, root: bool) -> Solvabil
     affine = lower > 0 and here.rank == m and bool(found.affinity <= AFFINE) and bool(finite[0])
     frobenius = judge(found.omega[finite], found.slopes[finite]) if affine else None
     nothing = frobenius is not None and frobenius.reached == len(x)  # where D + [D, D] is everything no function is kept
-    leaves = None if nothing else leaf_forms(systems.lower, x, 1 + np.abs(x))
+    leaves = None if nothing else leaf_forms(kept, x, 1 + np.abs(x))
     return Solvability(
         coordinates=len(x) - 1,
         wanted=m,
@@ -415,8 +399,8 @@ def _judge(systems: _Systems, found: Any, x: np.ndarray, root: bool) -> Solvabil
         free_motion=float(motion),
         coupling=coupling,
         condition=condition,
-        chetaev=all(c.chetaev for c in systems.moving.constraints),
-        holonomic=all(c.order == 0 for c in systems.lower.constraints),
+        chetaev=all(c.chetaev for c in moving.constraints),
+        holonomic=all(c.order == 0 for c in kept.constraints),
         frobenius=frobenius,
         first_integrals=0 if leaves is None else leaves(x[None]).shape[1],
     )
