@@ -132,9 +132,7 @@ def restrictions(system: System, q, v, t) -> dict[str, Restriction]:
             for name, r in values.items()}  # fmt: skip
 
 
-@seldom
-def _restrictions(system: System, q, v, t) -> dict[str, Restriction]:
-    return restrictions(system, q, v, t)
+_restrictions = seldom(restrictions)
 
 
 @seldom
@@ -166,7 +164,7 @@ def _violation(
     here: dict[str, Restriction], inexact: dict[str, np.ndarray], slope: str, size: np.ndarray, moved: Callable
 ) -> Violation | None:
     """Of the restrictions of q alone, or of v. moved: those at the data with a correction."""
-    chosen = [name for name in here if _reads_velocity(name) == (slope == "by_v")]
+    chosen = [name for name in here if name.endswith("v0)") == (slope == "by_v")]
     if not chosen:
         return None
     rows_of = lambda r: np.concatenate([getattr(r[name], slope) for name in chosen])  # noqa: E731
@@ -181,10 +179,6 @@ def _violation(
     owners = [name for name in chosen for _ in here[name].value]
     first = owners[int(np.argmax(bad & off))]
     return Violation(first, np.asarray(here[first].value))
-
-
-def _reads_velocity(name: str) -> bool:
-    return name.endswith("v0)")
 
 
 def _state_sizes(q, v, a, inertia, time: float | None) -> tuple[np.ndarray, np.ndarray]:

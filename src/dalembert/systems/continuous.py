@@ -18,7 +18,7 @@ from dalembert.notebook import Described
 from dalembert.numbers import as_choice, as_flag, as_numbers, check_x64, described, is_traced, outside, whole_number
 from dalembert.systems.checks import check_data, check_initial_data
 from dalembert.systems.compiled import LARGEST, drift, in_program, reduced_flow
-from dalembert.systems.consistency import STEPS
+from dalembert.systems.consistency import STEPS, as_numpy
 from dalembert.systems.equations import acceleration
 from dalembert.systems.frame import along_constraints
 from dalembert.systems.proof import Runs, RunStart, check_batch, number_of_runs, proven_start, unproven
@@ -223,11 +223,6 @@ def time_scale(times):
     return least(STEPS * abs(times[1] - times[0]), abs(times[-1] - times[0]))
 
 
-@Jitted
-def _integrate(system, q, v, times, tolerance, *, solver, max_steps: int) -> Reference:
-    return by_diffrax(system, q, v, times, tolerance, solver=solver, max_steps=max_steps)
-
-
 def by_diffrax(system: System, q, v, times, tolerance, *, solver=None, max_steps: int = MOST) -> Reference:
     """The integration by diffrax, without checks, in a traced program."""
     n = q.shape[0]
@@ -252,6 +247,9 @@ def by_diffrax(system: System, q, v, times, tolerance, *, solver=None, max_steps
         found.steps,
         "Dopri8" if solver is None else type(solver).__name__,
     )
+
+
+_integrate = Jitted(by_diffrax)
 
 
 def _typical_sizes(n: int, y, rates, time) -> Float[Array, "2n"]:
@@ -375,8 +373,7 @@ def _native_motion(system: System, q, v, t) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _motion_by_xla(system: System, q, v, t) -> tuple[np.ndarray, np.ndarray]:
-    a, multipliers = _accelerations_and_multipliers(system, q, v, t)
-    return np.asarray(a), np.asarray(multipliers)
+    return as_numpy(_accelerations_and_multipliers(system, q, v, t))
 
 
 @Jitted

@@ -67,13 +67,9 @@ class InitialRoot(NamedTuple):
     leaves: int
     origin: int = 0
 
-    def over(self, leaves: Sequence[Any]) -> InitialMotion:
-        """With these arrays of the system, in arrays of its own."""
-        return InitialMotion(self, leaves)
-
 
 class InitialMotion:
-    """(a, λ) at (q, v, t), call after call in the same arrays: for one thread at a time.
+    """(a, λ) at (q, v, t), call after call in the same arrays, its own: for one thread at a time. leaves: of the system.
 
     a, multipliers, units: of the last call, views of these arrays.
     """
@@ -206,7 +202,7 @@ def root_of(read: Content, system: System, n: int) -> SystemRoot | None:
         space = group_space(system)
         sizes = check_shapes(system, np.zeros(n if space is None else space.size), np.zeros(n), 0.0)
         code = _KNOWN.of((read.key[0], n), lambda: _compile_root(system, n, sum(sizes)))
-        return (code and SystemRoot(code, sizes, Pool(lambda: code.over(read.arrays[: code.leaves]))),)
+        return (code and SystemRoot(code, sizes, Pool(lambda: InitialMotion(code, read.arrays[: code.leaves]))),)
 
     return read.once(("root", n), make)[0]
 
@@ -239,7 +235,7 @@ def solve_runs(system: System, states: np.ndarray, t0: float, given: np.ndarray 
     root = None if read is None else root_of(read, system, states.shape[2])
     if read is None or root is None:
         return np.empty((len(states), 0))
-    motion, found = root.code.over(read.arrays), np.full((len(states), root.code.code.k), np.nan)
+    motion, found = InitialMotion(root.code, read.arrays), np.full((len(states), root.code.code.k), np.nan)
     for i, (q, v) in enumerate(states):
         if given is not None:
             motion.refill(given[i])

@@ -274,7 +274,7 @@ class RunArrays:
         parts = [np.ravel(np.asarray(x, float)) for x in leaves]
         self._state, self._count = np.empty(carry.size), np.empty(COUNTED.size, np.int64)
         self._inputs, self._settings = np.concatenate([np.empty(3), *parts, step.captured]), None
-        self.motion: InitialMotion = code.root.over(leaves[: code.root.leaves])
+        self.motion = InitialMotion(code.root, leaves[: code.root.leaves])
         self.steps = MachineSteps(step, (self._state, self._count, self._inputs), code.begin)
         self._fresh = np.zeros(carry.size)
         self._fresh[carry.offset("failed_residual")] = np.nan

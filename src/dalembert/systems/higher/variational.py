@@ -19,7 +19,7 @@ from dalembert.native import Places, Unsupported, Windowed, vanishing
 from dalembert.numbers import as_flag, as_function, described, whole_number
 from dalembert.solution import Solution
 from dalembert.systems.constraints import Constraint, Kinematic
-from dalembert.systems.shapes import output_shape, run_on_shapes
+from dalembert.systems.shapes import check_scalar, output_shape, run_on_shapes
 from dalembert.systems.system import Problem, as_arrays, check_flat, read_coordinates
 from dalembert.tracing import UNREAD, seldom
 
@@ -199,9 +199,7 @@ def _orders(problem: VariationalProblem, q) -> tuple[int, ...]:
 def _check_functions(problem: VariationalProblem, q) -> tuple[int, int]:
     names = ", ".join(["q", "v", "a", "j", "s"][: problem.derivatives + 1]) + (", t" if problem.time_dependent else "")
     jet, t = [q] * (problem.derivatives + 1), jnp.zeros(())
-    shape = output_shape(lambda: problem.call(problem.lagrangian, *jet, t=t), "lagrangian", names)
-    if shape:
-        raise ValueError(f"lagrangian: returns shape {shape}; a scalar is needed")
+    check_scalar(lambda: problem.call(problem.lagrangian, *jet, t=t), "lagrangian", names)
     numbers = []
     for group in (problem.differential, tuple((0, f) for f in problem.holonomic)):
         total = 0
