@@ -42,7 +42,7 @@ from dalembert.native import (
     replace_nodes,
     with_angles,
 )
-from dalembert.systems.compiled import SystemFlow, reduced_flow
+from dalembert.systems.compiled import REMEMBERED, SystemFlow, reduced_flow
 from dalembert.systems.equations import force
 from dalembert.systems.proof import RunStart
 from dalembert.systems.system import Rebuilt, System, parts_of
@@ -375,7 +375,6 @@ def largest(numbers: Iterable[Any]) -> Any:
     return functools.reduce(lambda x, y: x.apply("max", y), numbers)
 
 
-REMEMBERED = 128
 NEAR = 0.01  # how far it is to where a pivot is zero has to be a hundred times what the tolerance allows
 ROOM = 0.1  # of a pivot at the beginning: where it is smaller, or has the other sign, another form has to go on
 PARALLEL = 1e-6  # of u·C u: what has to be left of a direction beside the others

@@ -16,14 +16,13 @@ from jaxtyping import Array, Bool, Float, Int
 from dalembert.algebra import value_and_jacobian
 from dalembert.native import ROOT_FOUND, CompiledRoot, Unsupported, compile_root
 from dalembert.numbers import as_array, as_numbers, as_state, described, holds_tracer, outside
-from dalembert.systems.compiled import LARGEST
+from dalembert.systems.compiled import LARGEST, REMEMBERED
 from dalembert.systems.consistency import restrictions
 from dalembert.systems.equations import EXACT, first_guess, force, kkt_residual
 from dalembert.systems.sizes import units_of
 from dalembert.systems.system import LocalSystem, System, as_parameter, check_shapes, group_space
 from dalembert.tracing import Content, Pool, Remembered, content, rebuilder, taken_apart
 
-REMEMBERED = 128  # systems whose equations are found again
 INDEPENDENT = 1e-12  # the least Gram determinant of rows of unit length that leaves no doubt about their rank
 REGULAR = 1e-6  # the least determinant, or singular value, of a matrix with such rows
 

@@ -17,14 +17,12 @@ from dalembert.notebook import Described
 from dalembert.numbers import as_state, is_traced, outside
 from dalembert.systems.checks import check_initial_data
 from dalembert.systems.compiled import LARGEST, SystemFlow, compiled_flow, drift, restriction, restricts
-from dalembert.systems.continuous import chosen_backend, in_machine_code, time_scale
+from dalembert.systems.continuous import MOST, chosen_backend, in_machine_code, time_scale
 from dalembert.systems.distribution.charts import CLOSE, Connection, name_of, velocity_chart
 from dalembert.systems.distribution.reduction import check_first_order, explicit_terms, reduction, velocity_constraints
 from dalembert.systems.sizes import check_times
 from dalembert.systems.system import Rebuilt, System
 from dalembert.tracing import Jitted
-
-MOST = 10_000_000  # steps of one integration
 
 
 def adapted_flow(chart: Connection) -> SystemFlow:
