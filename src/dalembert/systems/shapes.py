@@ -17,6 +17,7 @@ import numpy as np
 from jax.core import Tracer
 
 from dalembert.messages import at_users_line
+from dalembert.numbers import first_line
 from dalembert.tracing import RULES, OnShapes, Slices, gather_slices, scatter_slices
 
 LARGEST = 4096  # numbers in an array of indices that is worked out
@@ -76,33 +77,28 @@ def run_on_shapes(check: Callable, *arguments):
 def _trace(function: Callable[[], object], name: str, arguments: str):
     try:
         return jax.make_jaxpr(lambda: jnp.asarray(function()), return_shape=True)()
-    except (jax.errors.TracerBoolConversionError, jax.errors.TracerIntegerConversionError) as error:
-        raise at_users_line(
-            TypeError(
-                f"{name}: uses Python control flow (if, while, and, or, range) on a traced value. Write jnp.where(...) or "
-                f"jax.lax.cond(...) instead. ({str(error).splitlines()[0]})"
-            ),
-            error,
-        ) from None
-    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
-        raise at_users_line(
-            TypeError(
-                f"{name}: turns a traced value into a Python or NumPy number. Use jax.numpy (jnp.sin, not math.sin or "
-                f"np.sin), without float(), int() and .item(). ({str(error).splitlines()[0]})"
-            ),
-            error,
-        ) from None
     except Exception as error:
-        kind = ValueError if isinstance(error, ValueError | LookupError) else TypeError
-        notes = [note for note in getattr(error, "__notes__", ()) if not note.startswith("---")]  # one of JAX's does
-        words = "; ".join([f"{type(error).__name__}: {error}", *notes])
-        raise at_users_line(
-            kind(
-                f"{name}: could not be evaluated: {words}. It is called as f({arguments}) with vectors "
-                "of shape (n,), t only if time_dependent=True, p only if parameters are given; it returns numbers"
-            ),
-            error,
-        ) from None
+        raise at_users_line(_users_error(error, name, arguments), error) from None
+
+
+def _users_error(error: Exception, name: str, arguments: str) -> Exception:
+    """The TypeError or ValueError that says in words what a user's function has raised."""
+    if isinstance(error, jax.errors.TracerBoolConversionError | jax.errors.TracerIntegerConversionError):
+        return TypeError(
+            f"{name}: uses Python control flow (if, while, and, or, range) on a traced value. Write jnp.where(...) or "
+            f"jax.lax.cond(...) instead. ({first_line(error)})"
+        )
+    if isinstance(error, jax.errors.ConcretizationTypeError | jax.errors.TracerArrayConversionError):
+        return TypeError(
+            f"{name}: turns a traced value into a Python or NumPy number. Use jax.numpy (jnp.sin, not math.sin or "
+            f"np.sin), without float(), int() and .item(). ({first_line(error)})"
+        )
+    notes = [note for note in getattr(error, "__notes__", ()) if not note.startswith("---")]  # one of JAX's does
+    words = "; ".join([f"{type(error).__name__}: {error}", *notes])
+    return (ValueError if isinstance(error, ValueError | LookupError) else TypeError)(
+        f"{name}: could not be evaluated: {words}. It is called as f({arguments}) with vectors "
+        "of shape (n,), t only if time_dependent=True, p only if parameters are given; it returns numbers"
+    )
 
 
 class _Outside(Exception):
