@@ -95,7 +95,8 @@ def variable(data: xarray.Dataset, name: str) -> Any:
 
 
 def check_variables(data: xarray.Dataset, layout: Mapping[str, tuple[tuple[str, ...], str]]) -> None:
-    """ValueError where a variable is missing, or has other dimensions or another kind, REAL or WHOLE."""
+    """ValueError where a variable is missing, or has other dimensions or another kind, REAL or WHOLE; or where a code is
+    none of the outcomes."""
     for name, (dimensions, kind) in layout.items():
         found = variable(data, name)
         if found.dims != dimensions:
@@ -104,10 +105,6 @@ def check_variables(data: xarray.Dataset, layout: Mapping[str, tuple[tuple[str, 
             )
         if not (found.dtype == np.float64 if kind is REAL else found.dtype.kind in "iu"):
             raise ValueError(f"data: {name} holds {found.dtype}; {kind} are right")
-
-
-def check_outcomes(data: xarray.Dataset) -> None:
-    """ValueError where a code is none of the outcomes."""
     unknown = sorted(set(np.ravel(data["code"].values).tolist()) - {int(outcome) for outcome in Outcome})
     if unknown:
         raise ValueError(f"data: code holds {unknown[0]}; outcomes are numbered from 0 to {int(max(Outcome))}")
@@ -371,7 +368,6 @@ def check_path(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
     """The dimensions and kind of the variables of a path; ValueError naming what is wrong."""
     layout = _layout(data)
     check_variables(data, layout)
-    check_outcomes(data)
     _check_lengths(data, layout)
     return layout
 

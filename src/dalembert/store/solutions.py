@@ -35,7 +35,6 @@ from dalembert.store.paths import (
     WHOLE,
     attribute,
     axes_of,
-    check_outcomes,
     check_variables,
     coordinate_variables,
     drawing_to_variables,
@@ -266,7 +265,6 @@ def check_solution(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str
     """The dimensions and kind of the variables of a solution; ValueError naming what is wrong."""
     layout = solution_layout(data, data.attrs["content"])
     check_variables(data, layout)
-    check_outcomes(data)
     return layout
 
 

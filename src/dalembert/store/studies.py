@@ -46,7 +46,6 @@ from dalembert.store.paths import (
     attribute,
     attribute_name,
     axis_of,
-    check_outcomes,
     check_variables,
     coordinate_variables,
     flatten,
@@ -204,7 +203,6 @@ def check_runs(data: xarray.Dataset) -> None:
             if f"last_{name}" in data or f"last_{level}" in data:
                 layout[f"last_{name}"], layout[f"last_{level}"] = ((*axes, axis), REAL), (axes, REAL)
     check_variables(data, layout)
-    check_outcomes(data)
     check_names(data, axes)
     variable(data, "coordinate")
     kept, nodes = data["nodes_kept"].values, data.sizes["time"]
@@ -344,7 +342,6 @@ def check_solutions(data: xarray.Dataset) -> None:
         own, front = (times_on(name), axes) if level and times_on(name) in data else (name, () if level else axes)
         layout[own] = ((*front, *dims), kind)
     check_variables(data, layout)
-    check_outcomes(data)
     check_names(data, axes)
     if variable(data, "coordinate").shape != (data.sizes["coordinate"],):
         raise ValueError("data: coordinate does not have one name for each coordinate")
