@@ -124,10 +124,12 @@ class SweepOpening(NamedTuple):
 
 
 class SweepJob(abc.ABC):
-    """Runs or solutions in blocks. threads: of a block, all processors if None; unit: of what progress counts; shared: other
-    calls or processes may compute other blocks. It travels to workers without what it has compiled."""
+    """Runs or solutions in blocks. threads: of a block, all processors if None; work: of one run or solution, in units of
+    `unit`, of which progress counts; shared: other calls or processes may compute other blocks. It travels to workers
+    without what it has compiled."""
 
     unit: ClassVar[str] = "steps"
+    work: int
     shared = True
 
     def __init__(self, swept: Swept, blocks: Blocks, threads: int | None):
@@ -139,11 +141,6 @@ class SweepJob(abc.ABC):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _ready=None, _making=threading.Lock())
-
-    @property
-    @abc.abstractmethod
-    def work(self) -> int:
-        """Of one run or solution, in units of `unit`."""
 
     @property
     @abc.abstractmethod
@@ -261,12 +258,8 @@ class RunsJob(SweepJob):
     ):
         super().__init__(swept, blocks, threads)
         self.system, self.options, self.shared = system, options, shared
-
-    @property
-    def work(self) -> int:
-        if self.options.until is None:
-            return self.options.grid.steps
-        return math.ceil((self.options.until - self.options.t0) / self.options.h)  # about
+        until = options.until
+        self.work = options.grid.steps if until is None else math.ceil((until - options.t0) / options.h)  # about
 
     @property
     def record(self) -> Provenance:
@@ -387,14 +380,11 @@ class SolutionsJob(SweepJob):
     """Solutions of problems that differ in what is swept."""
 
     unit: ClassVar[str] = "problems"
+    work = 1
 
     def __init__(self, problem: SweptProblem, options: SolveOptions, blocks: Blocks, threads: int | None):
         super().__init__(problem.swept, blocks, threads)
         self.problem, self.options = problem, options
-
-    @property
-    def work(self) -> int:
-        return 1
 
     @property
     def subject(self) -> Depicted:
