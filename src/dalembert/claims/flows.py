@@ -25,7 +25,7 @@ from dalembert.measure import (
     regularity,
     symplectic_defect,
 )
-from dalembert.measure.higher import PathData, path_windows
+from dalembert.measure.higher import path_windows, read_flow_path
 from dalembert.numbers import EPSILON
 from dalembert.outcome import Outcome
 from dalembert.path import Path
@@ -51,8 +51,7 @@ def claims_of(
     """Of Υ_d along a run of the flow of order k. orders: the claims on the order of the flow."""
     found: Any = regularity(problem, path, scheme=scheme, every=max(1, path.steps // WINDOWS))
     yield judge_ranks(HIGHER, (found.matrix,), found.t)
-    data = PathData(*(jnp.asarray(x) for x in (path.q, path.multipliers, path.t, path.h)))
-    windows = [np.asarray(x) for x in _windows(problem, data)]
+    windows = [np.asarray(x) for x in _windows(read_flow_path(problem, path, scheme))]
     at = np.unique(np.linspace(0, len(windows[0]) - 1, SAMPLES).astype(int))
     h, (nodes, free, begin) = float(path.h), (x[at] for x in windows)
     if found.matrix.holds:

@@ -30,7 +30,7 @@ from dalembert.notebook import Described, described_by_fields
 from dalembert.numbers import EPSILON, as_function, as_number, as_vector
 from dalembert.path import Path
 from dalembert.step import simulate
-from dalembert.systems import System, as_step, check_shapes, check_system, check_x64, is_traced, momentum
+from dalembert.systems import System, as_step, check_shapes, check_system, check_x64, is_traced
 from dalembert.systems import momentum as momentum_at
 from dalembert.systems.equations import force
 from dalembert.systems.system import group_space
@@ -404,7 +404,7 @@ def phase_step(system: System, q, p, *, h: float, t0: float = 0.0, scheme: Schem
 @seldom
 def _conjugate(system: System, q, v, t):
     """L_v(q, v) and its derivative by v."""
-    of = lambda w: momentum(system, q, w, t)  # noqa: E731
+    of = lambda w: momentum_at(system, q, w, t)  # noqa: E731
     return of(v), jax.jacfwd(of)(v)
 
 

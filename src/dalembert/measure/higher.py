@@ -269,22 +269,26 @@ def higher_flow(problem: VariationalProblem, nodes, multipliers, h, t0, scheme) 
     return flow, jnp.concatenate([points.ravel(), free.ravel()])
 
 
-class PathData(NamedTuple):
-    """Arrays of a path of constant step h: q (N+1, n), multipliers (K, m), t (N+1,)."""
+class FlowPath(NamedTuple):
+    """A path of a flow of nodes: the problem with the orders that its constraints have there, its windows, and its arrays, q
+    (N+1, n), multipliers (K, m), t (N+1,), of constant step h."""
 
+    problem: VariationalProblem
+    scheme: WindowMap
     q: Array
     multipliers: Array
     t: Array
     h: Array
 
 
-def path_windows(problem: VariationalProblem, data: PathData) -> tuple[Array, Array, Array]:
+def path_windows(path: FlowPath) -> tuple[Array, Array, Array]:
     """All runs of 2k neighbouring nodes with the multipliers of their r windows and the time of the first one.
 
     Multipliers of the windows before the first step are initial data and no part of the path: it begins where they
     are known.
     """
-    k, order, (q, multipliers, t, _) = problem.derivatives, common_order(problem), data
+    problem, _, q, multipliers, t, _ = path
+    k, order = problem.derivatives, common_order(problem)
     m, _ = constraint_numbers(problem, q.shape[1])
     rows = multipliers if m else jnp.zeros((q.shape[0] - k, 0))
     known = q.shape[0] - k - rows.shape[0]  # the node with which the first window begins whose multiplier is known
@@ -299,14 +303,6 @@ def path_windows(problem: VariationalProblem, data: PathData) -> tuple[Array, Ar
     return q[begin + index + jnp.arange(2 * k)], free, t[begin : begin + count]
 
 
-class FlowPath(NamedTuple):
-    """A path of a flow of nodes: the problem with the orders that its constraints have there, its windows, its arrays."""
-
-    problem: VariationalProblem
-    scheme: WindowMap
-    data: PathData
-
-
 def read_flow_path(problem: VariationalProblem, path: Path, scheme: Scheme | WindowMap | None) -> FlowPath:
     """Errors for what is no path of the problem, as far as numbers of coordinates and multipliers tell, or is thinned."""
     check_single(path)
@@ -316,4 +312,4 @@ def read_flow_path(problem: VariationalProblem, path: Path, scheme: Scheme | Win
         raise ValueError(f"path: has {path.multipliers.shape[1]} multipliers, the problem {m}; give a path of this problem")
     check_neighbours(path)
     own = true_orders(problem, n) if chosen.differenced else problem
-    return FlowPath(own, chosen, PathData(*(jnp.asarray(x) for x in (path.q, path.multipliers, path.t, path.h))))
+    return FlowPath(own, chosen, *(jnp.asarray(x) for x in (path.q, path.multipliers, path.t, path.h)))

@@ -360,15 +360,15 @@ def higher_momentum(
 @seldom
 def _higher_momenta(path: FlowPath, generator: Callable):
     """Times and values, in one program: outside of one every small operation is compiled for every length of a path."""
-    problem, scheme, data = path
-    k, h = problem.derivatives, data.h
+    problem, scheme, *_, h = path
+    k = problem.derivatives
 
     def momentum_of_window(points, free, begin):
         momenta = momenta_of_nodes(problem, scheme, points, free, h, begin).momenta
         direction = jnp.stack([problem.call(generator, x, t=begin + (k + i) * h) for i, x in enumerate(points[k:])])
         return jnp.sum(momenta * forward_differences(direction, h))
 
-    nodes, rows, begin = path_windows(problem, data)
+    nodes, rows, begin = path_windows(path)
     return begin + (2 * k - 1) * h, jax.vmap(momentum_of_window)(nodes, rows, begin)
 
 
@@ -384,8 +384,8 @@ def higher_energy(problem: VariationalProblem, path: Path, scheme: Scheme | Wind
 
 @seldom
 def _higher_energies(path: FlowPath):
-    problem, scheme, data = path
-    k, h = problem.derivatives, data.h
+    problem, scheme, *_, h = path
+    k = problem.derivatives
 
     def energy_of_window(points, free, begin):
         def action(step):
@@ -394,7 +394,7 @@ def _higher_energies(path: FlowPath):
 
         return -jax.grad(action)(h)
 
-    nodes, rows, begin = path_windows(problem, data)
+    nodes, rows, begin = path_windows(path)
     return begin + (k - 0.5) * h, jax.vmap(energy_of_window)(nodes, rows, begin)
 
 

@@ -104,16 +104,14 @@ class FlowRegularity(Described):
 @seldom
 def _matrices(path: FlowPath, every: int):
     """(matrix, residual, time of the first node) at every run of 2k+1 nodes."""
-    problem, scheme, data = path
-    nodes, rows, begin = path_windows(problem, data)
+    problem, scheme, q, _, _, h = path
+    nodes, rows, begin = path_windows(path)
     if nodes.shape[0] < 2:
-        raise ValueError(
-            f"path: has {data.q.shape[0]} nodes; {2 * problem.derivatives + 1} with their multipliers are needed"
-        )
-    n = data.q.shape[1]
+        raise ValueError(f"path: has {q.shape[0]} nodes; {2 * problem.derivatives + 1} with their multipliers are needed")
+    n = q.shape[1]
 
     def matrix_at(points, free, newest, start):
-        flow = HigherFlow(problem, scheme, data.h, start, n, *constraint_numbers(problem, n))
+        flow = HigherFlow(problem, scheme, h, start, n, *constraint_numbers(problem, n))
         x = jnp.concatenate([points.ravel(), free.ravel()])
         z = jnp.concatenate([newest[0], newest[1], jnp.zeros(flow.mh)])
         matrix = jax.jacfwd(flow.equations)(z, x)

@@ -344,11 +344,6 @@ def in_batches(function: Callable, made: Modified, *rows: Any) -> Any:
 
 
 @Jitted
-def _field(made: Modified, factors: Float[Array, "count"], z: State, t) -> State:
-    return _sum_terms(made, factors, z, t)
-
-
-@Jitted
 def _rate(made: Modified, factors: Float[Array, "count"], z: State, t) -> State:
     """The same as the rate of the state as it is stored."""
     field, (q, v) = _sum_terms(made, factors, z, t), made.system.space.split_state(z)
@@ -362,6 +357,9 @@ def _sum_terms(made: Modified, factors: Float[Array, "count"], z: State, t) -> S
         return motion_field(made.system, z, t)
     found = expand(made, z, t)
     return found.field + factors @ found.terms[: len(factors)]
+
+
+_field = Jitted(_sum_terms)
 
 
 def motion_field(system: System, z: State, t) -> State:
