@@ -202,7 +202,7 @@ class TurnedReduction(Described):
     def _momentum(self, h: float, scheme: Scheme) -> tuple[float, ...]:
         """μ of the first two nodes."""
         (r0, g0), (r1, g1) = (np.split(self.chart.coordinates(q), [len(self.x0)]) for q in self._first(h, scheme))
-        return tuple(np.asarray(_turn_momentum(self.original, Turn(self.chart, scheme, h), r0, g1 - g0, r1)).tolist())
+        return tuple(np.asarray(_turn_momentum(Turn(self.chart, scheme, h), self.original, r0, g1 - g0, r1)).tolist())
 
     def _quotient(self, h: float, scheme: Scheme, momentum: tuple[float, ...]) -> DiscreteSystem:
         held = bool(self.system.constraints)
@@ -264,9 +264,7 @@ def _at_middle(reduced: System) -> Callable:
     return lambda r0, r1, r2, *p: all_reactions(with_own(reduced, p)[0], r1, r1, r1, 0.0)
 
 
-@seldom
-def _turn_momentum(system: System, turn: Turn, r0, phi, r1):
-    return turn.momentum(system, r0, phi, r1)
+_turn_momentum = seldom(Turn.momentum)
 
 
 @seldom

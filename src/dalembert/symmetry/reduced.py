@@ -358,7 +358,7 @@ def _frame(system: System, q: np.ndarray, v: np.ndarray, t: float, group: tuple[
         raise ValueError(
             f"group: has {len(group)} coordinates for {m} equations of constraints; give as many, or one more, or a frame"
         )
-    rows = np.asarray(_reactions_at(system, q, v, t))[:, list(group)]
+    rows = np.asarray(_reactions_at(system, q, v, jnp.zeros_like(v), t))[:, list(group)]
     values = np.linalg.svd(rows, compute_uv=False)
     if values[-1] <= EQUAL * max(values[0], 1e-300):
         raise RankDeficientError(
@@ -421,9 +421,7 @@ def _speeds(basis: np.ndarray, ahead: np.ndarray, v: np.ndarray) -> tuple[np.nda
     return w, float(np.max(np.abs(left) / np.where(size > 0.0, size, 1.0), initial=0.0))
 
 
-@seldom
-def _reactions_at(system: System, q, v, t):
-    return all_reactions(system, q, v, jnp.zeros_like(v), t)
+_reactions_at: Any = seldom(all_reactions)
 
 
 @seldom
