@@ -98,6 +98,8 @@ def verify_checksum(content: bytes, file: str | os.PathLike) -> bool:
 # What a file system answers that cannot reserve space, or flush a folder: both are kindnesses, and writing goes on without.
 _UNSUPPORTED = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
+_UNCHANGED = ("file: not written", "what was there before is unchanged")
+
 FEW, TOGETHER = 4, 16  # files that are flushed one after the other; threads that flush more of them
 
 
@@ -110,24 +112,27 @@ def write(target: str | os.PathLike, *content: bytes | memoryview, flushed: bool
     gives. Another hard link to it keeps the old content. Not flushed, it may be lost with the power until `flush`.
     Errors: OSError with the target as file name (PermissionError, IsADirectoryError, …); then nothing has changed.
     """
-    with _name_target(target):
+    with explain_errors(target, *_UNCHANGED):
         place = File(os.path.realpath(target))
         _write(place, _existing_entry(place), content, flushed)
 
 
 def check_replaceable(target: str | os.PathLike) -> None:
     """Raises OSError where `write` would refuse to replace what stands at the target: before the content is computed."""
-    with _name_target(target):
+    with explain_errors(target, *_UNCHANGED):
         _existing_entry(File(os.path.realpath(target)))
 
 
 @contextlib.contextmanager
-def _name_target(target: str | os.PathLike) -> Iterator[None]:
-    """Errors of the system with the name that was asked for, and not that of the temporary."""
+def explain_errors(target: str | os.PathLike, what: str, then: str) -> Iterator[None]:
+    """Errors of the system with the name that was asked for, and not that of the temporary. what: failed; then: what is
+    there now, in words."""
     try:
         yield
+    except (FileExistsError, BlockingIOError):  # of a store, which say so themselves
+        raise
     except OSError as error:
-        reason = f"file: not written ({error.strerror or error}); what was there before is unchanged"
+        reason = f"{what} ({error.strerror or error}); {then}"
         raise OSError(error.errno or errno.EIO, reason, os.fspath(target)) from error
 
 

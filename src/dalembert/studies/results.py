@@ -8,7 +8,6 @@ than its neighbour takes.
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import hashlib
 import json
@@ -27,7 +26,7 @@ from dalembert.path import Study, tree_of_values
 from dalembert.step.run.state import Watch
 from dalembert.step.run.steps import Progress, report_progress
 from dalembert.store import FileError
-from dalembert.store.atomic import Lock, as_new_store, create_folder, drop_partial
+from dalembert.store.atomic import Lock, as_new_store, create_folder, drop_partial, explain_errors
 from dalembert.store.paths import flatten
 from dalembert.store.studies import COMMITTED, RUN, VALUES, StudyStore, empty_rows, place_on_axes, record_of
 from dalembert.studies.fingerprint import check_same
@@ -252,11 +251,8 @@ def _write_block(place: str, job: SweepJob, i: int, watch: Watch = None) -> None
     if fingerprint != {name: store.fingerprint.get(name) for name in fingerprint}:
         raise ValueError("store: this worker has another processor, or other versions, than the one that began it")
     data = job.block(i, watch)
-    try:
+    with explain_errors(place, "store: cannot be written", "what is there is kept, the same sweep goes on"):
         store.write(i, job.blocks.place(i), data, tuple(map(len, job.blocks.ranges(i))))
-    except OSError as error:
-        what = f"store: cannot be written ({error.strerror or error}); what is there is kept, the same sweep goes on"
-        raise OSError(error.errno or errno.EIO, what, place) from error
 
 
 def merge_values(job: SweepJob, pair: OverRuns, store: Any, workers: Workers, progress: Progress) -> Any:

@@ -34,7 +34,7 @@ from dalembert.step.run.steps import Opening, Sink, State, check_progress, repor
 from dalembert.step.simulation import check_path
 from dalembert.step.start.prepare import check_any_system
 from dalembert.store import FileError
-from dalembert.store.atomic import Lock, as_new_store, create_folder, drop_partial, flush, flush_one, refusal
+from dalembert.store.atomic import Lock, as_new_store, create_folder, drop_partial, explain_errors, flush, flush_one, refusal
 from dalembert.store.chunked import ChunkedArray, attributes_of_store, create
 from dalembert.store.paths import SCALARS, STATISTICS
 from dalembert.store.runs import (
@@ -151,17 +151,9 @@ class RunSink(Sink):
             write_checkpoint(ChunkedArray(new / CHECKPOINT), first)
             ChunkedArray(new / COMMITTED).write(0, np.asarray(len(np.asarray(path.t))), flushed=True)
 
-    @contextlib.contextmanager
-    def _explain_errors(self) -> Any:
-        try:
-            yield
-        except (FileExistsError, BlockingIOError):
-            raise
-        except OSError as error:
-            what = (
-                f"store: cannot be written ({error.strerror or error}); all up to the last commit is there, resume goes on"
-            )
-            raise OSError(error.errno or errno.EIO, what, os.fspath(self.place)) from error
+    def _explain_errors(self) -> contextlib.AbstractContextManager[None]:
+        then = "all up to the last commit is there, resume goes on"
+        return explain_errors(self.place, "store: cannot be written", then)
 
 
 def _checkpoint_arrays(rows: int, taken: int, scalars: dict[str, np.ndarray], state: State) -> dict[str, np.ndarray]:
