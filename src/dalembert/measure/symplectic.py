@@ -329,7 +329,6 @@ def flow_symplectic_defect(
         >>> bool(da.measure.flow_symplectic_defect(pendulum, [1.0], [0.0], 0.5).size < 1e-8)
         True
     """
-    check_x64()
     duration = jnp.asarray(as_positive(t, "t", "a positive, finite time"), dtype=float)
     begin = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
     accuracy, most = as_tolerance(tolerance), whole_number(max_steps, "max_steps")

@@ -24,7 +24,7 @@ from dalembert.step import simulate
 from dalembert.symmetry.conditions import Neighbourhood, Samples, inertia_at, jets_of, place_of_search, sample
 from dalembert.symmetry.coordinates import GroupChart, VelocityFrame, chart_of, indices_of, reduced_system, with_own
 from dalembert.symmetry.reduced import FullMotion, Reduced
-from dalembert.systems import RankDeficientError, System, check_flat, check_shapes, check_system, check_x64
+from dalembert.systems import RankDeficientError, System, check_shapes, check_system, check_x64
 from dalembert.systems import momentum as momentum_at
 from dalembert.systems.equations import all_reactions, force
 from dalembert.systems.pickling import made
@@ -353,7 +353,6 @@ def routh(
     """
     check_x64()
     check_system(system)
-    check_flat(system, "routh")
     if (group is None) == (generators is None):
         raise TypeError("group, generators: give one of the two, coordinates that nothing reads or fields ξ = A q + b")
     place = place_of_search("routh", system, q0, v0, t0, size)

@@ -17,7 +17,7 @@ from dalembert.path import Path, check_path
 from dalembert.systems.checks import examine_start
 from dalembert.systems.consistency import InconsistentDataError, RankDeficientError, Restriction, as_numpy, restrictions
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, residual_limit, units_of, with_inertia
-from dalembert.systems.system import System, check_flat, check_shapes, check_system, equation_names, label
+from dalembert.systems.system import System, check_flat, check_shapes, equation_names, label
 from dalembert.tracing import seldom
 
 
@@ -216,7 +216,6 @@ def independent(system: System, q0, v0, t0: float = 0.0) -> Independent:
         >>> np.allclose(path.multipliers[:, 1], 2.0 * path.multipliers[:, 0])  # least norm: as the rows
         True
     """
-    check_system(system)
     check_flat(system, "independent")
     given, found = examine_start(system, q0, v0, t0, None)
     sizes = given.sizes
