@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path as File
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -57,19 +57,12 @@ WORKERS = 4  # threads that flush
 LOCK, STATE = "checkpoint/.lock", "state."
 
 
-class Going(NamedTuple):
-    """A run that goes on: what its store says, its lock, and whether other last digits are allowed."""
-
-    stored: StoredRun
-    lock: Lock
-    allow_rounding: bool
-
-
 class RunSink(Sink):
-    """Of one store. place: its folder, which is made when the run begins; going: of a run that goes on."""
+    """Of one store. place: its folder, which is made when the run begins. Of a run that goes on, stored: what its store
+    says; lock: its own; allow_rounding: whether other last digits are allowed."""
 
-    def __init__(self, place: File, going: Going | None = None):
-        self.place, self._going, self._lock = place, going, going and going.lock
+    def __init__(self, place: File, stored: StoredRun | None = None, lock: Lock | None = None, allow_rounding: bool = False):
+        self.place, self._stored, self._lock, self._allow_rounding = place, stored, lock, allow_rounding
         self._fields: dict[str, Growing] = {}
         self._next = 0.0
         # What is flushed beside the run: little is left when it has to stop.
@@ -77,17 +70,16 @@ class RunSink(Sink):
         self._flushing: list[Future[None]] = []
 
     def begin(self, opening: Opening) -> tuple[int, State] | None:
-        if self._going is None:
+        if self._stored is None:
             self._create(opening)
         else:
-            stored, _, allow_rounding = self._going
-            check_bits(stored, opening.fingerprint, opening.record, allow_rounding)
+            check_bits(self._stored, opening.fingerprint, opening.record, self._allow_rounding)
         begun = StoredRun(self.place)
         rows, self._lead = begun.number("rows"), begun.lead
         self._fields = {name: Growing(array, self._lead[name] + rows) for name, array in begun.arrays.items()}
         self._checkpoint = ChunkedArray(self.place / CHECKPOINT)
         self._plan(0.0)
-        if self._going is None:
+        if self._stored is None:
             return None
         self._scalar(COMMITTED, np.asarray(self._lead["t"] + rows))
         return rows, _stored_state(begun, opening)
@@ -302,7 +294,7 @@ def resume(
             run = run if options.until is None else run.counted()
             with report_progress(progress, run.grid.steps) as watch:
                 drop_partial(place)
-                run.into(RunSink(place, Going(stored, lock, allow_rounding)), watch)
+                run.into(RunSink(place, stored, lock, allow_rounding), watch)
         path = StoredRun(place).path(ends=True)
     return check_path(path, False, throw)
 
