@@ -377,7 +377,7 @@ def window_at(scheme: WindowMap, k: int, knots: tuple, orders: tuple[int, ...]):
 def _evaluate(scheme: WindowMap, k: int, knots: tuple, orders: tuple[int, ...]):
     exact = isinstance(knots[0], int)
     positions = [Fraction(x) if exact else np.longdouble(x) for x in knots]
-    table = _divided_differences(positions, orders, k)
+    table = _divided_differences(positions, orders)
     points = scheme.points(positions)
     jets = [scheme.jet(table, positions, point, k) for point, _ in points]
     rows = np.array([[_sum_entries(row, orders) for row in jet] for jet in jets], dtype=float)
@@ -386,7 +386,7 @@ def _evaluate(scheme: WindowMap, k: int, knots: tuple, orders: tuple[int, ...]):
     return rows, np.array([float(x) for x, _ in points]), np.array([float(w) for _, w in points])
 
 
-def _divided_differences(positions: list, orders: tuple[int, ...], k: int) -> list:
+def _divided_differences(positions: list, orders: tuple[int, ...]) -> list:
     """table[j][l] = q[t_l, …, t_{l+j}] as a row over the slots; where the knots coincide q⁽ʲ⁾/j!."""
     unit = np.eye(len(positions), dtype=type(positions[0]))
     held = {(t, order): unit[s] for s, (t, order) in enumerate(zip(positions, orders, strict=True))}

@@ -301,7 +301,7 @@ class OrthonormalEquations:
     def _slope(self, a: int) -> Any:
         """ẇ_a."""
         on, one = self.on, self.directions[a]
-        terms = [on.dot(one.pieces, self.rate(self._metric(self.fixed))), self._rest(one.v, one.pieces)]
+        terms = [on.dot(one.pieces, self.rate(self._metric(self.fixed))), self._rest(one.v)]
         for b, other in enumerate(self.directions):
             moved = on.dot(one.pieces, self._product(self._metric_rate, other.pieces))
             if b == a:
@@ -313,8 +313,8 @@ class OrthonormalEquations:
             terms.append(change * self.speeds[b])
         return -(self.scale[a] * self.unit[a] * on.total(terms))
 
-    def _rest(self, v: Numbers, u: Numbers) -> Any:
-        """π·B - ½ u·∂C u - ∂U - f along a direction v with pieces u."""
+    def _rest(self, v: Numbers) -> Any:
+        """π·B - ½ u·∂C u - ∂U - f along a direction v."""
         on = self.on
         turned = [-0.5 * (on.dot(self.u, self._product(metric, self.u)) * v[j]) for j, metric in self._turned.items()]
         pushed = on.dot(self._slopes + self.force, v)
@@ -345,7 +345,7 @@ class OrthonormalEquations:
         rates, found = self.rate(self.momenta, on.numbers(w), self.slopes), dict[int, Any]()
         for at, one in reversed(list(enumerate(held))):
             pieces = self._pieces_along(one.direction)
-            whole = on.dot(pieces, rates) + self._rest(one.direction, pieces)
+            whole = on.dot(pieces, rates) + self._rest(one.direction)
             for later in held[at + 1 :]:
                 whole = whole - self.d.entry(later.row, one.direction) * found[later.row]
             found[one.row] = whole / one.pivot
