@@ -206,7 +206,7 @@ class Lanes:
         self.options = dataclasses.replace(
             self.options, solver=dataclasses.replace(self.options.solver, backend="native" if self._code else "jax")
         )
-        rows = _no_rows(prepared.program.starting_nodes, carry, self.options.grid)
+        rows = _no_rows(prepared, carry, self.options.grid)
         if self.options.until is not None:
             rows["clock"] = np.array([[[self.options.until, np.nan]]])
             carry = carry if self.options.save.reduce is None else carry._replace(reduced=carry.reduced[0])
@@ -255,12 +255,12 @@ def _xla_key(program, step_options: StepOptions, carry: RunState, grid: Grid) ->
     return None, fingerprint_of(False, f"{steps.key} on {len(devices)} {devices[0].device_kind}", steps.inputs)
 
 
-def _no_rows(lead: int, carry: RunState, grid: Grid) -> dict[str, np.ndarray]:
+def _no_rows(prepared: Prepared, carry: RunState, grid: Grid) -> dict[str, np.ndarray]:
     """The rows of one run that reaches its end, without values."""
-    before, number = rows_of(lead, grid.steps, grid.every)
+    before, number = rows_of(prepared.program.starting_nodes, grid.steps, grid.every)
     k = np.minimum(grid.every * (1 + np.arange(before, number)), grid.steps)[None]
-    widths = {"clock": carry.s[..., :0], "multipliers": carry.multipliers}
-    widths |= dict.fromkeys(("q", "v", "force", "held_force"), carry.q)
+    widths = {"clock": carry.s[..., :0], "multipliers": carry.multipliers, "q": carry.q}
+    widths |= dict.fromkeys(("v", "force", "held_force"), first_velocities(np, prepared, grid))
     return {"k": k} | {name: np.full((*k.shape, x.shape[-1]), np.nan) for name, x in widths.items()}
 
 

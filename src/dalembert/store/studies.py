@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dalembert.groups import space_of_columns
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Study
 from dalembert.path.study import SweptName, swept_names, swept_text
@@ -405,7 +406,7 @@ class StudyStore:
 
         shape, block = blocks
         written = [str(name) for name, x in template.data_vars.items() if x.dims[:1] == (RUN,)]
-        fixed = {str(name): x for name, x in template.variables.items() if name not in (*written, "coordinate")}
+        fixed = {str(name): x for name, x in template.variables.items() if name not in (*written, "coordinate", "velocity")}
         fixed |= {name: xr.Variable(*label) for name, label in labels.items()}
         specs = {name: _spec(x, name, {}, ()) for name, x in fixed.items()}
         specs |= {name: _spec(template[name], name, shape, block) for name in written}
@@ -462,7 +463,8 @@ class StudyStore:
                 data = xr.open_zarr(self.place, chunks=None, consolidated=False, mask_and_scale=False, decode_times=False)
             order = [*self.attributes["written"], *(name for name in data.data_vars if name not in self._arrays)]
             data = data.drop_vars(COMMITTED)[[name for name in order if name != COMMITTED]].assign_coords(data.coords)
-            data = data.assign_coords(coordinate=json.loads(self.attributes["names_of_coordinates"]))
+            data = data.assign_coords(coordinate=(names := json.loads(self.attributes["names_of_coordinates"])))
+            data = data if (space := space_of_columns(names)) is None else data.assign_coords(velocity=list(space.axes))
         except Exception as error:
             raise FileError(self.place, f"is damaged ({type(error).__name__}: {error})") from error
         data.attrs = {name: x for name, x in data.attrs.items() if name not in OWN}

@@ -274,18 +274,22 @@ class RunsJob(SweepJob):
     def opening(self) -> SweepOpening:
         _, blank, fingerprint = self._once()
         assert blank is not None
-        blank = dataclasses.replace(blank, provenance=self.record)
         return SweepOpening(study_to_xarray(blank, self.node_times, self.swept.names, self._last), fingerprint)
 
     def block(self, i: int, watch: Watch = None) -> xarray.Dataset:
-        runs = self._runs(i, watch)
+        runs, (_, blank, _) = self._runs(i, watch), self._once()
+        assert blank is not None
         self._warn_first(self._unresolved(runs))
-        return study_to_xarray(runs, self.node_times, self.swept.names, self._last)
+        return self._data_of(runs, blank.provenance, self._last)
+
+    def _data_of(self, runs: Path, record: Provenance | None, last: bool | None) -> xarray.Dataset:
+        """With the record of the call, whose names say whether v has other axes than q."""
+        recorded = Path.of(**fields_as_left(runs) | {"provenance": record})
+        return study_to_xarray(recorded, self.node_times, self.swept.names, last)
 
     def study(self, i: int, watch: Watch = None) -> Study:
         def study_of(runs: Path) -> Study:
-            recorded = Path.of(**fields_as_left(runs) | {"provenance": self.record})
-            return self._study_of(i, study_to_xarray(recorded, self.node_times, self.swept.names, None))
+            return self._study_of(i, self._data_of(runs, self.record, None))
 
         runs = None
         try:
@@ -349,7 +353,8 @@ class RunsJob(SweepJob):
         if not self.shared:
             return lanes, None, {}
         blank, found = lanes.own_code(self.blocks.size)
-        return lanes, blank, found | {"versions": self.record.versions}
+        record = self.record
+        return lanes, dataclasses.replace(blank, provenance=record), found | {"versions": record.versions}
 
 
 CONTRADICTED = {InconsistentDataError: Outcome.INFEASIBLE, RankDeficientError: Outcome.SINGULAR}
