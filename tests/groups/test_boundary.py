@@ -198,6 +198,15 @@ def test_several_problems_at_once():
     assert [float(s.action) for s in found] == pytest.approx([6 * 0.25, 6.0], rel=0.01)
 
 
+def test_a_guess_takes_what_a_path_gives_of_one_coordinate():
+    problem = da.VariationalProblem(lambda q, v: 0.5 * v.R @ v.R + 0.5 * v.x @ v.x, coordinates={"R": SO3, "x": 1})
+    ends = {"initial": ({**ONE, "x": 0.0},), "final": ({"R": turned((1, 1, 0), 1.0), "x": 2.0},)}
+    s = da.solve(problem, **ends, T=1.0, steps=6)
+    assert s["x"].shape == (7,)
+    again = da.solve(problem, **ends, T=1.0, steps=6, guess={"R": s["R"], "x": s["x"]})
+    assert_allclose(again.q, s.q, rtol=0, atol=1e-14)
+
+
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
@@ -206,11 +215,11 @@ def test_several_problems_at_once():
         ({"initial": ONE}, TypeError, "initial: .*tuple"),
         ({"initial": (ONE, {"R": [1, 0, 0]}, {"R": [0, 0, 0]})}, ValueError, "initial: found 3"),
         ({"final": ({"S": np.eye(3)},)}, ValueError, "coordinates are R"),
-        ({"scheme": da.Hermite()}, ValueError, "scheme: .*groups"),
-        ({"bounds": {"q": (-1, 1)}}, ValueError, "bounds.*groups.*no order"),
+        ({"scheme": da.Hermite()}, ValueError, "scheme: .*groups.*more steps"),
+        ({"bounds": {"q": (-1, 1)}}, ValueError, "bounds.*groups.*no order; give inequalities="),
         ({"bounds": {"u": (-1, 1)}}, ValueError, "bounds: found 'u'"),
         ({"inequalities": lambda q, v: q.R}, ValueError, r"inequalities: returns shape \(3, 3\)"),
-        ({"initial": da.On(lambda q, v: v[0])}, ValueError, "initial: .*groups"),
+        ({"initial": da.On(lambda q, v: v[0])}, ValueError, "initial: .*groups.*optimum"),
         ({"initial": da.Nodes(np.zeros((2, 4)))}, ValueError, "initial: .*groups"),
         ({"guess": np.zeros((3, 4))}, ValueError, "guess"),
         ({"through": {0.33: ONE}}, ValueError, "through: .*node"),

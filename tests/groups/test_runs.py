@@ -167,6 +167,20 @@ def test_a_prepared_run_and_a_study():
     assert_array_equal(study.sel(v0=1).q, run().q)
 
 
+@pytest.mark.parametrize("form", ["drift_kick_drift", "kick_drift_kick"])
+def test_a_study_in_a_store_has_rows_of_positions_and_of_velocities(tmp_path, form):
+    """A position has more numbers than a velocity, or a torque that is held."""
+    parameters = {**BODY.system.parameters, "d": 0.1}
+    braked = da.System(BODY.system.lagrangian, coordinates={"R": SO3}, parameters=parameters)
+    law = da.SampledFeedback(lambda q, v, p: {"R": -p["d"] * v.R})
+    given = {"q0": HERE, "v0": SPIN, "h": 0.05, "steps": 40, "scheme": da.Scheme(form), "feedback": law}
+    kept, _ = (da.sweep(braked, {"d": [0.1, 0.2, 0.3]}, given, store=store) for store in (None, tmp_path / "study.zarr"))
+    path, again = kept.sel(d=0.2), da.load(tmp_path / "study.zarr").sel(d=0.2)
+    for name in ("q", "v", "feedback"):
+        assert_array_equal(getattr(again, name), getattr(path, name))
+    assert again["R"].shape == (41, 3, 3)
+
+
 def test_steps_that_vary_and_a_law_and_a_stop():
     varied = da.simulate(BODY.system, HERE, SPIN, h=da.Varying(0.05), until=3.0)
     assert varied.t[-1] == 3.0
@@ -289,6 +303,27 @@ def test_what_is_refused_says_what_is_right():
     for call, message in cases:
         with pytest.raises((ValueError, TypeError), match=re.escape(message)):
             call()
+
+
+@pytest.mark.parametrize("given", [np.zeros((3, 3)), np.diag([1.0, 1.0, -1.0]), np.zeros(4)])
+def test_what_has_no_nearest_rotation_is_not_projected(given):
+    with pytest.raises(ValueError, match=r"q0\['R'\]: found .*nearest"):
+        da.project(BODY.system, {"R": given}, {})
+
+
+def test_a_projection_says_how_far_a_matrix_is_from_the_nearest_rotation():
+    found = da.project(BALL.system, {"R": 2.0 * np.eye(3), "x": [1.0, 2.0]}, {})
+    assert_allclose(found.moved_q, np.sqrt(3.0), rtol=1e-15)
+
+
+def test_many_states_belong_to_an_ensemble():
+    """A coordinate of R¹ takes rows of numbers there, as `path["x"]` gives them."""
+    body = da.System(lambda q, v: 0.5 * v.R @ v.R + 0.5 * v.x @ v.x, coordinates={"R": SO3, "x": 1})
+    many = {**HERE, "x": [1.0, 2.0, 3.0]}
+    for call in (lambda: da.simulate(body, many, {}, h=0.1, steps=2), lambda: da.project(body, many, {})):
+        with pytest.raises(ValueError, match="q0: found 3 runs of 5 numbers; give one, or call ensemble"):
+            call()
+    assert_array_equal(da.ensemble(body, many, {}, h=0.1, steps=2).q[:, -1, 4], many["x"])
 
 
 def test_a_user_who_reads_a_name_that_is_not_there():

@@ -144,7 +144,7 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     if isinstance(space, Product):
         check_on_group(asked.request, None, asked.bounds)
         if isinstance(asked.scheme, Lobatto):
-            raise ValueError("scheme: found Lobatto() for a plant on groups; there it is a Scheme, of order 2")
+            raise ValueError("scheme: found Lobatto() for a plant on groups; leave it out, give more steps, or refine")
     if isinstance(guess, tuple) and len(guess) != 2:
         raise ValueError(f"guess: found a tuple of {len(guess)}; give (q, u), path and controls, one row per node each")
     n = dimension_of(problem, initial, final, guess)

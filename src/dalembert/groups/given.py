@@ -62,12 +62,23 @@ def nearest_rotation(matrix: Float[np.ndarray, "k k"]) -> Float[np.ndarray, "k k
     Returns:
         R of the same shape.
 
+    Raises:
+        ValueError: several are equally near, as to the zero matrix or to a reflection.
+
     Example:
         >>> da.groups.nearest_rotation(2.0 * np.eye(3)).tolist()
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
-    u, _, w = np.linalg.svd(np.asarray(matrix, dtype=float))
-    u[:, -1] *= np.sign(np.linalg.det(u @ w))
+    return _polar_factor(np.asarray(matrix, dtype=float), "matrix")
+
+
+def _polar_factor(matrix: np.ndarray, name: str) -> np.ndarray:
+    u, sizes, w = np.linalg.svd(matrix)
+    side = np.sign(np.linalg.det(u @ w))
+    if not sizes[-2] + side * sizes[-1] > DEFECT * sizes[0]:
+        raise ValueError(f"{name}: found a matrix of determinant {np.linalg.det(matrix):.3g} with no nearest rotation: "
+                         "several are equally near")  # fmt: skip
+    u[:, -1] *= side
     return u @ w
 
 
@@ -103,15 +114,25 @@ def pose_of(value: Any, name: str, k: int, of_rotation: Callable[[Any, str], Any
     return join_parts([of_rotation(found[..., :m], name), found[..., m:]])
 
 
-def nearest_turn(value: Any, k: int) -> Any:
-    found = as_numbers(value, "q0")
-    return nearest_rotation(found) if found.shape == (k, k) else found / np.linalg.norm(found)
+def nearest_turn(value: Any, k: int, name: str) -> Any:
+    found = as_numbers(value, name)
+    if found.shape == (k, k):
+        return _polar_factor(found, name)
+    if not np.any(found):
+        raise ValueError(f"{name}: found zeros, to which no rotation is the nearest")
+    return found / np.linalg.norm(found)
 
 
-def nearest_pose(value: Any, k: int) -> Any:
+def nearest_pose(value: Any, k: int, name: str) -> Any:
     if len(value) == 2:
-        return nearest_turn(value[0], k), value[1]
-    return np.concatenate([nearest_turn(value[: 2 * k - 2], k), value[2 * k - 2 :]])
+        return nearest_turn(value[0], k, f"{name}.R"), value[1]
+    return np.concatenate([nearest_turn(value[: 2 * k - 2], k, name), value[2 * k - 2 :]])
+
+
+def distance(a: Any, b: Any) -> float:
+    """|a - b| of elements as a user gives them, in the same form."""
+    flat = [np.concatenate([np.ravel(part) for part in x]) for x in (a, b)]
+    return float(np.linalg.norm(flat[0] - flat[1]))
 
 
 def join_parts(parts: Sequence[Any]) -> Any:

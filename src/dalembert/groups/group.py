@@ -130,8 +130,8 @@ class Group(abc.ABC):
     def store(self, value: Any, name: str) -> Any:
         """The numbers that are stored of what a user gives; ValueError where it is no element."""
 
-    def nearest(self, value: Any) -> Any:
-        """The nearest element to what a user gives."""
+    def nearest(self, value: Any, name: str) -> Any:
+        """The nearest element to what a user gives, in the same form."""
         return value
 
     @abc.abstractmethod
@@ -246,7 +246,7 @@ class Euclidean(Abelian):
 
     def store(self, value, name):
         found = read_numbers(value, name)
-        found = found[..., None] if found.ndim == 0 and self.n == 1 else found
+        found = found[..., None] if self.n == 1 and found.shape[-1:] != (1,) else found  # as path["x"] gives many
         if found.shape[-1:] != (self.n,):
             raise ValueError(f"{name}: found shape {found.shape}; give {self.n} numbers")
         return found
@@ -351,8 +351,8 @@ class SO3(Group):
     def store(self, value, name):
         return quaternion_of(value, name)
 
-    def nearest(self, value):
-        return nearest_turn(value, 3)
+    def nearest(self, value, name):
+        return nearest_turn(value, 3, name)
 
     def between(self, a, b):
         f = relative(a, b)
@@ -417,8 +417,8 @@ class SE3(Group):
     def store(self, value, name):
         return pose_of(value, name, 3, quaternion_of)
 
-    def nearest(self, value):
-        return nearest_pose(value, 3)
+    def nearest(self, value, name):
+        return nearest_pose(value, 3, name)
 
     def between(self, a, b):
         f = relative(a[:4], b[:4])
@@ -458,8 +458,8 @@ class SO2(Abelian):
     def store(self, value, name):
         return turn_of(value, name)
 
-    def nearest(self, value):
-        return nearest_turn(value, 2)
+    def nearest(self, value, name):
+        return nearest_turn(value, 2, name)
 
     def between(self, a, b):
         return jnp.arctan2(a[0] * b[1] - a[1] * b[0], a @ b)[None]
@@ -514,8 +514,8 @@ class SE2(Group):
     def store(self, value, name):
         return pose_of(value, name, 2, turn_of)
 
-    def nearest(self, value):
-        return nearest_pose(value, 2)
+    def nearest(self, value, name):
+        return nearest_pose(value, 2, name)
 
     def between(self, a, b):
         cosine, sine = a[:2] @ b[:2], a[0] * b[1] - a[1] * b[0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import value_and_jacobian
-from dalembert.groups.given import Named, join_parts, read_numbers
+from dalembert.groups.given import Named, distance, join_parts, read_numbers
 from dalembert.groups.group import SE2, SE3, SO2, SO3, Euclidean, Group, at_rows, trace_once
 from dalembert.numbers import as_state, as_vector, described, is_traced, place_of, whole_number
 
@@ -296,7 +297,7 @@ class Product(Space):
         return z[..., : self.size], z[..., self.size :]
 
     def read_state(self, q0, v0, names, kind):
-        return self.read_position(q0, "q0"), self.read_velocity(v0, "v0")
+        return _one_row(self.read_position(q0, "q0"), "q0"), _one_row(self.read_velocity(v0, "v0"), "v0")
 
     def read_named(self, q0, v0, names=("q0", "v0")):
         q = None if q0 is None else self.read_position(q0, names[0])
@@ -305,24 +306,32 @@ class Product(Space):
     def read_point(self, q, v):
         return jnp.asarray(self.read_position(q, "q")), jnp.asarray(self.read_velocity(v, "v"))
 
-    def read_position(self, q0: Any, name: str, nearest: bool = False) -> Any:
-        """q as it is stored, from a mapping or from such numbers. nearest: the nearest element of what is none."""
+    def read_position(self, q0: Any, name: str) -> Any:
+        """q as it is stored, from a mapping or from such numbers."""
+        return self._store(self._parts_of(q0, name), name)
+
+    def nearest_position(self, q0: Any, name: str) -> tuple[Any, float]:
+        """The nearest position to what may be none, as it is stored, and the way to it."""
+        given, moved = self._parts_of(q0, name), 0.0
+        for x, g in zip(self.names, self.parts, strict=True):
+            nearest = g.nearest(given[x], f"{name}[{x!r}]")
+            moved = moved if nearest is given[x] else math.hypot(moved, distance(nearest, given[x]))
+            given[x] = nearest
+        return self._store(given, name), moved
+
+    def _parts_of(self, q0: Any, name: str) -> dict[str, Any]:
         if isinstance(q0, Mapping):
-            given = self._by_name(q0, name, all_needed=True)
-        else:
-            flat = read_numbers(_check_given(q0, name, self.columns), name)
-            if flat.ndim == 0 or flat.shape[-1] != self.size:
-                raise ValueError(
-                    f"{name}: found shape {flat.shape}; give a mapping with {', '.join(self.names)}, or the {self.size} "
-                    f"stored numbers {', '.join(self.columns)}"
-                )
-            given = dict(zip(self.names, self.positions(flat), strict=True))
-        return join_parts(
-            [
-                g.store(g.nearest(given[x]) if nearest else given[x], f"{name}[{x!r}]")
-                for x, g in zip(self.names, self.parts, strict=True)
-            ]
-        )
+            return self._by_name(q0, name, all_needed=True)
+        flat = read_numbers(_check_given(q0, name, self.columns), name)
+        if flat.ndim == 0 or flat.shape[-1] != self.size:
+            raise ValueError(
+                f"{name}: found shape {flat.shape}; give a mapping with {', '.join(self.names)}, or the {self.size} "
+                f"stored numbers {', '.join(self.columns)}"
+            )
+        return dict(zip(self.names, self.positions(flat), strict=True))
+
+    def _store(self, given: dict[str, Any], name: str) -> Any:
+        return join_parts([g.store(given[x], f"{name}[{x!r}]") for x, g in zip(self.names, self.parts, strict=True)])
 
     def read_velocity(self, v0: Any, name: str) -> Any:
         """(n,) from a mapping, whose absent names are 0, or from such numbers."""
@@ -536,6 +545,12 @@ def _split(x: Any, lengths: Sequence[int]) -> list[Any]:
     return [x[..., end - length : end] for length, end in zip(lengths, ends, strict=True)]
 
 
+def _one_row(found: Any, name: str) -> Any:
+    if found.ndim != 1:
+        raise ValueError(f"{name}: found {found.shape[0]} runs of {found.shape[-1]} numbers; give one, or call ensemble")
+    return found
+
+
 def _check_given(value: Any, name: str, columns: Sequence[str]) -> Any:
     if value is None:
         raise TypeError(f"{name}: is missing; give {', '.join(columns)}")
@@ -570,7 +585,7 @@ def columns_of(coordinates: Mapping[str, Any]) -> Columns:
     for name, given in coordinates.items():
         if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
             raise ValueError(f"coordinates: found the name {name!r}; give names such as 'R', by which q.R is read")
-        if isinstance(given, type) and issubclass(given, Group) and given is not Euclidean:
+        if isinstance(given, type) and issubclass(given, Group) and hasattr(given, "columns"):
             given = given()
         if not isinstance(given, Group):
             if isinstance(given, bool) or not isinstance(given, int | np.integer):

@@ -22,7 +22,7 @@ from dalembert.algebra import least_norm, numerical_rank, value_and_jacobian
 from dalembert.groups import Product
 from dalembert.lazy import on_host
 from dalembert.notebook import described_by_fields
-from dalembert.numbers import as_number, as_state, check_x64, refuse_traced
+from dalembert.numbers import as_array, as_number, as_state, check_x64, refuse_traced
 from dalembert.systems.equations import first_derivative, motion_at, velocity_constraints
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, with_inertia
 from dalembert.systems.system import LocalSystem, System, check_shapes, check_system, group_space, label
@@ -209,7 +209,7 @@ class Projection(NamedTuple):
     Attributes:
         q: (n,) positions that satisfy the constraints.
         v: (n,) velocities that satisfy the constraints.
-        moved_q: |q - q0|.
+        moved_q: |q - q0|, on groups with the way from a matrix or quaternion to the nearest rotation.
         moved_v: |v - v0|.
     """
 
@@ -266,11 +266,12 @@ def project(system: System, q0, v0, t0: float = 0.0) -> Projection:
 
 def _project_on_group(system: System, space: Product, q0, v0, t0) -> Projection:
     """The same in coordinates around the nearest element of the group, and then around the point found."""
-    near, v = jnp.asarray(space.read_position(q0, "q0", nearest=True)), space.read_velocity(v0, "v0")
+    nearest, moved = space.nearest_position(q0, "q0")
+    near, v = map(jnp.asarray, space.read_state(nearest, v0, None, as_array))
     y = project(LocalSystem(system, near), np.zeros(space.n), v, t0).q
     q = space.retract(near, y)
     found = project(LocalSystem(system, q), np.zeros(space.n), v, t0).v
-    return Projection(q, found, float(np.linalg.norm(y)), float(np.linalg.norm(np.asarray(found) - v)))
+    return Projection(q, found, float(np.hypot(moved, np.linalg.norm(y))), float(np.linalg.norm(np.asarray(found) - v)))
 
 
 def check_parameters(system) -> None:

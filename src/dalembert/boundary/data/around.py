@@ -230,16 +230,19 @@ def _read_guess(space: Product, guess: Any, t: np.ndarray) -> Float[np.ndarray, 
 
 
 def check_on_group(request: Request, scheme: Any, bounds: Any) -> None:
-    """ValueError naming what is there for problems on Rⁿ only."""
-    asked: dict[str, Any] = {"bounds['q']": "some"} if isinstance(bounds, Mapping) and "q" in bounds else {}
+    """ValueError naming what is there for problems on Rⁿ only, and what to do instead."""
+    if isinstance(bounds, Mapping) and "q" in bounds:
+        raise ValueError(
+            "bounds['q']: found some on groups, whose elements have no order; give inequalities=, functions of q"
+        )
     if scheme is not None and type(scheme) not in (Interpolated, Centred):
-        asked["scheme"] = f"{type(scheme).__name__}()"
+        raise ValueError(
+            f"scheme: found {type(scheme).__name__}() for a problem on groups, which has order 2 in the steps; leave it out "
+            "and give more steps"
+        )
     for name, end in (("initial", request.initial), ("final", request.final)):
         if end is not None and (isinstance(end, Nodes) or not isinstance(end, tuple | list | Mapping)):
-            asked[name] = type(end).__name__
-    for name, x in asked.items():
-        what = x if isinstance(x, str) else "something"
-        raise ValueError(
-            f"{name}: found {what} for a problem on groups; there ends are given by (q, v), with Interpolated(), and bounds "
-            "are those on controls and velocities: elements of a group have no order. Give inequalities=, functions of them"
-        )
+            raise ValueError(
+                f"{name}: found {type(end).__name__} on groups; give (q, v), or (q,). To choose q or v, minimize "
+                "dalembert.optimum, which is differentiated by both"
+            )
