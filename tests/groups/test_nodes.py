@@ -8,6 +8,7 @@ from scipy.spatial.transform import Rotation
 
 import dalembert as da
 from dalembert.gallery import ENTRIES
+from dalembert.groups import SO2
 from dalembert.measure.nodes import nodes_of
 from dalembert.systems import momentum
 
@@ -151,6 +152,13 @@ def test_left_and_right_symmetries_are_found(name):
         path = da.simulate(entry.system, entry.q0, entry.v0, h=0.02, steps=500)
         for generator in found.generators.values():
             assert da.measure.momentum(entry.system, path, generator).range < 1e-13
+
+
+def test_turns_of_the_plane_and_of_the_body_are_one_symmetry():
+    """On SO(2) their difference is the field 0."""
+    disc = da.System(lambda q, v: 0.5 * v.a @ v.a + v.b @ v.b * (2.0 + v.b @ v.b), coordinates={"a": SO2, "b": SO2})
+    found = da.symmetries(disc, {"a": np.eye(2), "b": np.eye(2)}, {"a": [0.3], "b": [-1.0]})
+    assert sorted(one.name for one in found) == ["∂a in space", "∂b in space"]
 
 
 def test_what_is_refused_says_what_is_right():

@@ -35,6 +35,7 @@ class Group(abc.ABC):
         axes: names of the velocities.
         retraction: τ, by which a step moves: 'cayley', on SO3 also 'exp'.
         twofold: how many of the first stored numbers may change their sign together: those of a quaternion.
+        commutes: True where motions of space and of the body are the same.
 
     Example:
         >>> da.groups.SO3().n, da.groups.SO3().columns
@@ -46,6 +47,7 @@ class Group(abc.ABC):
     axes: tuple[str, ...]
     retraction: str = "cayley"
     twofold: int = 0
+    commutes: bool = False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Group) and self._key() == other._key()
@@ -199,6 +201,8 @@ def turn(q: Float[Array, "4"], x: Float[Array, "3"]) -> Float[Array, "3"]:
 
 class Abelian(Group):
     """A group that commutes, with τ = exp: ad and P vanish."""
+
+    commutes = True
 
     def coadjoint(self, y, p):
         return jnp.zeros_like(p)

@@ -449,7 +449,8 @@ class Fields:
         own = [x in columns for x in axes]  # of Rⁿ: there a velocity has the name of its coordinate
         shifts = [(i, None) for i in range(space.n)] if kind != "linear" else []
         pairs = [(i, j) for i in range(space.n) for j in range(space.n) if own[i] and own[j] and kind != "translations"]
-        turned = [(i, "body") for i in range(space.n) if not own[i] and kind != "linear"]
+        commutes = [g.commutes for g in space.parts for _ in range(g.n)]
+        turned = [(i, "body") for i in range(space.n) if not commutes[i] and kind != "linear"]
         self.fields = [*shifts, *pairs, *turned]
         self.places = [columns.get(x) for x in axes]
         ending = lambda i: "" if own[i] else " in space"  # noqa: E731
