@@ -9,7 +9,6 @@ from jaxtyping import Float
 from dalembert.algebra import inverse, value_and_jacobian
 from dalembert.control.problem import OptimalControl, actuation
 from dalembert.control.rows import RowFunction
-from dalembert.groups import Product
 from dalembert.solution import ControlSolution
 from dalembert.systems.equations import kkt_residual
 
@@ -52,8 +51,7 @@ def integrate_steps(accelerations: RowFunction, q, v, u0, u1, t, h, parts: int) 
     def slope(y: np.ndarray, s: float) -> np.ndarray:
         """ẏ at the share s of the step."""
         rows[:, :width], rows[:, width:-1], rows[:, -1] = y, u0 + s * (u1 - u0), t + s * h
-        rate = space.rates(y[:, :size], y[:, size:]) if isinstance(space, Product) else y[:, size:]
-        return np.concatenate([rate, accelerations(rows)], axis=1)
+        return np.concatenate([space.rates(y[:, :size], y[:, size:]), accelerations(rows)], axis=1)
 
     with np.errstate(over="ignore", invalid="ignore"):
         for i in range(parts):

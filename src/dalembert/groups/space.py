@@ -30,7 +30,7 @@ STILL = 1e-9  # of the size of positions: what moves less is at rest, but for ro
 
 
 class Space(abc.ABC):
-    """A configuration space as the equations use it; every method has its plain meaning in Rⁿ.
+    """A configuration space as the equations use it: the methods, with what they are in Rⁿ. A product of groups has its own.
 
     No module of equinox: of each method that is called it would make another one.
     """
@@ -40,118 +40,124 @@ class Space(abc.ABC):
     def flat(self) -> bool:
         """True in Rⁿ, where positions and velocities are numbers of one kind."""
 
-    @abc.abstractmethod
     def stored_size(self, n: int) -> int:
         """How many numbers are stored of a position with n velocities."""
+        return n
 
-    @abc.abstractmethod
     def split_state(self, z: Any) -> tuple[Any, Any]:
         """(q, v) of states (…, ·) in one row each."""
+        n = z.shape[-1] // 2
+        return z[..., :n], z[..., n:]
 
-    @abc.abstractmethod
     def nearest(self, q: Any) -> Any:
         """Elements beside points near the space, to the last digit where an interpolation has made them."""
+        return q
 
-    @abc.abstractmethod
     def read_state(self, q0: Any, v0: Any, names: Sequence[str] | None, kind: Callable[[Any, str], Any]) -> tuple[Any, Any]:
         """(q0, v0) as they are stored; errors that name what is wrong."""
+        return as_state(q0, v0, names, kind)
 
-    @abc.abstractmethod
     def read_named(self, q0: Any, v0: Any, names: tuple[str, str] = ("q0", "v0")) -> tuple[Any, Any]:
         """(q0, v0) as arrays where they are given by name; None stays. names: of both, for messages."""
+        return q0, v0
 
-    @abc.abstractmethod
     def read_point(self, q: Any, v: Any) -> tuple[Any, Any]:
         """The same of a point that is no beginning."""
+        x = as_vector(q, "q")
+        return x, as_vector(v, "v", x.shape[0])
 
-    @abc.abstractmethod
     def show(self, arguments: tuple) -> tuple:
         """(q, v, a) as the functions of a user take them."""
+        return arguments
 
-    @abc.abstractmethod
     def array(self, result: Any) -> Array:
         """What such a function returned, as an array."""
+        return jnp.asarray(result)
 
-    @abc.abstractmethod
     def rate(self, q: Vector, v: Vector) -> Vector:
         """q̇."""
+        return v
 
-    @abc.abstractmethod
+    def rates(self, q: Any, v: Any) -> Any:
+        """q̇ of many states."""
+        return v
+
     def gradient(self, function: Callable, q: Vector) -> Vector:
         """The derivative of a scalar function at q, a covector (n,)."""
+        return jax.grad(function)(q)
 
-    @abc.abstractmethod
     def gradients(self, function: Callable, q: Vector, *others: Any) -> tuple[Any, ...]:
         """The derivatives of a scalar function of (q, v), or (q, v, t)."""
+        return jax.grad(function, tuple(range(1 + len(others))))(q, *others)
 
-    @abc.abstractmethod
     def jacobian(self, function: Callable, q: Vector) -> Float[Array, "m n"]:
         """The derivative of a function at q."""
+        return value_and_jacobian(function, q)[1]
 
-    @abc.abstractmethod
     def balance(self, p_rate: Vector, v: Vector, p: Vector) -> Vector:
         """dp/dt - ad*_v p."""
+        return p_rate
 
-    @abc.abstractmethod
-    def retract(self, q: Any, d: Any) -> Vector:
+    def retract(self, q: Any, d: Any) -> Any:
         """q·τ(d): within one half of an interval."""
+        return q + d
 
-    @abc.abstractmethod
     def walk(self, q: Vector, *halves: Vector) -> Vector:
         """The increment of q along one half interval after the other, brought back into the group; NaN for one that turns by
         half a turn, since its ends do not tell which way it went."""
+        return sum(halves[1:], halves[0])
 
-    @abc.abstractmethod
     def cross_interval(self, q: Vector, d: Vector) -> Vector:
         """The increment along a whole interval."""
+        return d
 
-    @abc.abstractmethod
     def between(self, a: Vector, b: Vector) -> Vector:
         """d for which `cross_interval` leads from a to b, the shorter way round."""
+        return b - a
 
-    @abc.abstractmethod
     def pull_back(self, y: Vector, covectors: Float[Array, "... n"]) -> Float[Array, "... n"]:
         """Covectors at o·τ(y) as those of y."""
+        return covectors
 
-    @abc.abstractmethod
     def differences(self, a: Any, b: Any) -> Any:
         """The ways from positions a to positions b, (…, n)."""
+        return b - a
 
-    @abc.abstractmethod
     def along(self, q: Any, d: Any) -> Any:
         """`retract` of many positions and ways, (K, ·)."""
+        return q + d
 
-    @abc.abstractmethod
     def extent(self, q: Any) -> tuple[np.ndarray, np.ndarray]:
         """Of positions along a path: their largest size and their way, along each velocity, (n,)."""
+        return np.max(np.abs(q), axis=0), np.ptp(q, axis=0)
 
-    @abc.abstractmethod
     def variation(self, v: Vector, d: Vector, rate: Vector) -> Vector:
         """The change of v where a motion is moved along d, and d changes at this rate: ḋ + ad_v d."""
+        return rate
 
-    @abc.abstractmethod
     def to_body(self, q: Vector, d: Vector) -> Vector:
         """Ad_{q⁻¹} d: the velocity of q along exp(sd)·q, a motion of space."""
+        return d
 
-    @abc.abstractmethod
     def origin(self, q: Any) -> tuple[Any, Any]:
         """(o, x) with q = o·τ(x): neighbours of q in coordinates."""
+        return np.zeros_like(q), q
 
-    @abc.abstractmethod
     def canonical(self, origin: Vector, q: Vector, *covectors: Vector) -> tuple[Vector, ...]:
         """q in coordinates around the origin, and covectors at q as those of the coordinates."""
+        return q, *covectors
 
-    @abc.abstractmethod
     def midway(self, q0: Vector, v0: Vector, q1: Vector, v1: Vector, h: Any) -> tuple[Vector, Vector]:
         """(q, v) in the middle of a step from one state to another, about on the cubic through both."""
+        return 0.5 * (q0 + q1) + 0.125 * h * (v0 - v1), 1.5 / h * (q1 - q0) - 0.25 * (v0 + v1)
 
-    @abc.abstractmethod
     def ends(self, weight: float, h: Any, v: Vector, by_q: Vector, by_v: Vector) -> tuple[Vector, Vector]:
         """(D₁L_d, D₂L_d) of h L(m, v) with these derivatives, m at the weight of the interval."""
+        return ((1.0 - weight) * h) * by_q - by_v, (weight * h) * by_q + by_v
 
-    @abc.abstractmethod
     def impulse(self, h: Any, v: Vector, force: Vector, end: int) -> Vector:
         """Half of h·force at the middle of an interval, at its left (0) or right (-1) end."""
+        return 0.5 * h * force
 
 
 class Flat(Space):
@@ -160,92 +166,6 @@ class Flat(Space):
     @property
     def flat(self) -> bool:
         return True
-
-    def stored_size(self, n):
-        return n
-
-    def split_state(self, z):
-        n = z.shape[-1] // 2
-        return z[..., :n], z[..., n:]
-
-    def nearest(self, q):
-        return q
-
-    def read_state(self, q0, v0, names, kind):
-        return as_state(q0, v0, names, kind)
-
-    def read_named(self, q0, v0, names=("q0", "v0")):
-        return q0, v0
-
-    def read_point(self, q, v):
-        x = as_vector(q, "q")
-        return x, as_vector(v, "v", x.shape[0])
-
-    def show(self, arguments):
-        return arguments
-
-    def array(self, result):
-        return jnp.asarray(result)
-
-    def rate(self, q, v):
-        return v
-
-    def gradient(self, function, q):
-        return jax.grad(function)(q)
-
-    def gradients(self, function, q, *others):
-        return jax.grad(function, tuple(range(1 + len(others))))(q, *others)
-
-    def jacobian(self, function, q):
-        return value_and_jacobian(function, q)[1]
-
-    def balance(self, p_rate, v, p):
-        return p_rate
-
-    def retract(self, q, d):
-        return q + d
-
-    def walk(self, q, *halves):
-        return sum(halves[1:], halves[0])
-
-    def cross_interval(self, q, d):
-        return d
-
-    def between(self, a, b):
-        return b - a
-
-    def pull_back(self, y, covectors):
-        return covectors
-
-    def differences(self, a, b):
-        return b - a
-
-    def along(self, q, d):
-        return q + d
-
-    def extent(self, q):
-        return np.max(np.abs(q), axis=0), np.ptp(q, axis=0)
-
-    def variation(self, v, d, rate):
-        return rate
-
-    def to_body(self, q, d):
-        return d
-
-    def origin(self, q):
-        return np.zeros_like(q), q
-
-    def canonical(self, origin, q, *covectors):
-        return q, *covectors
-
-    def midway(self, q0, v0, q1, v1, h):
-        return 0.5 * (q0 + q1) + 0.125 * h * (v0 - v1), 1.5 / h * (q1 - q0) - 0.25 * (v0 + v1)
-
-    def ends(self, weight, h, v, by_q, by_v):
-        return ((1.0 - weight) * h) * by_q - by_v, (weight * h) * by_q + by_v
-
-    def impulse(self, h, v, force, end):
-        return 0.5 * h * force
 
 
 FLAT = Flat()
@@ -359,8 +279,7 @@ class Product(Space):
         shown = jax.vmap(group.show)(jnp.asarray(part).reshape(-1, group.size))
         return jax.tree.map(lambda x: np.asarray(x).reshape(*part.shape[:-1], *x.shape[1:]), shown)
 
-    def rates(self, q: Any, v: Any) -> Float[np.ndarray, "K size"]:
-        """q̇ of many states."""
+    def rates(self, q, v):
         return at_rows(self, "rate", q, v)
 
     def nearest(self, q):
