@@ -121,3 +121,10 @@ def test_nearest_rotation_is_the_polar_factor():
     stretched = R @ np.array([[2.0, 0.3, 0.0], [0.3, 1.0, 0.1], [0.0, 0.1, 0.7]])
     assert_allclose(groups.nearest_rotation(stretched), R, rtol=0, atol=1e-14)
     assert np.linalg.det(groups.nearest_rotation(-stretched)) > 0.0
+
+
+def test_a_product_has_every_method_of_a_space_of_its_own():
+    """Without one, Rⁿ's would be called."""
+    methods = [name for name in vars(groups.Space) if not name.startswith("_")]
+    assert len(methods) > 25
+    assert [name for name in methods if name not in vars(groups.Product)] == []

@@ -453,7 +453,7 @@ class Fields:
         turned = [(i, "body") for i in range(space.n) if not commutes[i] and kind != "linear"]
         self.fields = [*shifts, *pairs, *turned]
         self.places = [columns.get(x) for x in axes]
-        ending = lambda i: "" if own[i] else " in space"  # noqa: E731
+        ending = lambda i: "" if commutes[i] else " in space"  # noqa: E731
         self.names = [f"∂{axes[i]}{ending(i)}" for i, _ in shifts] + [f"{axes[j]} ∂{axes[i]}" for i, j in pairs]
         self.names += [f"∂{axes[i]} in the body" for i, _ in turned]
 

@@ -30,7 +30,7 @@ from dalembert.systems.distribution.reduction import (
 )
 from dalembert.systems.equations import Time
 from dalembert.systems.sizes import CONSISTENT
-from dalembert.systems.system import LocalSystem, System, check_shapes
+from dalembert.systems.system import LocalSystem, System, check_shapes, group_space
 from dalembert.tracing import seldom
 
 Rows = Float[np.ndarray, "m n"]
@@ -346,9 +346,9 @@ def as_points(q, v, names: tuple[str, str] = ("q", "v")) -> tuple[Float[Array, "
 
 def read_points(system: System, q0, v0) -> tuple[Float[Array, "B size"], Float[Array, "B n"]]:
     """The same of a system, and on groups as they are stored."""
-    if system.space.flat:
+    if (space := group_space(system)) is None:
         return as_points(q0, v0, ("q0", "v0"))
-    read = system.space.read_state(q0, v0, system.coordinates, as_array)
+    read = space.read_position(q0, "q0"), space.read_velocity(v0, "v0")
     points, speeds = (jnp.atleast_2d(jnp.asarray(x)) for x in read)
     if len(points) != len(speeds):
         raise ValueError(f"q0, v0: found {len(points)} and {len(speeds)} points; they must agree")
