@@ -219,7 +219,7 @@ def test_a_guess_takes_what_a_path_gives_of_one_coordinate():
         ({"bounds": {"q": (-1, 1)}}, ValueError, "bounds.*groups.*no order; give inequalities="),
         ({"bounds": {"u": (-1, 1)}}, ValueError, "bounds: found 'u'"),
         ({"inequalities": lambda q, v: q.R}, ValueError, r"inequalities: returns shape \(3, 3\)"),
-        ({"initial": da.On(lambda q, v: v[0])}, ValueError, "initial: .*groups.*optimum"),
+        ({"initial": da.On(lambda q, v: v[0])}, ValueError, "initial: .*groups.*momenta_initial"),
         ({"initial": da.Nodes(np.zeros((2, 4)))}, ValueError, "initial: .*groups"),
         ({"guess": np.zeros((3, 4))}, ValueError, "guess"),
         ({"through": {0.33: ONE}}, ValueError, "through: .*node"),

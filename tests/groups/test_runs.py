@@ -286,6 +286,7 @@ def test_a_body_that_hangs_at_rest_is_consistent_to_the_rounding_of_its_rotation
 
 
 def test_what_is_refused_says_what_is_right():
+    curve = da.VariationalProblem(lambda q, v: 0.5 * v.R @ v.R, coordinates={"R": SO3})
     cases = [
         (lambda: da.simulate(BODY.system, {"S": np.eye(3)}, SPIN, h=0.1, steps=1), "q0: found S; the coordinates are R"),
         (lambda: da.simulate(BODY.system, np.zeros(3), SPIN, h=0.1, steps=1), "the 4 stored numbers R.w, R.x, R.y, R.z"),
@@ -299,6 +300,7 @@ def test_what_is_refused_says_what_is_right():
             "helmholtz is there for systems on Rⁿ",
         ),
         (lambda: da.DiscreteSystem(lambda a, b: 0.0, coordinates={"R": SO3()}), "belong to a System"),
+        (lambda: da.simulate(curve, HERE, SPIN, h=0.1, steps=2), "flow of a variational problem is there for systems"),
     ]
     for call, message in cases:
         with pytest.raises((ValueError, TypeError), match=re.escape(message)):

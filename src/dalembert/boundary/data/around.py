@@ -243,6 +243,6 @@ def check_on_group(request: Request, scheme: Any, bounds: Any) -> None:
     for name, end in (("initial", request.initial), ("final", request.final)):
         if end is not None and (isinstance(end, Nodes) or not isinstance(end, tuple | list | Mapping)):
             raise ValueError(
-                f"{name}: found {type(end).__name__} on groups; give (q, v), or (q,). To choose q or v, minimize "
-                "dalembert.optimum, which is differentiated by both"
+                f"{name}: found {type(end).__name__} on groups; give (q, v), or (q,). To choose q or v, minimize what is "
+                "found: its slopes are momenta_final and -momenta_initial, or costates_final and costates_initial"
             )

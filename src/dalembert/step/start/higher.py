@@ -32,7 +32,6 @@ from dalembert.step.run.state import Given, Grid, Prepared
 from dalembert.systems import (
     RankDeficientError,
     VariationalProblem,
-    check_flat,
     common_order,
     constraint_numbers,
     density,
@@ -62,7 +61,6 @@ class Begun(NamedTuple):
 
 def begin_higher(problem: VariationalProblem, data: Given, grid: Grid, scheme) -> Prepared:
     """The program and the data of its first step; every mistake in the arguments is an error here."""
-    check_flat(problem, "the flow of a variational problem")
     (t0, h, steps, _), jets, nodes = grid, data.jets, data.nodes
     k, chosen = problem.derivatives, Interpolated() if scheme is None else as_windows(scheme)
     if isinstance(chosen, Hermite):

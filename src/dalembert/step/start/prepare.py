@@ -31,6 +31,7 @@ from dalembert.systems import (
     System,
     VariationalProblem,
     acceleration,
+    check_flat,
     deflatable,
     is_flag,
     is_traced,
@@ -62,6 +63,7 @@ def prepare_any(system, given: Given, grid: Grid, recipe: Recipe) -> Prepared:
 
 @prepare_any.register(VariationalProblem)
 def _of_problem(problem: VariationalProblem, given: Given, grid: Grid, recipe: Recipe) -> Prepared:
+    check_flat(problem, "the flow of a variational problem")
     if given.q0 is not None or given.v0 is not None:
         given = given._replace(jets=_first_jet(problem, given))
     return begin_higher(problem, given, grid, recipe.scheme)
