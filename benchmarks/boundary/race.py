@@ -46,7 +46,7 @@ def transcribed(steps: int) -> tuple[Transcription, np.ndarray]:
     inner = {float(t[i]): q for i, q in zip(indices[2:-2], given[2:-2], strict=True)}
     ends = (da.Nodes(given[:2]), da.Nodes(given[-2:]))
     base = prepare_problem(PROBLEM, [Request(*ends, inner, guess)], TimeGrid(sphere.T, steps), None)
-    made = transcribe(base.unknowns, base.values[0], base.sizes(base.extents[0]))
+    made = transcribe(base.unknowns, base.values[0], base.typical_sizes(base.extents[0]))
     return made, first_values(made, base.values)[0]
 
 

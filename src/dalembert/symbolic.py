@@ -272,7 +272,7 @@ def from_sympy(
     def expression_function(expression: Any, order: int) -> Callable:
         return _python_function(expression, jets[: order + 1], jets.t if timed else None, names)
 
-    orders = [_order(bond, jets, f"constraints[{i}]") for i, bond in enumerate(bonds)]
+    orders = [_highest_derivative(bond, jets, f"constraints[{i}]") for i, bond in enumerate(bonds)]
     return System(
         expression_function(action, 1),
         [KINDS[order](expression_function(bond, order)) for bond, order in zip(bonds, orders, strict=True)],
@@ -340,7 +340,7 @@ def _in_symbols(expression: Any, name: str, jets: Jets, highest: int, values: Ma
     return found
 
 
-def _order(bond: Any, jets: Jets, name: str) -> int:
+def _highest_derivative(bond: Any, jets: Jets, name: str) -> int:
     """The highest derivative of q in a constraint."""
     for order in (2, 1, 0):
         if bond.free_symbols & set(jets[order]):

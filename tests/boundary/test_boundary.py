@@ -216,7 +216,7 @@ def test_portable_sums_agree_with_machine_code():
     )  # fmt: skip
     start = ([0.6, 0.8],)
     base = prepare_problem(problem, [Request(start)], TimeGrid(1.0, 8), None)
-    made = transcribe(base.unknowns, base.values[0], base.sizes(np.array([2.0, 3.0])))
+    made = transcribe(base.unknowns, base.values[0], base.typical_sizes(np.array([2.0, 3.0])))
     z = first_values(made, base.values)[0] + 0.1
     machine = made.kkt.assembly
     assert isinstance(machine, CompiledAssembly)

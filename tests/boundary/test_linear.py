@@ -49,7 +49,7 @@ def system_of(name):
     problem, given = CASES[name]
     request = Request(*(given.get(key) for key in ("initial", "final", "through", "guess")))
     base = prepare_problem(problem, [request], TimeGrid(1.0, 160), None)
-    made = transcribe(base.unknowns, base.values[0], base.sizes(base.extents[0]))
+    made = transcribe(base.unknowns, base.values[0], base.typical_sizes(base.extents[0]))
     return made.kkt, made.layout.part("slots"), first_values(made, base.values)[0]
 
 

@@ -112,7 +112,7 @@ def test_fixed_steps_as_constraints_leave_the_q_equation_alone():
     from dalembert.boundary import Request, TimeGrid, first_values, prepare_problem, transcribe
 
     base = prepare_problem(fixed, [Request(ends["initial"], ends["final"], None, x)], TimeGrid(1.0, steps), da.Points())
-    made = transcribe(base.unknowns, base.values[0], base.sizes(np.ones(2)))
+    made = transcribe(base.unknowns, base.values[0], base.typical_sizes(np.ones(2)))
     z = first_values(made, x[None])[0]
     free = np.random.default_rng(0).standard_normal((len(made.windows.times), 1))
     z[made.carriers, made.layout.part("multipliers")] = free

@@ -346,13 +346,13 @@ def test_the_tree_does_not_know_the_order():
                 if isinstance(order, range) and n + 1 < count:
                     assert tree.waiting == (n + 1).bit_count()
             assert tree.waiting == 1
-            found.add(tree.value)
+            found.add(tree.total)
         (shape,) = found
         assert shape.replace("(", "").replace(")", "").split() == [str(i) for i in range(count)]
     part = MergeTree(4, lambda a, b: a + b)
     for i in (2, 0, 3):
         part.add(i, str(i))
-    assert part.value == "023"
+    assert part.total == "023"
 
 
 @pytest.mark.parametrize("numbers", [np.full(8, np.nan), np.arange(8.0), np.array([np.inf, 1e9, 1e9 + 1, 2e9] * 2)])

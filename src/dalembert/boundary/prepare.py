@@ -131,7 +131,7 @@ class PreparedProblem(NamedTuple):
     densities: Densities
     bases: np.ndarray | None = None
 
-    def sizes(self, extents: np.ndarray) -> Sizes:
+    def typical_sizes(self, extents: np.ndarray) -> Sizes:
         """All typical sizes, from the extents (n,) of positions; the user's in their place."""
         return sizes_of(self.positions(extents), self.unknowns.windows, self.densities)
 
@@ -231,7 +231,7 @@ def prepare_problem(
         sets=sets,
     )
     made = PreparedProblem(unknowns, values, scheme, [r.guess for r in requests], extents, scales, found, bases)
-    sizes = made.sizes(extents.max(axis=0))
+    sizes = made.typical_sizes(extents.max(axis=0))
     at = lambda node: near if bases is None else around_origin(given, space, bases[0, node])  # noqa: E731
     check_points(at, w, filled[0]._replace(values=values), grid_nodes(t, between[0].times), sizes, origin)
     values = onto_constraints(near, w, fixed, values) if bases is None else values
@@ -281,7 +281,7 @@ def ready_problem(prepared: PreparedProblem, settings: Settings) -> ReadyProblem
 
 def _transcribe(prepared: PreparedProblem, extents: np.ndarray) -> tuple[Transcription, np.ndarray]:
     """The KKT system of a problem, and its first paths (batch, blocks, b)."""
-    own, values, sizes = prepared.unknowns, prepared.values, prepared.sizes(extents.max(axis=0))
+    own, values, sizes = prepared.unknowns, prepared.values, prepared.typical_sizes(extents.max(axis=0))
     made = transcribe(own, values[0], sizes, prepared.bases)
     if own.problem.differential and own.windows.differenced and not own.sets.size and own.space.flat:
         left_out = redundant(made, values[0][own.windows.nodes])

@@ -105,12 +105,12 @@ def judge(
         it.end = Termination.SADDLE
     z, linear = it.z, it.linear  # alone: the assessment holds more
 
-    def later() -> dict[str, Any]:
+    def end_values() -> dict[str, Any]:
         residual = kkt.residual(gradient, kkt.matrix(z, added=pinned))
         found = {"residual": residual, "condition": linear.condition(z, pinned) if certify else np.nan}
         return {name: np.asarray(x) for name, x in found.items()}
 
-    return Judged(it, activity, alternation, inertia, later, time)
+    return Judged(it, activity, alternation, inertia, end_values, time)
 
 
 def judge_end(made: Transcription, it: Iterate, certify: bool, activity: Activity) -> Judged:

@@ -324,7 +324,7 @@ class _Batch(NamedTuple):
     def solve_entry(self, i: int, neighbour: _End | None = None) -> _End:
         """The end of one entry, begun at the solution of a neighbour where there is one."""
         ready = self._place_entry(i)
-        z, sizes = ready.start.z, self._sizes(i)
+        z, sizes = ready.start.z, self._judged_sizes(i)
         it = activity = None
         if neighbour is not None and neighbour.it.end is Termination.CONVERGED:
             moved = neighbour.it.z + z - neighbour.first
@@ -337,7 +337,7 @@ class _Batch(NamedTuple):
 
         return leave_saddles(ready.search, (it, activity), sizes, assess)
 
-    def _sizes(self, i: int) -> np.ndarray:
+    def _judged_sizes(self, i: int) -> np.ndarray:
         """Of what convergence is judged by: no larger than what this entry is given."""
         positions, all_sizes, extent = self.ready.start.sizes.positions, self.ready.sizes, self.extents[i]
         own = np.where(extent > 0.0, np.minimum(extent, positions), positions)

@@ -119,7 +119,7 @@ class Limits(NamedTuple):
     parts: list[tuple[np.ndarray, np.ndarray]]
     beyond: list[np.ndarray]
 
-    def at(self, share: float) -> list[tuple[np.ndarray, np.ndarray]]:
+    def bounds_at(self, share: float) -> list[tuple[np.ndarray, np.ndarray]]:
         """What is to be kept where this share is brought in."""
         wider = ((1.0 - share) * by * np.array([-1.0, 1.0]).reshape(2, *[1] * (by.ndim - 1)) for by in self.beyond)
         return [(at, both + more) for (at, both), more in zip(self.parts, wider, strict=True)]
@@ -154,7 +154,7 @@ def bring_in_limits(ready: ControlSearch, settings: Settings) -> tuple[End, str]
     limits, random = limits_of(parts, end[0].z), np.random.default_rng(0)
     while share < 1.0 and step >= SHORTEST and end[0].end is Termination.CONVERGED and not wanted():
         next_share = min(1.0, share + step)
-        own = search(limits.at(next_share))
+        own = search(limits.bounds_at(next_share))
         found = own(end[0].z.copy(), sizes, end[1].multipliers)
         tried.append(found[0])
         for z in ready.beside(end[0].z, random):

@@ -33,7 +33,7 @@ class Reading:
     delay: int
     needed: int
 
-    def at(self, system: DiscreteSystem, nodes: Sequence[Any]) -> tuple[tuple[Any, Any, Any], list[Any]]:
+    def stencil(self, system: DiscreteSystem, nodes: Sequence[Any]) -> tuple[tuple[Any, Any, Any], list[Any]]:
         """(q_{i-1}, q_i, q_{i+1}) of the equation at q_i, and the window over whose `factor`-th point D_V lives.
 
         Nodes behind the newest one are not read.
@@ -276,7 +276,7 @@ def discrete_equations(
 ) -> Float[Array, "n_plus_m"]:
     """The equations that determine nodes[-1] from the earlier ones: D_V at the node that `read` names, D_K on the last
     window. t: the time of nodes[-2]."""
-    (before, here, after), window = read.at(system, nodes)
+    (before, here, after), window = read.stencil(system, nodes)
     now, k = t - read.delay * h, system.order
     right = jax.grad(lambda x: system.call(system.lagrangian, x, after, t=now))(here)
     left = jax.grad(lambda x: system.call(system.lagrangian, before, x, t=now - h))(here)

@@ -36,7 +36,7 @@ from dalembert.tracing import remember
 def holonomic_derivatives(problem: VariationalProblem, jet: Float[Array, "k n"], t) -> Float[Array, "k mh"]:
     """φ, dφ/dt, …, of the curve with these derivatives at t."""
 
-    return _rates(lambda s: holonomic_constraints(problem, _on_curve(jet, s), t + s), jet.shape[0])
+    return _derivatives(lambda s: holonomic_constraints(problem, _on_curve(jet, s), t + s), jet.shape[0])
 
 
 def constraint_derivatives(problem: VariationalProblem, order: int, jet: Float[Array, "k n"], t) -> Float[Array, "k-r m"]:
@@ -45,10 +45,10 @@ def constraint_derivatives(problem: VariationalProblem, order: int, jet: Float[A
     def constraints(s):
         return constraints_of_order(problem, order, [_on_curve(jet[l:], s) for l in range(order + 1)], t + s)
 
-    return _rates(constraints, jet.shape[0] - order)
+    return _derivatives(constraints, jet.shape[0] - order)
 
 
-def _rates(function, number: int) -> Float[Array, "number m"]:
+def _derivatives(function, number: int) -> Float[Array, "number m"]:
     """function, its derivative, …, at 0."""
 
     def derivative(j: int, s):

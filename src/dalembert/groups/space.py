@@ -398,7 +398,7 @@ class Product(Space):
         """T(y)x = τ(y)⁻¹dτ(y)[x]."""
         return self._each("trivialise", y, x)
 
-    def coordinates(self, origin: Any, q: Any) -> Any:
+    def coordinates_around(self, origin: Any, q: Any) -> Any:
         """y with q = origin·τ(y), where they are less than half a turn apart."""
         return self._each("whole", self.between(origin, q))
 

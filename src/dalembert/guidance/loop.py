@@ -330,7 +330,7 @@ class Replanned(NamedTuple):
 def _shift_path(ready: ControlSearch, z: np.ndarray, by: float) -> np.ndarray:
     """The path z (blocks, b) seen a while later; the state beyond its end stays as it was there."""
     data, layout, t = ready.start.data, ready.start.data.layout, ready.start.data.t
-    later, space = _later(t, by), data.space
+    later, space = _shifted_rows(t, by), data.space
     new = z.copy()
     if isinstance(space, Product):
         new = data.counted_from(z, space.nearest(later(data.elements(z))))
@@ -340,7 +340,7 @@ def _shift_path(ready: ControlSearch, z: np.ndarray, by: float) -> np.ndarray:
     for name in ("reactions", "adjoints"):
         new[2:, layout.part(name)] = after[:, layout.part(name)]
     if layout.m:
-        new[2:-1, layout.part("steps")] = _later(0.5 * (t[1:] + t[:-1]), by)(z[2:-1, layout.part("steps")])
+        new[2:-1, layout.part("steps")] = _shifted_rows(0.5 * (t[1:] + t[:-1]), by)(z[2:-1, layout.part("steps")])
     return np.where(_fixed_entries(ready), z, new)
 
 
@@ -365,7 +365,7 @@ def _begun_at(ready: ControlSearch, z: np.ndarray, q: np.ndarray, v: np.ndarray)
     return z
 
 
-def _later(t: np.ndarray, by: float) -> Callable[[np.ndarray], np.ndarray]:
+def _shifted_rows(t: np.ndarray, by: float) -> Callable[[np.ndarray], np.ndarray]:
     """Rows at the times t → those of a while later, linear between these times and constant beyond them."""
     i = np.clip(np.searchsorted(t, t + by, side="right") - 1, 0, len(t) - 2)
     share = np.clip((t + by - t[i]) / (t[i + 1] - t[i]), 0.0, 1.0)[:, None]

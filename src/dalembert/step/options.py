@@ -99,7 +99,7 @@ class RunOptions:
             return self.solver.backend == "native"
         return jax.default_backend() == "cpu" and not isinstance(self.solver.branch, Nearest | Least)
 
-    def at(self, steps: int, t0: Any) -> RunOptions:
+    def with_times(self, steps: int, t0: Any) -> RunOptions:
         """The same with another number of steps and another beginning; what does not depend on them is not checked again."""
         _check_times(self.h, steps, t0, self.save.every, self.varying)
         other = object.__new__(type(self))

@@ -319,7 +319,7 @@ class PreparedRun:
         if not (_is_vector(q0, run.n) and _is_vector(v0, run.n) and type(steps) is int and type(t0) is float):
             return None
         if steps != options.steps or t0 != options.t0:
-            options = self._options.at(steps, t0)
+            options = self._options.with_times(steps, t0)
             self._ready = run, options
         q, v = q0.copy(), v0.copy()
 
@@ -330,7 +330,7 @@ class PreparedRun:
 
     def _search(self, given: Given, steps: int, t0: Any) -> tuple[Path, bool]:
         """In the ordinary way, with every check; what it finds is kept."""
-        options = self._options.at(steps, t0)
+        options = self._options.with_times(steps, t0)
         found, ready = run_in_memory(self._system, given, options)
         if ready is not None:
             self._ready = ready, options

@@ -80,7 +80,7 @@ class MergeTree:
         return len(self._waiting)
 
     @property
-    def value(self) -> Any:
+    def total(self) -> Any:
         """Of all leaves that are there, in their order; None of none."""
         found = None
         for _, value in sorted(self._waiting.items(), key=lambda one: one[0][1] << one[0][0]):
@@ -285,7 +285,7 @@ def merge_values(job: SweepJob, pair: OverRuns, store: Any, workers: Workers, pr
             tree.add(i, value)
 
         task = functools.partial(_block_value, pair)
-        return _compute(job, workers, task, done=done, progress=progress, take=take_value, result=lambda: tree.value)
+        return _compute(job, workers, task, done=done, progress=progress, take=take_value, result=lambda: tree.total)
 
 
 def _block_value(pair: OverRuns, job: SweepJob, i: int, watch: Watch = None) -> Any:

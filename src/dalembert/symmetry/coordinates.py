@@ -328,7 +328,7 @@ class GroupChart:
         """ẋ of v at x."""
         return np.linalg.solve(np.asarray(_basis(self, jnp.asarray(x))), v)
 
-    def sizes(self, q: np.ndarray, size: np.ndarray) -> np.ndarray:
+    def coordinate_sizes(self, q: np.ndarray, size: np.ndarray) -> np.ndarray:
         """Those of x where q has these: g so that no coordinate moves further."""
         rates = np.abs(self.fields_at(q)) / size[:, None]
         return np.concatenate([size[list(self.shape)], 1.0 / np.max(rates, axis=0)])

@@ -376,7 +376,7 @@ def _by_generators(system: System, place: Neighbourhood, generators: Any) -> Tur
     shape = tuple(names[i] for i in chart.shape)
     turns = tuple(_free(f"g{i + 1}" if len(chart.group) > 1 else "g", shape) for i in range(len(chart.group)))
     x = chart.coordinates(q)
-    there = Neighbourhood(x, chart.velocity(x, v), now, None if size is None else chart.sizes(q, size))
+    there = Neighbourhood(x, chart.velocity(x, v), now, None if size is None else chart.coordinate_sizes(q, size))
     in_chart = reduced_system(system, chart, (*shape, *turns), system.constraints)
     shifted = _by_coordinates(in_chart, there, tuple(range(len(shape), len(q))))
     momentum = chart.fields_at(q).T @ np.asarray(_momentum(system, q, v, now))

@@ -90,7 +90,7 @@ class SystemFlow:
     def solve(self, y: np.ndarray, times: np.ndarray, accuracy: Accuracy) -> Solved:
         """The rows of `run`, without the outputs."""
         with self._arrays(times) as arrays:
-            at = Integration.at(y, arrays.clock * times, accuracy)
+            at = Integration.from_start(y, arrays.clock * times, accuracy)
             return at.solution(self.code.advance(at, arrays, accuracy.clipped))
 
     def runs(self, y: np.ndarray, times: np.ndarray, tolerance: float, given: np.ndarray | None = None) -> FlowRuns:

@@ -78,7 +78,7 @@ class Algebra:
         gathered = gather_factors(self.g, nodes_of(x), lambda i: int(self.moves(i)))
         return self.numbers(with_angles(self.g, gathered))
 
-    def at(self, x: Numbers, before: Numbers, after: Numbers) -> Numbers:
+    def substitute(self, x: Numbers, before: Numbers, after: Numbers) -> Numbers:
         """x with other numbers in the place of these."""
         return self.numbers(replace_nodes(self.g, nodes_of(x), dict(zip(nodes_of(before), nodes_of(after), strict=True))))
 
@@ -136,11 +136,11 @@ def energy(on: Algebra, lagrangian: int, name: str) -> PiecewiseEnergy:
             for j in x:
                 pieces.setdefault(j, g.variable("u", len(pieces)))
     own, u = on.numbers(list(pieces)), on.numbers(list(pieces.values()))
-    whole = on.at(on.numbers([lagrangian]), own, u)
+    whole = on.substitute(on.numbers([lagrangian]), own, u)
     slopes, rest = on.jacobian_of(whole, u)[0], on.numbers([g.zero] * len(u))
-    if Dependence(g).on(whole[0].node, name) or any(map(on.acts, on.at(slopes, u, rest))):
+    if Dependence(g).on(whole[0].node, name) or any(map(on.acts, on.substitute(slopes, u, rest))):
         raise Unsupported("lagrangian", "it has a term that is linear in the velocities")
-    return PiecewiseEnergy(own, on.jacobian_of(slopes, u), on.at(whole, u, rest)[0])
+    return PiecewiseEnergy(own, on.jacobian_of(slopes, u), on.substitute(whole, u, rest)[0])
 
 
 LARGE = 0.1  # of the largest entry of its row: so large a pivot is divided by
@@ -178,9 +178,9 @@ class AllowedDirections:
         """∂φ/∂v of this row along a direction."""
         return self.on.simpler(self.on.derivative_along(self.phi[row], self.v, direction))[0]
 
-    def at(self, x: Numbers, v: Numbers) -> Numbers:
+    def with_velocity(self, x: Numbers, v: Numbers) -> Numbers:
         """x with v in place of the velocities."""
-        return self.on.at(x, self.v, v)
+        return self.on.substitute(x, self.v, v)
 
     def _support(self, column: Numbers) -> Nodes:
         return [i for i, x in enumerate(column) if self.on.acts(x)]
@@ -195,7 +195,7 @@ class AllowedDirections:
         pivot, direction = entries.pop(chosen), self.free[chosen]
         for c, x in entries.items():
             self.free[c] = on.simpler(self.free[c] + direction * -(x / pivot))
-        (wrong,) = self.at(self.phi[row], self.offset)
+        (wrong,) = self.with_velocity(self.phi[row], self.offset)
         if on.acts(wrong):
             self.offset = on.simpler(self.offset + direction * -(wrong / pivot))
         self.held.append(Forbidden(row, direction, pivot))
@@ -245,7 +245,7 @@ class OrthonormalEquations:
     def __init__(self, d: AllowedDirections, energy: PiecewiseEnergy, q: Nodes, t: int, forces: Sequence[int]):
         self.d, self.on, self.energy = d, d.on, energy
         self.q, self.place, self.given_force = d.on.numbers(q), d.on.numbers([*q, t]), d.on.numbers(forces)
-        self.fixed = self.on.simpler(d.at(energy.pieces, d.offset))
+        self.fixed = self.on.simpler(d.with_velocity(energy.pieces, d.offset))
         self.directions = self._orthogonal()
 
     def _pieces_along(self, v: Numbers) -> Numbers:
@@ -281,7 +281,7 @@ class OrthonormalEquations:
         self.v = self._combine([a.v for a in own], d.offset)
         self.u = self._combine([a.pieces for a in own], self.fixed)
         self.momenta = self._metric(self.u)
-        self.force = d.at(self.given_force, self.v)
+        self.force = d.with_velocity(self.given_force, self.v)
         self._slopes = on.jacobian_of([self.energy.potential], self.q)[0]
         self._rates = self._exterior()
         turned = on.jacobian_of(metric, self.q).reshape(*metric.shape, len(self.q))
@@ -323,7 +323,7 @@ class OrthonormalEquations:
     def _exterior(self) -> list[dict[tuple[int, int], Any]]:
         """Of every piece ∂_k ω_ij - ∂_j ω_ik for j < k, where it is not zero; k = n is the time."""
         on, n, found = self.on, len(self.q), []
-        for piece, fixed in zip(self.energy.pieces, self.d.at(self.energy.pieces, self._still), strict=True):
+        for piece, fixed in zip(self.energy.pieces, self.d.with_velocity(self.energy.pieces, self._still), strict=True):
             rows = on.jacobian_of([*on.jacobian_of([piece], self.d.v)[0], fixed], self.place)
             terms = {(j, k): on.simpler([rows[j, k] - rows[k, j]])[0] for k in range(1, n + 1) for j in range(k)}
             found.append({at: x for at, x in terms.items() if on.acts(x)})
@@ -502,7 +502,7 @@ class _Written:
     def outputs(self) -> list[int]:
         """(q, v, λ, drift)."""
         n, d, v = self.n, self.equations.d, self.equations.v
-        wrong = largest([*express(self.g, [self.g.zero]), *map(abs, d.at(d.phi, v))])
+        wrong = largest([*express(self.g, [self.g.zero]), *map(abs, d.with_velocity(d.phi, v))])
         q, w = np.split(self.g.vector("x0", n + self.k), [n])
         return [*q.tolist(), *nodes_of([*v, *self.equations.multipliers(w.tolist()), wrong])]
 

@@ -420,7 +420,7 @@ class LocalSystem(System):
 
     def from_group(self, q: Vector, v: Vector) -> tuple[Vector, Vector]:
         """y and ẏ from g and ξ."""
-        y = self.around.coordinates(self.origin, q)
+        y = self.around.coordinates_around(self.origin, q)
         return y, jnp.linalg.solve(self.to_velocity(y), v)
 
     def to_velocity(self, y: Vector) -> Float[Array, "n n"]:

@@ -99,7 +99,7 @@ class Walk:
         self.lasting = False
         return object()
 
-    def value(self, x: Any) -> Any:
+    def key_read(self, x: Any) -> Any:
         """The key of something that a function reads."""
         key = self.of(x)
         self.reads_data = self.reads_data or not (type(key) is Same or isinstance(x, _CODE))
@@ -241,7 +241,7 @@ def _class(kind: type, walk: Walk) -> Any:
     if is_library(kind.__module__):
         return Same(kind)
     walk.fixed = False
-    members = [(name, walk.value(x)) for name, x in vars(kind).items() if name not in _MACHINERY]
+    members = [(name, walk.key_read(x)) for name, x in vars(kind).items() if name not in _MACHINERY]
     return (Same(kind), walk.of(type(kind)), tuple(members), *(walk.of(base) for base in kind.__mro__[1:-1]))
 
 
@@ -270,14 +270,14 @@ def _instance(x: Any, walk: Walk) -> Any:
     walk.hands_on = walk.hands_on or (callable(x) and is_library(kind.__module__) and not isinstance(x, eqx.Module))
     if not _is_frozen(kind):
         walk.objects.append(Same(x))
-    parts = [] if (base := _base(kind)) is object else [walk.value(_as(base, x))]
+    parts = [] if (base := _base(kind)) is object else [walk.key_read(_as(base, x))]
     slots = [name for each in kind.__mro__ for name in _names(each.__dict__.get("__slots__", ()))]
     state = getattr(x, "__dict__", None)
     if base is object and kind.__basicsize__ > _plain_size(kind, slots):  # state of C code, which does not show
         shown = callable(x) and is_library(getattr(x, "__module__", None))
         return Same(x) if shown else walk.unknown_key()
-    parts += [(name, walk.value(value)) for name, value in (state or {}).items()]
-    parts += [(name, walk.value(getattr(x, name))) for name in slots if name not in _HIDDEN and hasattr(x, name)]
+    parts += [(name, walk.key_read(value)) for name, value in (state or {}).items()]
+    parts += [(name, walk.key_read(getattr(x, name))) for name in slots if name not in _HIDDEN and hasattr(x, name)]
     return (walk.of(kind), *parts)
 
 
@@ -332,7 +332,7 @@ def _function(f: types.FunctionType, walk: Walk) -> Any:
     parts: list[Any] = [known.content if library or not known.dynamic else walk.unknown_key()]
     for found in (f.__defaults__, f.__kwdefaults__, f.__dict__):
         if found:
-            parts.append(walk.value(found))
+            parts.append(walk.key_read(found))
     for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
         value = content_of(cell)
         parts.append(None if value is MISSING else _chains(walk, value, known.free.get(name, _WHOLE)))
@@ -352,7 +352,7 @@ def _chains(walk: Walk, value: Any, chains: tuple[tuple[str, ...], ...]) -> Any:
     """The key of the part of a value that the code reads: of a user's module the attributes that it names, else all."""
     if not isinstance(value, types.ModuleType):
         walk.hands_on = walk.hands_on or getattr(value, "__name__", None) in REMEMBERING or not is_plain(value)
-        return walk.value(value)
+        return walk.key_read(value)
     if is_library(value.__name__):
         walk.hands_on = walk.hands_on or not is_plain_module(value, chains)
         walk.reads_outside = walk.reads_outside or any(not OUTSIDE.isdisjoint(chain) for chain in chains)
@@ -371,7 +371,7 @@ def _chain(walk: Walk, module: types.ModuleType, chain: tuple[str, ...]) -> Any:
 
 @key_of.register(types.MethodType)
 def _method(m: types.MethodType, walk: Walk) -> Any:
-    return walk.of(m.__func__), walk.value(m.__self__)
+    return walk.of(m.__func__), walk.key_read(m.__self__)
 
 
 @key_of.register(types.BuiltinFunctionType)
@@ -381,12 +381,12 @@ def _builtin(f: types.BuiltinMethodType, walk: Walk) -> Any:
     owner = f.__self__
     if isinstance(owner, types.ModuleType) and reflects(owner.__name__, f.__name__):
         return walk.unknown_key()
-    return Same(f) if owner is None or isinstance(owner, types.ModuleType | type) else (f.__name__, walk.value(owner))
+    return Same(f) if owner is None or isinstance(owner, types.ModuleType | type) else (f.__name__, walk.key_read(owner))
 
 
 @key_of.register(functools.partial)
 def _partial(f: functools.partial, walk: Walk) -> Any:
-    return walk.of(f.func), walk.value(f.args), walk.value(f.keywords)
+    return walk.of(f.func), walk.key_read(f.args), walk.key_read(f.keywords)
 
 
 @key_of.register(types.ModuleType)

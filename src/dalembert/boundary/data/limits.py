@@ -177,9 +177,9 @@ class Level(NamedTuple):
             return found
         if not self.steps:
             return 0.5 * (np.append(h, 0.0) + np.append(0.0, h))
-        return self._between(0.5 * h, h)
+        return self._with_ends(0.5 * h, h)
 
-    def _between(self, nodes: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    def _with_ends(self, nodes: np.ndarray, steps: np.ndarray) -> np.ndarray:
         """What is taken on the steps, and at ends with velocities of their own."""
         first, last = self.ends
         return np.concatenate([nodes[:1][:first], steps, nodes[-1:][:last]])
@@ -189,17 +189,17 @@ class Level(NamedTuple):
         if not self.steps:
             return x
         a, b = x[:-1], x[1:]
-        return self._between(x, 0.5 * (a + b) if space.flat else space.along(a, 0.5 * space.differences(a, b)))
+        return self._with_ends(x, 0.5 * (a + b) if space.flat else space.along(a, 0.5 * space.differences(a, b)))
 
     def rates(self, d: Float[np.ndarray, "N n"], v: Float[np.ndarray, "nodes n"]) -> Float[np.ndarray, "K n"]:
         """Velocities, from increments of the steps and velocities of the nodes."""
-        return self._between(v, d / np.diff(self.t)[:, None]) if self.steps else v
+        return self._with_ends(v, d / np.diff(self.t)[:, None]) if self.steps else v
 
     def both(self, given: Bool[np.ndarray, "nodes n"], rates: Bool[np.ndarray, "nodes n"]) -> Bool[np.ndarray, "K 2n"]:
         """Which of (q, v) are given, from those of the nodes."""
         if self.steps:
             steps = given[:-1] & given[1:]
-            given, rates = self._between(given, steps), self._between(rates, steps)
+            given, rates = self._with_ends(given, steps), self._with_ends(rates, steps)
         return np.concatenate([given, rates], axis=1)
 
 
@@ -243,7 +243,7 @@ class PathInequalities(NamedTuple):
     def values(self, parameters: Any, at: PathPoints) -> Float[np.ndarray, "K m"]:
         return np.asarray(_path_values(self.function, at, parameters))
 
-    def sizes(self, parameters: Any, at: PathPoints, sizes: tuple) -> Float[np.ndarray, "m"]:
+    def value_sizes(self, parameters: Any, at: PathPoints, sizes: tuple) -> Float[np.ndarray, "m"]:
         """Changes of every component of G, (m,), where q, v and u change by their sizes."""
         chosen = np.unique(np.linspace(0, len(at.t) - 1, SAMPLES).astype(int))
         random = np.random.default_rng(0)
@@ -297,7 +297,7 @@ def read_inequalities(
     if given is not None:
         as_function(given, "inequalities", "g(q, v, u)" if controlled else "g(q, v)")
         sizes = asking.problem.space.stored_size(asking.n), asking.n, asking.r or 0
-        count = run_on_shapes(_count, asking.problem, Wrapped(given), *map(np.zeros, sizes))
+        count = run_on_shapes(_number_of_values, asking.problem, Wrapped(given), *map(np.zeros, sizes))
         both = np.stack([np.full((len(asking.t), count), -np.inf), np.zeros((len(asking.t), count))])
         found.append(_place("inequalities", PathFunction(bare, given, (), controlled), both, asking))
     if velocities is not None:
@@ -322,7 +322,7 @@ class Wrapped:
     function: Callable
 
 
-def _count(problem: Problem, given: Wrapped, q, v, u) -> int:
+def _number_of_values(problem: Problem, given: Wrapped, q, v, u) -> int:
     """Number of values that g returns."""
     controls = u if u.shape[0] else None
     names = ("q, v, u" if u.shape[0] else "q, v") + problem.trailing

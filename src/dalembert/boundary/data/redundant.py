@@ -50,7 +50,7 @@ class Curve(NamedTuple):
     def place(self, t):
         return (2.0 * np.asarray(t) - self.start - self.end) / (self.end - self.start)
 
-    def at(self, t: Float[np.ndarray, "T"], values: Float[np.ndarray, "POINTS ..."]) -> Float[np.ndarray, "T ..."]:
+    def interpolate(self, t: Float[np.ndarray, "T"], values: Float[np.ndarray, "POINTS ..."]) -> Float[np.ndarray, "T ..."]:
         """Interpolant at other times, a polynomial that has these values at Chebyshev's points."""
         coefficients = np.linalg.solve(chebyshev.chebvander(_places(), POINTS - 1), values.reshape(POINTS, -1))
         return chebyshev.chebval(self.place(t), coefficients).T.reshape(len(t), *values.shape[1:])
@@ -276,7 +276,7 @@ def _on_curve(made: Transcription, curve: Curve) -> np.ndarray:
     z, rates = np.zeros(made.kkt.fixed.shape), [curve.jets[:, 0]]
     for _ in range(int(w.orders.max())):
         rates.append(curve.derive @ rates[-1])
-    slots = made.positions * curve.at(w.t, np.stack(rates, axis=1))[w.owners, w.orders]
+    slots = made.positions * curve.interpolate(w.t, np.stack(rates, axis=1))[w.owners, w.orders]
     z[:, layout.part("slots")] = slots.reshape(len(z), -1)
     if layout.highest:
         jets = slot_jets(w, slots)

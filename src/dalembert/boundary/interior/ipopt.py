@@ -108,28 +108,28 @@ class _Functions:
         z.flat[self.search._unknowns], z.flat[self.search._rows] = x * self._own, multipliers * self._rows
         return z
 
-    def _at(self, x: np.ndarray) -> np.ndarray:
+    def _plain_path(self, x: np.ndarray) -> np.ndarray:
         """Without multipliers."""
         return self.path(x, np.zeros(len(self._rows)))
 
     def objective(self, x: np.ndarray) -> float:
-        return self.kkt.evaluate(self._at(x)).objective / self.kkt.curvature
+        return self.kkt.evaluate(self._plain_path(x)).objective / self.kkt.curvature
 
     def gradient(self, x: np.ndarray, out: np.ndarray) -> None:
-        out[:] = self.kkt.evaluate(self._at(x)).gradient.flat[self.search._unknowns] * self._own / self.kkt.curvature
+        out[:] = self.kkt.evaluate(self._plain_path(x)).gradient.flat[self.search._unknowns] * self._own / self.kkt.curvature
 
     def constraints(self, x: np.ndarray, out: np.ndarray) -> None:
-        out[:] = self.kkt.evaluate(self._at(x)).gradient.flat[self.search._rows] * self._rows / self.kkt.curvature
+        out[:] = self.kkt.evaluate(self._plain_path(x)).gradient.flat[self.search._rows] * self._rows / self.kkt.curvature
 
     def jacobian(self, x: np.ndarray, out: np.ndarray) -> None:
-        out[:] = self._matrix(self._at(x), self.search._jacobian)
+        out[:] = self._matrix(self._plain_path(x), self.search._jacobian)
 
     def hessian(self, x: np.ndarray, multipliers: np.ndarray, factor: float, out: np.ndarray) -> None:
         """σ ∇²f + Σ λ ∇²c, linear in λ."""
         entries = self.search._hessian
         out[:] = self._matrix(self.path(x, multipliers), entries)
         if factor != 1.0:
-            out += (factor - 1.0) * self._matrix(self._at(x), entries)
+            out += (factor - 1.0) * self._matrix(self._plain_path(x), entries)
 
     def _matrix(self, z: np.ndarray, entries: Entries) -> np.ndarray:
         return self.kkt.matrix(z).ravel()[entries.places] / self.kkt.curvature

@@ -310,9 +310,9 @@ class InteriorPoint:
         bounds = self.bounds
         added = bounds.diagonal(path.multipliers / path.slacks)
         residual = (path.newton.at.gradient + bounds.slope(path.barrier / path.slacks)) * self.kkt.free
-        return self._factor(path, path.newton.z, added, residual)
+        return self._search_step(path, path.newton.z, added, residual)
 
-    def _factor(self, path: InteriorPath, z: np.ndarray, added: np.ndarray, residual: np.ndarray) -> BarrierStep | None:
+    def _search_step(self, path: InteriorPath, z: np.ndarray, added: np.ndarray, residual: np.ndarray) -> BarrierStep | None:
         """The step of such a residual at z, added being on the diagonal of K."""
         it, kkt = path.newton, self.kkt
         it.shift, relax = 0.0, 0.0

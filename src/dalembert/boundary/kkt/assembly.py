@@ -255,7 +255,7 @@ class SumCode:
 
     def _entries(self, k: int, position: np.ndarray, lower: int, without: np.ndarray | None) -> Compiled:
         term, width = self.terms[k], 2 * lower + 1
-        rows, columns = _between(term, self.patterns[k], without)
+        rows, columns = _pattern_without(term, self.patterns[k], without)
 
         def entries(formed, read, values, gradient, second):
             units = read[1]
@@ -288,7 +288,7 @@ class SumCode:
 _sum_code = remember(64)(SumCode)
 
 
-def _between(term: Term, pattern: Pattern, without: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def _pattern_without(term: Term, pattern: Pattern, without: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Rows and columns of a pattern, except where both are among these components."""
     rows, columns = (np.asarray(p, dtype=int) for p in pattern)
     if without is None:
@@ -337,7 +337,7 @@ class JaxAssembly:
         block, own = np.divmod(np.arange(z.size), self.size)
         row = block * self.size + position[own]
         for k, (term, places) in enumerate(zip(self.terms, self.places, strict=True)):
-            first, second = _between(term, self.patterns[k], without)
+            first, second = _pattern_without(term, self.patterns[k], without)
             rows, columns = places[:, first], places[:, second]
             entries = np.asarray(_seconds(*self._windows(k, z)))[:, first, second] * self.units[rows] * self.units[columns]
             np.add.at(band, (row[rows], lower + row[columns] - row[rows]), entries)

@@ -188,7 +188,7 @@ class PathUnknowns(abc.ABC):
 
     def value_sizes(self, points: list[PathPoints], sizes: tuple[np.ndarray, ...]) -> Float[np.ndarray, "watched"]:
         """Of the values of path inequalities, where q, v and u change by their sizes."""
-        found = [path.sizes(self.owner.parameters, at, sizes) for path, at in zip(self.paths, points, strict=True)]
+        found = [path.value_sizes(self.owner.parameters, at, sizes) for path, at in zip(self.paths, points, strict=True)]
         return np.concatenate([np.zeros(0), *found])
 
     def settled_values(self, path: PathInequalities) -> Bool[np.ndarray, "K m"]:

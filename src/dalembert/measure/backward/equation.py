@@ -167,7 +167,7 @@ class Modified(Described, eqx.Module):
 
         times, size = np.asarray(check_times(t, tolerance)), as_step_size(h)
         z, begin = self._state(q0, v0, times[0])
-        rounding, least = self._rounding(float(size), self._count(order)), float(as_tolerance(tolerance))
+        rounding, least = self._rounding(float(size), self._number_of_terms(order)), float(as_tolerance(tolerance))
         given = essentials(self), self._factors(size, order)
         rate, _ = _rate.bound(*given, z, begin)
         rates = lambda s, y: np.asarray(rate(*given, y, np.asarray(s)))  # noqa: E731
@@ -201,11 +201,11 @@ class Modified(Described, eqx.Module):
 
     def _factors(self, h: Float[Array, ""], order: int | None) -> Float[Array, "count"]:
         """h^j of each term, 0 of those that are not taken; empty where only the equation of motion is."""
-        powers, count = np.array(self.powers), self._count(order)
+        powers, count = np.array(self.powers), self._number_of_terms(order)
         factors = np.where(np.arange(len(powers)) < count, float(h) ** powers, 0.0)
         return jnp.asarray(factors if count else factors[:0])
 
-    def _count(self, order: int | None) -> int:
+    def _number_of_terms(self, order: int | None) -> int:
         """How many terms are taken."""
         return len(self.powers) if order is None else sum(j <= whole_number(order, "order", 0) for j in self.powers)
 

@@ -249,7 +249,7 @@ def kept_energy(made: Modified, h) -> KeptEnergy:
     if made.system.time_dependent:
         raise ValueError("made: its system depends on time, and no energy is kept; energy_drift says how E changes")
     states, step = np.asarray(made.states), as_step_size(h)
-    rates, sizes = _rates(made, float(step), states, np.full(len(states), float(made.t0)))
+    rates, sizes = _energy_rates(made, float(step), states, np.full(len(states), float(made.t0)))
     exact = bool(np.all(np.abs(rates[:, 1:]) <= NOTHING * sizes[:, 1:]))
     if not exact and (found := helmholtz(made)).broken is not None:
         raise ValueError(
@@ -334,11 +334,11 @@ def energy_drift(made: Modified, path: Path) -> EnergyDrift:
     """
     check_modified(made)
     q, v, t = (np.asarray(x) for x in states_of(made.system, path))
-    rates, _ = _rates(made, float(path.h), np.concatenate([q, v], axis=1), t)
+    rates, _ = _energy_rates(made, float(path.h), np.concatenate([q, v], axis=1), t)
     return EnergyDrift(t, (0, *made.powers), rates)
 
 
-def _rates(made: Modified, h: float, states: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _energy_rates(made: Modified, h: float, states: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Parts of dE/dt, and their sizes, (K, J+1)."""
     found, (slope, by_t) = expand_at(made, states, times), in_batches(_energy_slopes, made, states, times)
     powers, count = h ** np.array(made.powers)[:, None], len(made.powers)

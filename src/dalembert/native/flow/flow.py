@@ -81,7 +81,7 @@ class Integration(NamedTuple):
     most: int
 
     @classmethod
-    def at(cls, y: np.ndarray, times: np.ndarray, accuracy: Accuracy) -> Integration:
+    def from_start(cls, y: np.ndarray, times: np.ndarray, accuracy: Accuracy) -> Integration:
         """The beginning: y at times[0]."""
         return cls.many(y[None], times[None], np.array([accuracy.tolerance]), accuracy.steps).one(0)
 
@@ -238,7 +238,7 @@ class CompiledFlow:
     def run(self, y: np.ndarray, times: np.ndarray, arrays: FlowArrays, accuracy: Accuracy) -> Travelled:
         """From y at times[0] to the last of the times, which increase or decrease."""
         clock = arrays.clock
-        at = Integration.at(np.asarray(y, float), np.ascontiguousarray(clock * np.asarray(times, float)), accuracy)
+        at = Integration.from_start(np.asarray(y, float), np.ascontiguousarray(clock * np.asarray(times, float)), accuracy)
         code = self.advance(at, arrays, accuracy.clipped)
         saved, steps = (at.count(name) for name in ("saved", "steps"))
         outputs = self.outputs_at(arrays, at.times[:saved], at.rows[:saved])

@@ -159,7 +159,7 @@ def eliminate(
     left, squares = set(order.rows), list[tuple[int, int]]()
     inverses, pivots = [], []
 
-    def check(x: int, scale: float) -> None:
+    def add_square(x: int, scale: float) -> None:
         """Add (scale x)², the scale rounded to a power of 16 so that it does not vary with small changes of the sample."""
         factor = g.constant(256.0 ** round(math.log(scale, 16)))
         squares.append((level(x), g.apply("mul", factor, g.apply("mul", x, x))))
@@ -169,15 +169,15 @@ def eliminate(
         inverse = g.apply("div", g.one, a[r, c])
         inverses.append(inverse)
         pivots.append(a[r, c])
-        check(inverse, scale * SMALLEST * math.sqrt(growth))
-        check(a[r, c], NEGLIGIBLE / scale)  # an infinite pivot would pass as 1/pivot = 0
+        add_square(inverse, scale * SMALLEST * math.sqrt(growth))
+        add_square(a[r, c], NEGLIGIBLE / scale)  # an infinite pivot would pass as 1/pivot = 0
         later = [j for j in order.columns[k + 1 :] if (r, j) in a]
         for i in sorted(left):
             if (i, c) not in a:
                 continue
             entry = a.pop((i, c))
             factor = g.apply("mul", entry, inverse)
-            check(factor, scale / size[i])
+            add_square(factor, scale / size[i])
             for j in later:
                 product = _product(g, level, entry, inverse, a[r, j])
                 a[i, j] = g.apply("sub", a.get((i, j), g.zero), product)

@@ -52,7 +52,7 @@ class _Factored:
         self.form: dict[int, tuple[int, int]] = {}
         self.whole: dict[int, int] = {}
 
-    def value(self, i: int) -> int:
+    def node(self, i: int) -> int:
         if i not in self.whole:
             self.whole[i] = self.g.apply("mul", *self.form[i])
         return self.whole[i]
@@ -60,7 +60,7 @@ class _Factored:
     def visit(self, i: int) -> None:
         g, node = self.g, self.g.nodes[i]
         if node[0] in ("branch", "pick", "solve", "entry") or g.kind[i] != "f":
-            self.whole[i] = i if node[0] in ("const", "var") else rebuild(g, node, self.value)
+            self.whole[i] = i if node[0] in ("const", "var") else rebuild(g, node, self.node)
             self.form[i] = (g.one, self.whole[i])
         elif self._is_fixed(i, node):
             self.fixed.add(i)
@@ -92,7 +92,7 @@ class _Factored:
                 return g.apply("neg", g.apply(other, c, d)) if g.nodes[x] == ("neg", y) else g.apply(other, c, d), min(x, y)
             if c == d:
                 return c, g.apply(op, x, y)
-        return g.one, g.apply(op, *map(self.value, args))
+        return g.one, g.apply(op, *map(self.node, args))
 
     def _positive(self, c: int, x: int) -> tuple[int, int]:
         """Signs belong to x, so that factors that differ in sign only are seen to be equal."""
@@ -110,7 +110,7 @@ def gather_factors(g: Graph, outputs: Sequence[int], level: Level, alike: int | 
     factored = _Factored(g, level, alike)
     for i in needed_nodes(g, outputs):
         factored.visit(i)
-    return [factored.value(o) for o in outputs]
+    return [factored.node(o) for o in outputs]
 
 
 def share_reciprocals(g: Graph, outputs: Sequence[int], level: Level) -> list[int]:

@@ -74,7 +74,7 @@ def _arithmetic(real_: str, whole: str, swapped: bool = False) -> Callable[[Oper
     return operate
 
 
-def _order(real_: str, whole: str) -> Callable[[Operand, Any], Operand]:
+def _comparison(real_: str, whole: str) -> Callable[[Operand, Any], Operand]:
     """A comparison of numbers, false where one is NaN."""
 
     def compare(self: Operand, other: Any) -> Operand:
@@ -123,14 +123,15 @@ class Operand:
     __and__ = __rand__ = _arithmetic("", "and")
     __or__ = __ror__ = _arithmetic("", "or")
     __xor__, __lshift__, __rshift__ = _arithmetic("", "xor"), _arithmetic("", "shl"), _arithmetic("", "ashr")
-    __lt__, __le__, __gt__, __ge__ = _order("olt", "slt"), _order("ole", "sle"), _order("ogt", "sgt"), _order("oge", "sge")
+    __lt__, __le__ = _comparison("olt", "slt"), _comparison("ole", "sle")
+    __gt__, __ge__ = _comparison("ogt", "sgt"), _comparison("oge", "sge")
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> Operand:  # type: ignore[override]
-        return _order("oeq", "eq")(self, other)
+        return _comparison("oeq", "eq")(self, other)
 
     def __ne__(self, other: object) -> Operand:  # type: ignore[override]
-        return _order("une", "ne")(self, other)
+        return _comparison("une", "ne")(self, other)
 
     def __neg__(self) -> Operand:
         return self.code.let(f"fneg {self.kind} {self.name}", self.kind) if self.is_real else 0 - self

@@ -123,7 +123,7 @@ class Variable(NamedTuple):
     item: str
 
     @property
-    def value(self) -> Operand:
+    def operand(self) -> Operand:
         found = self.place[0]
         found.item = self.item
         return found
@@ -205,7 +205,7 @@ def _tell(method: str, *arguments: ast.expr) -> ast.Call:
     return ast.Call(ast.Attribute(ast.Name("_s", ast.Load()), method, ast.Load()), list(arguments), [])
 
 
-def _later(x: ast.expr) -> ast.Lambda:
+def _lambda_of(x: ast.expr) -> ast.Lambda:
     """A function that gives the value of an expression."""
     return ast.Lambda(ast.arguments([], [], None, [], [], None, []), x)
 
@@ -254,7 +254,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_While(self, node: ast.While) -> ast.For:
         self.generic_visit(node)
-        return ast.For(ast.Name("_", ast.Store()), _tell("turns", _later(node.test)), node.body, [])
+        return ast.For(ast.Name("_", ast.Store()), _tell("turns", _lambda_of(node.test)), node.body, [])
 
     def visit_For(self, node: ast.For) -> ast.For:
         by_range = isinstance(node.iter, ast.Call) and getattr(node.iter.func, "id", "") == "range"
@@ -275,7 +275,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.Call:
         self.generic_visit(node)
-        return _tell("every" if isinstance(node.op, ast.And) else "any", *map(_later, node.values))
+        return _tell("every" if isinstance(node.op, ast.And) else "any", *map(_lambda_of, node.values))
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         self.generic_visit(node)
@@ -283,7 +283,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.Call:
         self.generic_visit(node)
-        return _tell("choose", node.test, _later(node.body), _later(node.orelse))
+        return _tell("choose", node.test, _lambda_of(node.body), _lambda_of(node.orelse))
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         self.generic_visit(node)
@@ -311,7 +311,7 @@ class _Variables:
 
     def __getattr__(self, name: str) -> Any:
         found = self.known[name]
-        return found.value if isinstance(found, Variable) else found
+        return found.operand if isinstance(found, Variable) else found
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not isinstance(value, Operand | bool | int | float):
@@ -364,7 +364,7 @@ class _Writer:
         if not scope.end:
             return found
         self.c.label(scope.end)
-        return scope.result and scope.result.value
+        return scope.result and scope.result.operand
 
 
 class _Scope:

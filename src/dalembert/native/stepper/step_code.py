@@ -120,7 +120,7 @@ class StepCode:
         if f.plan is not None:
             self._direct(f.plan, inner, values, z)
         if c.width == 1:
-            Pivoted(f, inner, values, z).write()
+            Pivoted(f, inner, values, z).write_solution()
         c.label("accept")
 
     def _direct(self, plan: Plan, inner: Values, values: Values, z: Sequence[Operand]) -> None:
@@ -379,7 +379,7 @@ class Pivoted:
         self.frame, self.code = frame, frame.code
         self.inner, self.pivoted, self.values, self.z = inner, dict(inner), values, z
 
-    def write(self) -> None:
+    def write_solution(self) -> None:
         f, c, report = self.frame, self.code, self.frame.part["report"]
         c.label("pivot")
         code = self._solution(f.emitter.emit(f.outputs.f, self.pivoted))

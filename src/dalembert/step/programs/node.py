@@ -280,7 +280,7 @@ class DiscreteProgram(StepProgram):
 
     def reactions(self, z, q, s, t, h):
         begin = t - (self.read.delay + self.system.factor - 1) * h
-        return discrete_reactions(self.system, self.read.at(self.system, self.nodes(z, q, s, h))[1], begin)
+        return discrete_reactions(self.system, self.read.stencil(self.system, self.nodes(z, q, s, h))[1], begin)
 
     def scale(self, z, q, s, h):
         n = q.shape[0]

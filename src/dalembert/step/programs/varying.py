@@ -46,18 +46,18 @@ class Density(eqx.Module):
     function: Callable | None = eqx.field(static=True)
     span: Any
 
-    def value(self, system: System, q: Vector, v: Vector, t) -> Float[Array, ""]:
+    def sigma(self, system: System, q: Vector, v: Vector, t) -> Float[Array, ""]:
         """σ."""
         if self.function is not None:
             return jnp.asarray(system.call(self.function, q, v, t=t), dtype=float)
         a = acceleration_of(system, q, v, t)
         return jnp.sqrt(kinetic_square(system, q, v, t, v) + self.span**2 * kinetic_square(system, q, v, t, a))
 
-    def value_and_rate(self, system: System, q: Vector, v: Vector, t) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def sigma_and_rate(self, system: System, q: Vector, v: Vector, t) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """σ, and d/dt log σ along the motion: NaN where σ is not positive."""
         now = jnp.asarray(t, dtype=float)
         along = (system.space.rate(q, v), acceleration_of(system, q, v, now), jnp.ones_like(now))
-        value, rate = jax.jvp(lambda *x: self.value(system, *x), (q, v, now), along)
+        value, rate = jax.jvp(lambda *x: self.sigma(system, *x), (q, v, now), along)
         return value, jnp.where(value > 0, rate / value, jnp.nan)
 
 
@@ -151,7 +151,7 @@ class VaryingSteps(DerivedProgram):
 
         def following() -> tuple[Float[Array, ""], Float[Array, ""]]:
             """Increment of ρ, and 1 if ρ is astray, else 0; from the last stage, whose h is that part of ε."""
-            value, rate = self.density.value_and_rate(self.system, q + increment, self.base.velocity(new), end)
+            value, rate = self.density.sigma_and_rate(self.system, q + increment, self.base.velocity(new), end)
             more = h / self.weights[-1] * rate
             return more, jnp.where(agree((density + 0.5 * more) * self.unit, value), 0.0, 1.0)
 
@@ -172,7 +172,7 @@ class VaryingSteps(DerivedProgram):
         There it is looked at in long steps, whose velocity turns or whose density changes: it may cost as much as a step."""
         h, v0, v1 = s1[-1] / self.weights[-1], self.velocity(s0), self.velocity(s1)
         q, v = self.system.space.midway(q0, v0, q1, v1, h)
-        off = lambda: ~agree(s0[-3] * self.unit, self.density.value(self.system, q, v, s0[-2] + 0.5 * h))  # noqa: E731
+        off = lambda: ~agree(s0[-3] * self.unit, self.density.sigma(self.system, q, v, s0[-2] + 0.5 * h))  # noqa: E731
         turned = kinetic_cosine(self.system, q1, v1, s1[-2], v0) < STRAIGHT
         long = turned | (jnp.abs(s1[-3] - s0[-3]) > EVEN * s0[-3])
         return (s1[-OWN] > 0.5) | lax.cond(long, off, lambda: jnp.zeros((), dtype=bool))
@@ -291,7 +291,7 @@ def _at_start(system: System, density: Density, q, v, t, otherwise):
         density = Density(density.function, jnp.zeros(()))
     elif density.span is None:
         density = Density(None, span_of(system, q, v, t, otherwise))
-    return density.span, *density.value_and_rate(system, q, v, t)
+    return density.span, *density.sigma_and_rate(system, q, v, t)
 
 
 def _check_start(value: float, rate: float, varying: Varying) -> None:
