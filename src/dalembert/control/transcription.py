@@ -45,7 +45,7 @@ from dalembert.control.terms import (
 from dalembert.discretize import Scheme
 from dalembert.groups import Product
 from dalembert.solution import ControlSolution
-from dalembert.systems import System, role_of, with_inertia
+from dalembert.systems import System, with_inertia
 from dalembert.systems.equations import all_reactions, force
 from dalembert.systems.sizes import LIGHT
 from dalembert.tracing import seldom
@@ -324,10 +324,7 @@ def transcribe(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance:
         parts = with_ends(parts, layout.part("ends").start, data.end_conditions(z, sizes.positions), data.tie)
     if data.horizon is not None:
         parts = with_free_time(parts, [None] * len(parts.elements.terms), data.horizon.begin, data.time_place)
-    return KKTSystem(
-        *parts, near, role=lambda codes: role_of(codes, data.problem, {}),
-        recentre=None if data.space.flat else data.recentre,
-    )  # fmt: skip
+    return KKTSystem(*parts, near, data.problem, recentre=None if data.space.flat else data.recentre)
 
 
 def _fixed_components(data: ControlData) -> np.ndarray:

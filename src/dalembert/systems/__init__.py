@@ -37,7 +37,7 @@ from dalembert.systems.proof import proven_start
 from dalembert.systems.redundant import Independent, independent
 from dalembert.systems.shapes import output_shape, run_on_shapes
 from dalembert.systems.sizes import CONSISTENT, as_step, power_of_two, with_inertia
-from dalembert.systems.system import Problem, System, check_flat, check_shapes, check_system, is_flag, role_of
+from dalembert.systems.system import Problem, System, check_flat, check_shapes, check_system, is_flag, name_role
 
 __all__ = [
     "AdaptedReference",

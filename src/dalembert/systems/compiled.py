@@ -42,7 +42,7 @@ from dalembert.systems.consistency import stacked_residuals
 from dalembert.systems.equations import EXACT, first_derivative, first_guess, kkt_residual
 from dalembert.systems.higher.variational import VariationalProblem, highest_equations, ostrogradsky_momenta
 from dalembert.systems.sizes import units_of
-from dalembert.systems.system import Problem, Rebuilt, System, SystemParts, check_shapes, parts_of, role_of
+from dalembert.systems.system import Problem, Rebuilt, System, SystemParts, check_shapes, name_role, parts_of
 from dalembert.tracing import Pool, Remembered
 
 LARGEST = 24  # unknowns (a, λ) up to which equations are written out: beyond, XLA compiles loops in less time
@@ -144,15 +144,9 @@ def compiled_flow(
             free, onto = found, projection(parts.rebuilt)
             found = _PROJECTED.of(key, lambda: free.project_onto(compile_projection(onto, *like)))
     except Unsupported as reason:
-        _name_role(reason, system)
+        name_role(reason, system)
         raise
     return found, parts
-
-
-def _name_role(reason: Unsupported, system: Problem) -> None:
-    """Say in which of the system's functions stands what cannot be translated."""
-    if reason.place is not None:
-        reason.role = role_of(reason.place.codes, system, {})
 
 
 def reduced_flow(system: System, n: int, m: int, projected: bool = False) -> SystemFlow:

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import hashlib
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -511,16 +511,14 @@ def parts_of(system: Any) -> SystemParts:
     return SystemParts(leaves, rebuilder(tree, leaves), key if walk.lasting else None)
 
 
-def role_of(codes: Collection[CodeType], system: Any, others: Mapping[str, Any]) -> str:
-    """The name of the first function among whose calls are these; empty if it is none of them.
+def name_role(reason: Any, system: Any, others: Mapping[str, Any] | None = None) -> None:
+    """Say in which of a system's functions, or of others by name, stands what machine code does not support.
 
-    codes: of all functions that were being called. system: anything whose fields are functions and constraints. others: more
-    functions by name, None where there is none.
+    reason: an Unsupported. system: anything whose fields are functions and constraints. others: None where there is none.
     """
-    for name, function in (*_functions(system), *others.items()):
-        if function is not None and _code(function) in codes:
-            return name
-    return ""
+    if reason.place is not None:
+        named = (*_functions(system), *(others or {}).items())
+        reason.role = next((name for name, x in named if x is not None and _code(x) in reason.place.codes), "")
 
 
 def _functions(value: Any, name: str = "") -> Iterator[tuple[str, Callable]]:

@@ -13,7 +13,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from dalembert.algebra import EntrySizes
 from dalembert.boundary.kkt.assembly import CompiledAssembly, Elements, JaxAssembly, Pattern, Term
 from dalembert.messages import warn
 from dalembert.native import Unsupported
+from dalembert.systems import name_role
 
 ORDERS = 5040  # of groups of components that are tried
 WAVES = 6  # of a smooth path
@@ -106,12 +107,12 @@ class KKTSystem:
     """The KKT system of some elements. scales: typical sizes.
 
     sample: (points, blocks, b), generic points in these units: where second derivatives cannot be read off a program, those
-    that vanish there are taken to vanish. role: which of somebody's functions some pieces of code belong to, for a warning.
+    that vanish there are taken to vanish. problem: whose functions they are, for a warning.
     """
 
     def __init__(
         self, elements: Elements, components: Components, monitored: Monitored, scales: Scales, sample: np.ndarray,
-        *, role: Callable[..., str] = lambda codes: "", recentre: Callable[[np.ndarray], np.ndarray] | None = None,
+        problem: Any, *, recentre: Callable[[np.ndarray], np.ndarray] | None = None,
     ):  # fmt: skip
         self.recentre = recentre
         self.load: np.ndarray | None = None  # taken off the gradient of L̃
@@ -128,8 +129,7 @@ class KKTSystem:
         try:
             self.assembly: CompiledAssembly | JaxAssembly = CompiledAssembly(elements, fixed, scales.units)
         except Unsupported as reason:
-            if reason.place is not None:
-                reason.role = role(reason.place.codes)
+            name_role(reason, problem)
             warn(f"{reason}; the boundary problem runs on JAX")
             self.assembly = JaxAssembly(elements, fixed, scales.units, sample)
         self.position, self.lower = narrow_order(elements.terms, self.assembly.patterns, self.size)

@@ -12,7 +12,7 @@ from dalembert.boundary.kkt.system import Components, KKTSystem, Monitored, Scal
 from dalembert.boundary.kkt.terms import TermList
 from dalembert.boundary.kkt.window_unknowns import BlockLayout, SlotGroup, Transcription, WindowUnknowns
 from dalembert.discretize import Windows
-from dalembert.systems import VariationalProblem, density, power_of_two, role_of
+from dalembert.systems import VariationalProblem, density, power_of_two
 from dalembert.tracing import seldom
 
 
@@ -47,10 +47,7 @@ def transcribe(own: WindowUnknowns, sample: np.ndarray, sizes: Sizes, bases: np.
         orders += [None] * (len(parts.elements.terms) - len(orders))
         parts = with_free_time(parts, orders, own.horizon.begin, own.time_place)
     samples = _samples(parts.scales, sample.reshape(len(z), -1))
-    kkt = KKTSystem(
-        *parts, samples, role=lambda codes: role_of(codes, own.given, {}),
-        recentre=None if own.space.flat else own.recentre,
-    )  # fmt: skip
+    kkt = KKTSystem(*parts, samples, own.given, recentre=None if own.space.flat else own.recentre)
     return Transcription(**vars(own), kkt=kkt)
 
 

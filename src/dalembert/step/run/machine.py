@@ -6,7 +6,6 @@ import functools
 import math
 import time
 from collections.abc import Callable
-from types import CodeType
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -41,7 +40,7 @@ from dalembert.step.run.branch import Avoid, Call, divided_by_factor
 from dalembert.step.run.loop import extrapolation, row_of, rows_of, stops, traced_run
 from dalembert.step.run.state import Grid, RunState, StepOptions, as_before
 from dalembert.step.run.steps import Rows, Steps
-from dalembert.systems import role_of
+from dalembert.systems import name_role
 from dalembert.systems.system import SystemParts, parts_of
 from dalembert.tracing import Remembered, Walk
 
@@ -332,19 +331,13 @@ def _compile(program, step_options: StepOptions, carry: RunState, parts: SystemP
     try:
         return compile_step(_step_functions(program, step_options, carry, parts), sample)
     except Unsupported as reason:
-        if reason.place is not None:
-            reason.role = _role(program, step_options, reason.place.codes)
+        feedback, factor = step_options.feedback, getattr(step_options.branch, "factor", None)
+        others = {
+            "stop": step_options.stop, "domain": step_options.domain, "feedback law": feedback and feedback.law,
+            "reduce": step_options.reduce, "branch factor": factor,
+        }  # fmt: skip
+        name_role(reason, program.system, others)
         raise
-
-
-def _role(program, step_options: StepOptions, codes: tuple[CodeType, ...]) -> str:
-    """Which of the user's functions these are the code of."""
-    feedback, factor = step_options.feedback, getattr(step_options.branch, "factor", None)
-    others = {
-        "stop": step_options.stop, "domain": step_options.domain, "feedback law": feedback and feedback.law,
-        "reduce": step_options.reduce, "branch factor": factor,
-    }  # fmt: skip
-    return role_of(codes, program.system, others)
 
 
 def _numbers_of(value, about: float) -> np.ndarray:
