@@ -22,7 +22,7 @@ from dalembert.step.programs.varying import Varying
 from dalembert.step.run.assemble import warn_of_resolution
 from dalembert.step.run.driver import ReadyRun, begin_run, run_in_memory, start_run
 from dalembert.step.run.state import Given, Prepared, SampledFeedback
-from dalembert.step.run.steps import check_progress, report_progress
+from dalembert.step.run.steps import check_progress
 from dalembert.systems import System, VariationalProblem, check_system, check_x64
 
 
@@ -113,15 +113,15 @@ def simulate(
     if until is not None and store is None and progress is not False:
         raise ValueError("progress, until: the number of steps is not known beforehand; give steps=, or no progress")
     if store is None and progress is False:
-        return check_path(*run_in_memory(system, given, options)[0], throw)
-    run = begin_run(system, given, options)
-    if store is None:
-        with report_progress(progress, options.steps or 0) as watch:
-            return check_path(*run.in_memory(watch), throw)
-    with contextlib.closing(front_door("studies.stored_runs.sink_for")(store)) as sink:
-        run = run if until is None else run.counted()  # its arrays have their full length from the beginning
-        with report_progress(progress, run.grid.steps) as watch:
-            return check_path(run.into(sink, watch), False, throw)
+        found, _ = run_in_memory(system, given, options)
+    elif store is None:
+        run = begin_run(system, given, options)
+        found = run.in_memory(progress)
+    else:
+        run = begin_run(system, given, options)
+        with contextlib.closing(front_door("studies.stored_runs.sink_for")(store)) as sink:
+            found = run.into(sink, progress), False
+    return check_path(*found, throw)
 
 
 def run_program(

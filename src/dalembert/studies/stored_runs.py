@@ -30,7 +30,7 @@ from dalembert.step import SampledFeedback, Varying
 from dalembert.step.options import RunOptions, lengths_of
 from dalembert.step.run.driver import begin_run
 from dalembert.step.run.state import Given
-from dalembert.step.run.steps import Opening, Sink, State, check_progress, report_progress
+from dalembert.step.run.steps import Opening, Sink, State, check_progress
 from dalembert.step.simulation import check_path
 from dalembert.step.start.prepare import check_any_system
 from dalembert.store import FileError
@@ -291,10 +291,8 @@ def resume(
             raise ValueError(OTHER)  # nothing is traced to compare what functions compute
         if not ended:
             run = begin_run(system, given, options)
-            run = run if options.until is None else run.counted()
-            with report_progress(progress, run.grid.steps) as watch:
-                drop_partial(place)
-                run.into(RunSink(place, stored, lock, allow_rounding), watch)
+            drop_partial(place)
+            run.into(RunSink(place, stored, lock, allow_rounding), progress)
         path = StoredRun(place).path(ends=True)
     return check_path(path, False, throw)
 

@@ -43,7 +43,7 @@ from dalembert.step.run.machine import (
     unpack_run,
 )
 from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, StepOptions, Watch, initial_state
-from dalembert.step.run.steps import Opening, Rows, Sink, Steps, fingerprint, run_all
+from dalembert.step.run.steps import Opening, Progress, Rows, Sink, Steps, fingerprint, report_progress, run_all
 from dalembert.step.start.prepare import (
     DEFAULT,
     Motion,
@@ -95,23 +95,29 @@ class Run(NamedTuple):
         by_machine, by_jax = (lambda *x: machine_steps(*x, keep=keep)), (lambda *x: JaxSteps(*x))
         return native_first(by_machine, by_jax, *given) if self.native else by_jax(*given)
 
-    def in_memory(self, watch: Watch = None) -> tuple[Path, bool]:
+    def in_memory(self, progress: Progress = False) -> tuple[Path, bool]:
         """The path of all steps, traced or not, however the run ended, without provenance where it is traced; and whether
         there is nothing to say of it."""
         if self.record is None:
             return _run_traced(self.prepared, self.step_options, self.carry, self.grid, self.native), True
         steps = self.steps(keep=self.until is None)
-        rows = run_all(steps, watch)
+        with report_progress(progress, self.grid.steps) as watch:
+            rows = run_all(steps, watch)
         carry = self.at_end(steps, rows)
         counted = (int(x) for x in (carry.turns, carry.crossings, carry.leaps))
         calm = int(carry.code) == 0 and is_resolved(steps.k - self.prepared.program.starting_nodes, *counted)
         return self.ended(carry, rows), calm
 
-    def into(self, sink: Sink, watch: Watch) -> Path:
+    def into(self, sink: Sink, progress: Progress) -> Path:
         """The first and the last state, with all rows in the sink, from where that says: the beginning, or the state after
-        the rows it has. Of a run that ends at a time the number of steps is known, see `counted`."""
+        the rows it has."""
         if self.record is None:
             raise TypeError("store: a traced run has no values yet; save what the jitted function returns")
+        run = self if self.until is None else self.counted()  # arrays have their full length from the beginning
+        with report_progress(progress, run.grid.steps) as watch:
+            return run._into(sink, watch)
+
+    def _into(self, sink: Sink, watch: Watch) -> Path:
         run, steps = (
             self._replace(grid=self.grid._replace(t0=np.asarray(self.grid.t0), h=np.asarray(self.grid.h))),
             self.steps(),
