@@ -278,7 +278,7 @@ def test_free_steps_of_an_underactuated_plant_on_three_nodes(plant, steps):
     x, free = first_nodes(constraint, 0.02)
     path = da.step.simulate_free_steps(problem, x[:, 1:], x[:, 0], steps=steps, multipliers=free, scheme=da.Interpolated())
     x, free = np.column_stack([path.t, path.q]), np.concatenate([free, path.multipliers])
-    energy, momentum = np.asarray(da.energies(timed, x, free)), carried(timed, x, free)
+    energy, momentum = np.asarray(da.energies(timed, x, free)), carried(slopes_of(timed), x, free)
     rounding = (
         np.finfo(float).eps * (np.linalg.norm(path.q, axis=1) * np.abs(path.q[:, 0]))[1:-2] / np.diff(path.t)[1:-1] ** 3
     )

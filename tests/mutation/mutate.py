@@ -92,7 +92,7 @@ def written(table: tuple[tuple[str, str, str, str, str], ...]) -> list[Mutant]:
 
 KNOWN = (
     ("m02", "discretize/nodes.py", "scheme.action_for(system)[end]", "[end]", "[0]"),
-    ("m04", "discretize/nodes.py", "reactions(system, c, q1, v1, a, t + h)", "t + h", "t"),
+    ("m04", "discretize/nodes.py", "c.force_rows(system, q1, v1, a, t + h)", "t + h", "t"),
     ("m05", "discretize/nodes.py", "_second_order(system, c, (middle, mean, a), t + 0.5 * h", "t + 0.5 * h", "t"),
     ("m07", "measure/exact.py", "momentum(system, q[0], v[0], t[0])", "t[0]", "t[-1]"),
     ("m08", "measure/symplectic.py", "theta(view.later(), y, now), jnp", "now", "t"),
@@ -104,7 +104,7 @@ KNOWN = (
     ("m16", "control/eliminated.py", "Interval(q1, q2 - q1, t + h, h)", "t + h", "t"),
     ("m17", "measure/higher.py", "index = k - order + jnp", "k - order", "0 * (k - order)"),
     ("m18", "measure/cotangent.py", "t - ahead, scheme=state)", "t - ahead", "t"),
-    ("m25", "measure/nodes.py", "value(system, c, q, v, v, t + self.scheme", "t + self", "t + 0 * self"),
+    ("m25", "measure/nodes.py", "c.residual(system, q, v, v, t + self.scheme", "t + self", "t + 0 * self"),
     ("m26", "measure/cotangent.py", "_incoming(system, state, after, w, t + step", "t + step", "t"),
 )  # fmt: skip
 
@@ -145,7 +145,7 @@ DRAWN = (
     ("d31", "claims/balance.py", "(t[-1] - t[0]) +", "-1", "0"),
     ("d32", "boundary/kkt/terms.py", "begin + (k - j) * m]", "+", "-"),
     ("d33", "boundary/kkt/unknowns.py", "self.free_at(end), self.t, positions", "end", "0"),
-    ("d34", "discretize/nodes.py", "reactions(system, c, q0, v0", "q0", "q1"),
+    ("d34", "discretize/nodes.py", "c.force_rows(system, q0, v0", "q0", "q1"),
     ("d35", "measure/perturbed_flow.py", "], speeds[0])", "0", "-1"),
     ("d36", "discretize/scheme.py", "(parts - 1)])", "-", "+"),
     ("d37", "control/given.py", "and rows[0][0] else", "0", "-1"),
@@ -172,8 +172,8 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
     ): "only the shape of the way is read, which in Rⁿ is that of q0",
     (
         "discretize/nodes.py",
-        "rows.append(value(system, c, q + system.space.cross_interval(q, d1), d1, d1, t + h))",
-        "rows.append(value(system, c, q + system.space.cross_interval(q, d1), d1, d0, t + h))",
+        "rows.append(c.residual(system, q + system.space.cross_interval(q, d1), d1, d1, t + h))",
+        "rows.append(c.residual(system, q + system.space.cross_interval(q, d1), d1, d0, t + h))",
     ): "a constraint of order 0 reads q and t alone: `value` passes on neither velocity nor acceleration",
     (
         "measure/perturbed_flow.py",

@@ -171,7 +171,7 @@ class Modified(Described, eqx.Module):
         given = essentials(self), self._factors(size, order)
         rate, _ = _rate.bound(*given, z, begin)
         rates = lambda s, y: np.asarray(rate(*given, y, np.asarray(s)))  # noqa: E731
-        units = np.asarray(inertial_units(given[0]))
+        units = np.asarray(inertial_units(given[0])) if self.system.space.flat else np.ones(z.shape)
         extents = np.abs(np.stack([z, self.states[0]]))
         sizes = np.minimum(extents.max(), units * (extents / units).max())  # of the motion, in the unit of each coordinate
         sizes = np.where(sizes > 0.0, sizes, 1.0)
