@@ -10,6 +10,7 @@ the steps do not resolve the motion, of which `solve` warns; the summary does no
 Guesses: "default" none (IPOPT: the cubic and zero controls), "line" a path at constant velocity, "inverse" a smooth path
 with its controls by inverse dynamics, "random0", … the cubic with waves, without controls.
 
+--robots takes those of `unseen_robots`, too, which the search was not tuned by.
 --table FILE: the summary and a short table of a file that --json wrote; s: no minimum, r: rough.
 --check: cost and equations of both sides at random unknowns, where they have to agree to 1e-10.
 """
@@ -27,6 +28,7 @@ from typing import Any
 
 import numpy as np
 from benchmarks.control.robots import ROBOTS, Robot
+from benchmarks.control.unseen_robots import UNSEEN
 
 import dalembert as da
 from dalembert.boundary import Asked, Request, TimeGrid, settings
@@ -37,6 +39,7 @@ WORSE = 1.05
 ROUGH = 0.25  # of the path, as in the warning of `solve`
 SOLVED = ("Solve_Succeeded", "Solved_To_Acceptable_Level")
 FAST = 2
+ALL = ROBOTS | UNSEEN
 
 
 @dataclasses.dataclass
@@ -136,7 +139,7 @@ def ours(problem: Any, asked: dict, steps: int, guess: Any) -> dict[str, Any]:
 
 def race(name: str, steps: int, bounded: bool, names: Sequence[str], count: int, peer: bool) -> Iterator[Pair]:
     """All guesses of one problem."""
-    robot = ROBOTS[name]
+    robot = ALL[name]
     problem, asked, twin = robot.problem(), robot.asked(bounded), None
     if peer:
         from benchmarks.control.casadi_robots import Twin
@@ -193,7 +196,7 @@ def check(name: str, steps: int = 6) -> float:
     """The largest difference of cost and equations at random unknowns, relative to their size."""
     from benchmarks.control.casadi_robots import Twin
 
-    robot = ROBOTS[name]
+    robot = ALL[name]
     given = robot.asked(False)
     ends, grid = Request(given["initial"], given["final"]), TimeGrid(given["T"], steps, None)
     asked = Asked(ends, grid, None, None, settings(da.Solver()), False, None, None)
@@ -219,7 +222,7 @@ def check(name: str, steps: int = 6) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--robots", nargs="+", choices=list(ROBOTS), default=list(ROBOTS))
+    parser.add_argument("--robots", nargs="+", choices=list(ALL), default=list(ROBOTS))
     parser.add_argument("--steps", type=int, nargs="+", default=[40, 100, 200])
     parser.add_argument("--guesses", nargs="+", default=["default", "line", "inverse", "random"])
     parser.add_argument("--random", type=int, default=FAST)
