@@ -124,12 +124,12 @@ def check_replaceable(target: str | os.PathLike) -> None:
 
 
 @contextlib.contextmanager
-def explain_errors(target: str | os.PathLike, what: str, then: str) -> Iterator[None]:
+def explain_errors(target: str | os.PathLike, what: str, then: str, own: tuple[type[OSError], ...] = ()) -> Iterator[None]:
     """Errors of the system with the name that was asked for, and not that of the temporary. what: failed; then: what is
-    there now, in words."""
+    there now, in words; own: those that say themselves what is wrong."""
     try:
         yield
-    except (FileExistsError, BlockingIOError):  # of a store, which say so themselves
+    except own:
         raise
     except OSError as error:
         reason = f"{what} ({error.strerror or error}); {then}"

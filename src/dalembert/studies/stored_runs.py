@@ -145,7 +145,7 @@ class RunSink(Sink):
 
     def _explain_errors(self) -> contextlib.AbstractContextManager[None]:
         then = "all up to the last commit is there, resume goes on"
-        return explain_errors(self.place, "store: cannot be written", then)
+        return explain_errors(self.place, "store: cannot be written", then, (FileExistsError, BlockingIOError))
 
 
 def _checkpoint_arrays(rows: int, taken: int, scalars: dict[str, np.ndarray], state: State) -> dict[str, np.ndarray]:
