@@ -463,8 +463,10 @@ class StudyStore:
                 data = xr.open_zarr(self.place, chunks=None, consolidated=False, mask_and_scale=False, decode_times=False)
             order = [*self.attributes["written"], *(name for name in data.data_vars if name not in self._arrays)]
             data = data.drop_vars(COMMITTED)[[name for name in order if name != COMMITTED]].assign_coords(data.coords)
-            data = data.assign_coords(coordinate=(names := json.loads(self.attributes["names_of_coordinates"])))
-            data = data if (space := space_of_columns(names)) is None else data.assign_coords(velocity=list(space.axes))
+            names = json.loads(self.attributes["names_of_coordinates"])
+            data, space = data.assign_coords(coordinate=names), space_of_columns(names)
+            if space is not None:
+                data = data.assign_coords(velocity=list(space.axes))
         except Exception as error:
             raise FileError(self.place, f"is damaged ({type(error).__name__}: {error})") from error
         data.attrs = {name: x for name, x in data.attrs.items() if name not in OWN}

@@ -158,7 +158,8 @@ class Modified(Described, eqx.Module):
             v0: (n,) velocity at t[0].
             t: (K,) times, of which the first is the initial one.
             order: as for `field`.
-            tolerance: relative and absolute tolerance, this of sizes below 1 and at least the rounding of the terms.
+            tolerance: the relative tolerance, and the absolute one of each coordinate, there times its size where that is
+                below 1; on groups the size of the largest number. Neither is less than the rounding of the terms.
 
         Returns:
             q (K, n), as in a path, and v (K, n) at the times.
