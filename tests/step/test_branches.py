@@ -71,13 +71,15 @@ def test_the_control_law_is_exact_also_where_its_factor_vanishes():
     h_c, g_c, _ = wheel.gains(p)
     law = jax.jit(lambda q, v: lyapunov_control(PENDULUM.system, q, v)[0])
     factor = jax.jit(lambda q, v: lyapunov_factor(PENDULUM.system, q, v))
+    of_laws = jax.jit(da.control_law(PENDULUM.system))  # by fewer nodes between u = 0 and the state
     for p1 in (-40.0, 0.0, 3.0):
-        for u in (300.0, 1.0, 0.1, 1e-3, 1e-6, 1e-12, 0.0, -1e-9, -0.3):
+        for u in (300.0, 10.0, 1.0, 0.1, 1e-3, 1e-6, 1e-12, 0.0, -1e-9, -0.3):
             p2 = (u - g_c * p1) / h_c
             rate = (p1 - p2) / p["I"]
             q, v = jnp.array([0.3, 7.0]), jnp.array([rate, p2 / p["J"] - rate])
             assert factor(q, v) == pytest.approx(float(wheel.factor(q, v, p)), abs=1e-7)
             assert law(q, v) == pytest.approx(float(physical_control(q, v, p)), rel=1e-9), (p1, u)
+            assert of_laws(q, v)[0] == pytest.approx(float(physical_control(q, v, p)), rel=1e-8), (p1, u)
 
 
 def test_a_control_law_with_a_pole_fails_openly():

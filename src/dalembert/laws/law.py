@@ -275,8 +275,9 @@ TRUSTED = 1e-12  # relative error of the acceleration up to which the quotient o
 VANISHES = 1e-9  # numerator at the zero of the determinant, relative to its terms
 USABLE = 1e-3  # the same, beyond which a quotient that has no limit is no number
 # Newton's method to that zero, two turns, for its distance is below 1e-4 of typical sizes, the root of TRUSTED/EPSILON; then
-# Gauss's two nodes between, enough for that distance; then the zero itself.
-PLACES, SHARES = (1.0, 1.0, 0.5 - 12**-0.5, 0.5 + 12**-0.5, 1.0), (0.0, 0.0, 0.5, 0.5, 0.0)
+# Gauss's nodes between, four for terms that bend on the way (two err by 1e-5); then the zero itself.
+NODES, WEIGHTS = (np.polynomial.legendre.leggauss(4) + np.array([[1.0], [0.0]])) * 0.5
+PLACES, SHARES = (1.0, 1.0, *NODES, 1.0), (0.0, 0.0, *WEIGHTS, 0.0)
 
 
 class Continued(NamedTuple):
@@ -293,8 +294,10 @@ def continue_quotient(function: Callable[[Array], Affine], x: Float[Array, "2n"]
     """
     function = traced_once(function)
     w, here = jax.grad(lambda y: (_cramer(found := function(y))[0], found), has_aux=True)(x)
-    quotient, wrong = _quotient(here, EPSILON * jnp.abs(w) @ jnp.abs(x))
-    trusted = wrong <= TRUSTED
+    quotient, wrong = _quotient(here)
+    blur = EPSILON * jnp.abs(w) @ jnp.abs(x)  # of d, by rounding of the state: where φ vanishes with d, it moves with it
+    certain = (blur <= USABLE * jnp.abs(_cramer(here)[0])) | jnp.all(here.phi == 0.0)
+    trusted = (wrong <= TRUSTED) & certain
     steep = jnp.max(jnp.abs(w)) > 0.0
     w = jnp.where(steep, w, 1.0)  # the other side of a choice must not be NaN: derivatives would be
 
@@ -314,7 +317,7 @@ def continue_quotient(function: Callable[[Array], Affine], x: Float[Array, "2n"]
         means, left = jnp.sum(slopes, axis=0), values[-1]
         zero = jnp.all(jnp.abs(left[1:]) <= VANISHES * _numerator_bound(here)) & steep & (means[0] != 0.0)
         limit = means[1:] / jnp.where(means[0] == 0.0, 1.0, means[0])
-        known = wrong <= USABLE
+        known = (wrong <= USABLE) & certain
         otherwise = jnp.where(known, quotient, jnp.inf)
         return Continued(jnp.where(agree(zero), limit, otherwise), zero, zero | known)
 
@@ -351,20 +354,15 @@ def _numerator_bound(a: Affine) -> Float[Array, ""]:
     return a.size_phi @ jnp.stack(others)
 
 
-def _quotient(a: Affine, blur: Float[Array, ""]) -> tuple[Float[Array, "m"], Float[Array, ""]]:
-    """-S⁻¹φ and how far rounding in φ and S changes the acceleration, relatively; infinite at det S = 0.
-
-    blur: of the determinant, by rounding of the state.
-    """
-    d = _cramer(a)[0]
-    regular = d != 0.0
+def _quotient(a: Affine) -> tuple[Float[Array, "m"], Float[Array, ""]]:
+    """-S⁻¹φ and how far rounding in φ and S changes the acceleration, relatively; infinite at det S = 0."""
+    regular = _cramer(a)[0] != 0.0
     S = jnp.where(regular, a.S, jnp.eye(a.phi.shape[0]))  # the other side of a choice must not be NaN
     inverse = 1.0 / S if a.phi.shape[0] == 1 else jnp.linalg.inv(S)
     u = -inverse @ a.phi
     wrong = jnp.linalg.norm(jnp.abs(a.responses @ inverse) @ (EPSILON * (a.size_phi + a.size_S @ jnp.abs(u))))
     size = jnp.linalg.norm(a.drift) + jnp.linalg.norm(a.responses @ u)
     ratio = jnp.where(wrong == 0.0, 0.0, wrong / jnp.where(size > 0.0, size, EPSILON * wrong))
-    ratio = jnp.maximum(ratio, jnp.where(jnp.any(a.phi != 0.0), blur / jnp.abs(jnp.where(regular, d, 1.0)), 0.0))
     finite = regular & jnp.isfinite(ratio)
     return u, jax.lax.stop_gradient(jnp.where(finite, ratio, jnp.inf))
 
