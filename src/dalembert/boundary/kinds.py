@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 import jax
 import numpy as np
 
-from dalembert.boundary.data.drawn import onto_path_constraints
 from dalembert.boundary.data.ends import Nodes, Request, TimeGrid
 from dalembert.boundary.kkt.assembly import CompiledAssembly
 from dalembert.boundary.kkt.linear import chooses_own_pivots
@@ -65,17 +64,12 @@ class Asked(NamedTuple):
 
 
 class SmoothStart(NamedTuple):
-    """First path where there is no guess. t: (N+1,); path: (N+1, n), as it is stored; sizes: (n,), of the coordinates.
-
-    given: (N+1, n), which positions are; rows: `slopes_of_intervals` of constraints, at paths (batch, N+1, n), or None;
-    onto: moves paths near constraints of which some have a higher order than 1, or None.
-    """
+    """First path where there is no guess. t: (N+1,); path: (N+1, n), as it is stored; sizes: (n,), of the coordinates; onto:
+    moves paths near the constraints, or None where there are none."""
 
     t: np.ndarray
     path: np.ndarray
     sizes: np.ndarray
-    given: np.ndarray
-    rows: Callable[[np.ndarray], Any] | None = None
     onto: Callable[[np.ndarray], np.ndarray] | None = None
     space: Space = FLAT
 
@@ -84,9 +78,7 @@ class SmoothStart(NamedTuple):
         if not len(ways):
             return ways
         paths = np.stack([self.space.nearest(self.space.along(self.path, d)) for d in ways])
-        if self.onto is not None:
-            return self.onto(paths)
-        return paths if self.rows is None else onto_path_constraints(self.rows, paths, self.given, self.sizes)
+        return paths if self.onto is None else self.onto(paths)
 
 
 @functools.singledispatch

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import one_blas_thread
-from dalembert.boundary.data.drawn import onto_constraints_by_polynomials, sine_waves, slopes_of_intervals
+from dalembert.boundary.data.drawn import onto_by_polynomials, onto_constraints, sine_waves
 from dalembert.boundary.data.ends import Nodes, Request, TimeGrid, polynomial_pieces
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.data.redundant import linearise
 from dalembert.boundary.interior.ipopt import check_ipopt
 from dalembert.boundary.kinds import Asked, S, SmoothStart, Solvable, extremal, extremals_of, prepare_once, smooth_start
+from dalembert.boundary.kkt.transcription import first_values
 from dalembert.boundary.newton import Settings
 from dalembert.boundary.prepare import PreparedProblem, ReadyProblem, extremals, prepare_problem, ready_problem
 from dalembert.drawing import Depicted
@@ -26,8 +26,7 @@ from dalembert.numbers import as_choice, as_flag
 from dalembert.options import Solver, accept_single_options
 from dalembert.outcome import Outcome
 from dalembert.solution import CriticalPoint, Solution, SolveError
-from dalembert.systems import VariationalProblem, constraints_of_order, holonomic_constraints, with_inertia
-from dalembert.tracing import seldom
+from dalembert.systems import VariationalProblem, with_inertia
 
 MAX_ITERATIONS = 200  # of each attempt, unless a user says more
 BOW = 0.5  # height of the second first path, in typical sizes
@@ -139,8 +138,9 @@ def _(problem: VariationalProblem, asked: Asked) -> Solution:
     ready = prepare_once(_ready, problem, asked)
     found = extremals(ready, asked.certify)[0]
     if found.outcome in (Outcome.INFEASIBLE, Outcome.NOT_CONVERGED, Outcome.SINGULAR) and asked.request.guess is None:
-        start = _smooth(ready.prepared)
-        if start.onto is not None or not start.space.flat:  # it may be too symmetric, as a line that has to be longer
+        start = _smooth(ready)
+        bent = any(order > 1 for order, _ in ready.made.problem.differential)
+        if bent or not start.space.flat:  # it may be too symmetric, as a line that has to be longer
             bow = BOW * start.sizes * sine_waves(start.t, 1).T
             request = asked.request._replace(guess=start.beside(bow[None])[0])
             again = extremals(prepare_once(_ready, problem, asked._replace(request=request)), asked.certify)[0]
@@ -171,39 +171,34 @@ def _prepare(problem: VariationalProblem, asked: Asked, requests: Sequence[Reque
 
 @smooth_start.register
 def _(problem: VariationalProblem, asked: Asked) -> SmoothStart:
-    return _smooth(_prepare(problem, asked, [asked.request]))
+    return _smooth(_ready(problem, asked))
 
 
-def _smooth(base: PreparedProblem) -> SmoothStart:
-    own = base.unknowns
-    problem, w, origin = own.problem, own.windows, own.origin
-    path, t = base.values[0][w.nodes], w.t
+def _smooth(ready: ReadyProblem) -> SmoothStart:
+    base, own, kkt = ready.prepared, ready.made, ready.kkt
+    w, t, first = own.windows, own.t, base.values[0]
     sizes = base.positions(with_inertia(base.extents[0], base.densities.inertia, 1.0))  # what rests may move as the others
-    given = own.given_motion[0]
-    order = max((order for order, _ in problem.differential), default=0) if w.differenced else -1
-    rows = onto = None
     if base.bases is not None:
-        return SmoothStart(t, base.bases[0], sizes, given, space=own.space)
-    if order == 1 or (order == 0 and problem.holonomic):
-        rows = lambda paths: _intervals(problem, paths - origin, t)  # noqa: E731
-    elif order > 1:
-        pieces, kept = polynomial_pieces(t, path / sizes), (w.owners[own.fixed], w.orders[own.fixed])
-        read = linearise(problem, sizes)
-        onto = lambda paths: (  # noqa: E731
-            onto_constraints_by_polynomials(read, (paths - origin) / sizes, pieces, order, t, kept) * sizes + origin
-        )
-    return SmoothStart(t, path + origin, sizes, given, rows, onto)
+        return SmoothStart(t, base.bases[0], sizes, space=own.space)
+    kept, smooth = np.zeros(kkt.size, dtype=bool), first[w.nodes]
+    for name in ("slots", "highest", "momentum", "multipliers", "lower", "holonomic"):
+        kept[own.layout.part(name)] = True
+    order = max((order for order, _ in own.problem.differential), default=0) if w.differenced else -1
+    pieces, given = polynomial_pieces(t, smooth / sizes), (w.owners[own.fixed], w.orders[own.fixed])
 
+    def onto(moved: np.ndarray) -> np.ndarray:
+        x = moved - own.origin
+        if order > 1:
+            read = linearise(own.problem, sizes)
+            return np.stack([onto_by_polynomials(read, y / sizes, pieces, order, t, given) for y in x]) * sizes + own.origin
+        path = polynomial_pieces(t, np.moveaxis(x, 0, 1))
+        jets = np.stack([path(t, l) for l in range(int(w.orders.max()) + 1)])
+        slots = np.where(own.fixed_components, first, np.moveaxis(jets[w.orders, w.owners], 1, 0))
+        found = [onto_constraints(kkt, z, kept) for z in first_values(own, slots)]
+        return np.stack([own.slots(z)[w.nodes] for z in found]) + own.origin
 
-@seldom
-def _intervals(problem: VariationalProblem, paths, t):
-    """φ(q, v) of each interval, and φ(q) of its end, with their slopes."""
-
-    def step_defects(a, b, s, h):
-        between = constraints_of_order(problem, 1, [0.5 * (a + b), (b - a) / h], s + 0.5 * h)
-        return jnp.concatenate([between, holonomic_constraints(problem, b, s + h)])
-
-    return slopes_of_intervals(step_defects, paths, t)
+    constrained = order > 0 or (order == 0 and own.problem.holonomic)
+    return SmoothStart(t, smooth + own.origin, sizes, onto if constrained else None)
 
 
 def check_seek(options: Settings, bounds: Any, inequalities: Any) -> Settings:

@@ -13,13 +13,12 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from dalembert.boundary import Asked, Iterate, Request, Termination, TimeGrid, extremal, smooth_start
 from dalembert.boundary.data.around import check_on_group, coordinates_of
-from dalembert.boundary.data.drawn import slopes_of_intervals
+from dalembert.boundary.data.drawn import onto_constraints
 from dalembert.boundary.data.ends import read_times
 from dalembert.boundary.data.free_time import fit_times, horizon_of
 from dalembert.boundary.data.limits import Asking, Bounded, check_given, read_bounds, read_inequalities
@@ -51,9 +50,8 @@ from dalembert.native import on_threads
 from dalembert.numbers import as_choice, as_numbers
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
-from dalembert.systems import System, check_x64
+from dalembert.systems import check_x64
 from dalembert.systems.sizes import as_scales
-from dalembert.tracing import seldom
 
 OTHER = (
     "the steps do not resolve the motion that the first path led to, of cost {:.6g}: this one was found from another path. "
@@ -223,26 +221,18 @@ def _checked_scheme(scheme: Any, n: int) -> Scheme | Lobatto:
 
 @smooth_start.register
 def _(problem: OptimalControl, asked: Asked) -> SmoothStart:
-    start = prepare_control(problem, asked)
-    assert start.smooth is not None
-    t, system, q = start.data.t, problem.system, start.data.motion(start.smooth)[0]
-    rows = (lambda paths: _intervals(system, paths, t)) if system.constraints and system.space.flat else None
-    return SmoothStart(t, q, start.sizes.positions, start.data.given, rows, space=system.space)
+    ready = control_search(problem, asked)
+    data, smooth, space = ready.start.data, ready.start.smooth, problem.system.space
+    assert smooth is not None
+    kept = np.zeros(data.layout.size, dtype=bool)
+    kept[data.layout.part("state")] = kept[data.layout.part("steps")] = True
 
+    def onto(paths: np.ndarray) -> np.ndarray:
+        begun = [path_values(data, path, data.motion(smooth)[1]) for path in paths]
+        return np.stack([data.motion(onto_constraints(ready.kkt, z, kept))[0] for z in begun])
 
-@seldom
-def _intervals(system: System, paths, t):
-    """φ(q, v) of each interval, and φ(q) of its end, with their slopes."""
-
-    def step_defects(a, b, s, h):
-        v, middle = (b - a) / h, 0.5 * (a + b)
-        found = [
-            c.residual(system, b, v, v, s + h) if c.order == 0 else c.residual(system, middle, v, v, s + 0.5 * h)
-            for c in system.constraints
-        ]
-        return jnp.concatenate(found)
-
-    return slopes_of_intervals(step_defects, paths, t)
+    constrained = problem.system.constraints and space.flat
+    return SmoothStart(data.t, data.motion(smooth)[0], ready.start.sizes.positions, onto if constrained else None, space)
 
 
 @extremals_of.register
