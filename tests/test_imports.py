@@ -342,17 +342,22 @@ print(*arrays)
 def test_a_public_name_is_the_object_that_the_type_checker_sees():
     """The first room from below that has a name is the one under ``if TYPE_CHECKING``; others are no names at all."""
     package, tree = importlib.import_module(PACKAGE), ast.parse((SOURCES / "__init__.py").read_text(encoding="utf-8"))
-    shown = {
-        alias.name: node.module
+    imports = [
+        (alias.name, node.module or "")
         for branch in tree.body
         if isinstance(branch, ast.If)
         for node in branch.body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
-    }
+    ]
+    starred = [module for name, module in imports if name == "*"]
+    offered = [(name, module) for module in starred for name in importlib.import_module(module).__all__]
+    shown = {name: module for name, module in imports if name != "*"}
+    shown |= {name: module for name, module in offered if name in package.__all__}
     rooms = {name for name, module in shown.items() if module == PACKAGE}
     assert rooms <= set(package.ROOMS)
     assert sorted(shown.keys() - rooms | {"measure"}) == sorted(package.__all__)
+    assert all(sum(name == other for other, _ in offered) == 1 for name, _ in offered if name in package.__all__)
     for name, module in shown.items():
         found = importlib.import_module(f"{PACKAGE}.{name}") if module == PACKAGE else None
         assert getattr(package, name) is (found or getattr(importlib.import_module(module), name)), name

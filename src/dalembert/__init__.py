@@ -84,57 +84,25 @@ if TYPE_CHECKING:
     from dalembert import symbolic as symbolic
     from dalembert import symmetry as symmetry
     from dalembert import systems as systems
-    from dalembert.boundary import Free, Nodes, On, Periodic, multistart, solve, solve_batch, spline
-    from dalembert.claims import verdict
-    from dalembert.control import Lobatto, OptimalControl, refine
-    from dalembert.discretize import (
-        Averaged,
-        Beta,
-        Central,
-        DiscreteSystem,
-        Hermite,
-        Interpolated,
-        PairMap,
-        Points,
-        Scheme,
-        TripleMap,
-        WindowMap,
-        energies,
-        with_time,
-    )
-    from dalembert.drawing import Ball, Body, Dots, Rod, Wheel
-    from dalembert.guidance import closed_loop, feedback, mpc, optimum, sensitivity
+    from dalembert.boundary import *
+    from dalembert.claims import *
+    from dalembert.control import *
+    from dalembert.discretize import *
+    from dalembert.drawing import *
+    from dalembert.guidance import *
     from dalembert.interrupts import Interrupted
-    from dalembert.laws import control_law
+    from dalembert.laws import *
     from dalembert.options import Save, Solver, Start, Stop
     from dalembert.outcome import Outcome
-    from dalembert.path import Path, StepError, Study
-    from dalembert.show import animate, page, plot
-    from dalembert.solution import Solution, SolveError
-    from dalembert.step import Avoid, Branch, Least, Nearest, SampledFeedback, Varying, ensemble, prepare, roots, simulate
-    from dalembert.store import FileError, load, matches, save
-    from dalembert.studies import resume, sweep
-    from dalembert.symbolic import from_sympy
-    from dalembert.symmetry import Symmetry, chaplygin, routh, symmetries
-    from dalembert.systems import (
-        Constraint,
-        Holonomic,
-        InconsistentDataError,
-        Lyapunov,
-        Nonholonomic,
-        RankDeficientError,
-        SecondOrder,
-        System,
-        VariationalProblem,
-        acceleration,
-        energy,
-        manifolds,
-        momentum,
-        project,
-        reference,
-        references,
-        solvability,
-    )
+    from dalembert.path import *
+    from dalembert.show import *
+    from dalembert.solution import *
+    from dalembert.step import *
+    from dalembert.store import *
+    from dalembert.studies import *
+    from dalembert.symbolic import *
+    from dalembert.symmetry import *
+    from dalembert.systems import *
 
 else:
 
