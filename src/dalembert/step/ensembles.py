@@ -26,9 +26,9 @@ from dalembert.path import Path
 from dalembert.step.options import RunOptions, abridge, lengths_of
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.scaled import Scaled, in_units
-from dalembert.step.programs.varying import TIME, Varying, clock_of, vary_steps
+from dalembert.step.programs.varying import Varying, clock_of, vary_steps
 from dalembert.step.run.assemble import Levels, facts_of, first_velocities, known_nodes, path_of, warn_of_resolution
-from dalembert.step.run.driver import FIELDS, NEAR, outcome_back, turned_back, with_one_before
+from dalembert.step.run.driver import end_at, with_one_before
 from dalembert.step.run.loop import JaxSteps, row_of, rows_of, traced_run
 from dalembert.step.run.machine import Native, columns_of, compile_program, empty_rows, pack_run, parameters_of, unpack_run
 from dalembert.step.run.state import (
@@ -349,7 +349,15 @@ def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid
     made = table[:, ahead:]
     after, done = _run_lanes(native, (prepared.program, step_options, carry, grid), made, running)
     if running.until is not None:
-        after = _end_at(running.until, native, (prepared.program, step_options, after, grid), made, running.threads)
+        row = native.code.layout.packed_row
+
+        def step_back(states: RunState, lanes: np.ndarray) -> tuple[RunState, dict[str, np.ndarray]]:
+            chosen = native._replace(leaves=[x[lanes] for x in native.leaves])
+            given, rows = Grid(grid.t0, -grid.h, 1, 1), empty_rows((len(lanes), 1, row.size))
+            back, _ = _run_lanes(chosen, (prepared.program, step_options, states, given), rows, running._replace(watch=None))
+            return back, row.unpack(rows)
+
+        after = end_at(running.until, grid.h, prepared.program.system.space, after, row.unpack(made), step_back)
 
     def fields() -> dict[str, Any]:
         _write_nodes(table[:, :ahead], prepared, grid, native.code)
@@ -387,38 +395,6 @@ def _run_lanes(
     between = None if watch is None else lambda: watch(int(count[:, k].sum() - begin) // code.layout.stages)
     code.run_many(state, count, inputs, table, running.threads, between)
     return unpack_run(np, code, carry, state, count), count[:, COUNTED.offset("rows")]
-
-
-def _end_at(
-    until: float, native: Native, given: tuple[StepProgram, StepOptions, RunState, Grid], table: np.ndarray, threads
-) -> RunState:
-    """The states at the end of runs that end at a time: each goes from its first node behind it back to it. Their last rows
-    become those at the time, with the outcome of the step back, SUCCESS where it could be solved."""
-    program, step_options, carry, grid = given
-    ends, h, row = carry.s[:, TIME], float(grid.h), native.code.layout.packed_row.unpack(table)
-    reached = (carry.code == int(Outcome.STOPPED)) & ((ends - until) * h >= 0)
-    left, near = until - ends, np.abs(until - ends) <= NEAR * np.maximum(abs(until), np.abs(ends))
-    close, lanes = np.flatnonzero(reached & near), np.flatnonzero(reached & ~near)
-    for i in close:
-        row["q"][i, 0] += left[i] * np.asarray(program.system.space.rate(row["q"][i, 0], row["v"][i, 0]))
-    row["clock"][close, 0, 0] = until
-    outcomes = np.array(carry.code)
-    outcomes[close] = int(Outcome.SUCCESS)
-    reduced = None if carry.reduced is None else jax.tree.map(np.array, carry.reduced[0])
-    if len(lanes):
-        chosen = native._replace(leaves=[x[lanes] for x in native.leaves])
-        states = turned_back(jax.tree.map(lambda x: x[lanes], carry), until, h)
-        rows = empty_rows((len(lanes), 1, native.code.row_size))
-        back, _ = _run_lanes(chosen, (program, step_options, states, Grid(grid.t0, -h, 1, 1)), rows, Running(threads, None))
-        outcomes[lanes] = outcome_back(back.code)
-        solved = outcomes[lanes] == int(Outcome.SUCCESS)
-        lanes, new = lanes[solved], native.code.layout.packed_row.unpack(rows[solved])
-        for name in FIELDS:
-            row[name][lanes] = new[name]
-        row["clock"][lanes, 0] = np.stack([np.full(len(lanes), until), left[lanes]], axis=-1)
-        if reduced is not None:
-            jax.tree.map(lambda x, y: x.__setitem__(lanes, y[solved]), reduced, back.reduced[0])
-    return carry._replace(code=outcomes, reduced=reduced)
 
 
 def _repeat_last(table: np.ndarray, done: np.ndarray, first: dict, code) -> None:

@@ -112,11 +112,8 @@ def simulate(
     check_progress(progress)
     if until is not None and store is None and progress is not False:
         raise ValueError("progress, until: the number of steps is not known beforehand; give steps=, or no progress")
-    if store is None and progress is False:
-        found, _ = run_in_memory(system, given, options)
-    elif store is None:
-        run = begin_run(system, given, options)
-        found = run.in_memory(progress)
+    if store is None:
+        found, _ = run_in_memory(system, given, options, progress)
     else:
         run = begin_run(system, given, options)
         with contextlib.closing(front_door("studies.stored_runs.sink_for")(store)) as sink:

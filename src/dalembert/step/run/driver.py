@@ -18,6 +18,7 @@ from jax.core import Tracer
 from jaxtyping import Float
 
 from dalembert.discretize import Scheme
+from dalembert.groups import Space
 from dalembert.interrupts import Interrupted, held_back, wanted
 from dalembert.native import COUNTED, Unsupported, counts, native_first
 from dalembert.numbers import as_numbers, holds_tracer, outside
@@ -60,6 +61,7 @@ from dalembert.tracing import Content, Jitted, Pool, Remembered, content, is_unc
 
 NEAR = 1e-12  # of the time: what is left is no step whose length the times resolve, and its square is below rounding
 FIELDS = ("q", "v", "multipliers", "force")  # of a row, that a step gives
+SUCCESS, STOPPED = int(Outcome.SUCCESS), int(Outcome.STOPPED)
 
 
 COPIES = 16  # function objects of the same content whose records are kept with a run
@@ -165,7 +167,7 @@ class Run(NamedTuple):
         run_all(steps)
         if steps.code == int(Outcome.INTERRUPTED):
             raise Interrupted(self.ended(self.latest(steps.carry), steps.no_rows()))
-        failed = steps.code != int(Outcome.STOPPED)
+        failed = steps.code != STOPPED
         return self._replace(grid=self.grid._replace(steps=steps.k + failed))
 
     def latest(self, carry: RunState) -> RunState:
@@ -173,29 +175,19 @@ class Run(NamedTuple):
         return carry if self.until is None or carry.reduced is None else carry._replace(reduced=carry.reduced[0])
 
     def at_end(self, steps: Steps, rows: Rows) -> RunState:
-        """The state at the end; of a run to a time the last row, of the node behind it, becomes that of the time, by a step
-        of the scheme with the length that is left."""
-        carry, until, (t0, h, _, _) = steps.carry, self.until, self.grid
-        if until is None:
-            return carry
-        end = float(rows["clock"][-1, 0]) if len(rows["k"]) else math.nan
-        if int(carry.code) != int(Outcome.STOPPED) or not abs(end - t0) >= abs(until - t0):
-            return self.latest(carry)
-        left, code = until - end, Outcome.SUCCESS
-        if abs(left) <= NEAR * max(abs(until), abs(end)):
-            rate = self.prepared.program.system.space.rate(rows["q"][-1], rows["v"][-1])
-            rows["q"][-1] += left * np.asarray(rate)
-            rows["clock"][-1, 0] = until
-        else:
-            back = self._replace(carry=turned_back(carry, until, h), grid=Grid(t0, -h, 1, 1)).steps()
+        """The state at the end; of a run to a time the last row becomes that of the time, see `end_at`."""
+        if self.until is None or not len(rows["k"]):
+            return self.latest(steps.carry)
+        (t0, h, _, _), along = self.grid, lambda tree: jax.tree.map(lambda x: np.asarray(x)[None], tree)
+
+        def step_back(states: RunState, _: np.ndarray) -> tuple[RunState, Rows]:
+            back = self._replace(carry=jax.tree.map(lambda x: x[0], states), grid=Grid(t0, -h, 1, 1)).steps()
             row = back.advance()
-            code = outcome_back(back.code)
-            if code == Outcome.SUCCESS:
-                carry = carry._replace(reduced=back.carry.reduced)
-                rows["clock"][-1] = until, left
-                for name in FIELDS:
-                    rows[name][-1] = row[name][-1]
-        return self.latest(carry._replace(code=np.asarray(int(code))))
+            return along((back.carry, row))
+
+        last = {name: x[None, -1:] for name, x in rows.items()}
+        found = end_at(self.until, h, self.prepared.program.system.space, along(steps.carry), last, step_back)
+        return jax.tree.map(lambda x: x[0], found)
 
     def ended(self, carry: RunState, rows: Rows) -> Path:
         """The path, with the outcome told apart where a step could not be solved."""
@@ -234,10 +226,29 @@ def turned_back(carry: RunState, until: float, h: float) -> RunState:
     return carry._replace(s=s, sign=np.zeros_like(carry.sign), reduced=reduced, **fresh)
 
 
-def outcome_back(code: Any) -> Any:
-    """The outcome of a run to a time from that of its last step: what the user would stop at is no matter there."""
-    solved = (np.asarray(code) == int(Outcome.SUCCESS)) | (np.asarray(code) == int(Outcome.STOPPED))
-    return np.where(solved, int(Outcome.SUCCESS), code)
+def end_at(until: float, h: Any, space: Space, carry: RunState, last: Rows, step_back: Callable) -> RunState:
+    """The states at the end of runs that end at a time: each goes from its first node behind it back to it, by a step of the
+    scheme with the length that is left. last: the last row of each, (B, 1, ·), which becomes that at the time, with the
+    outcome of the step back, SUCCESS where it could be solved: what the user would stop at is no matter there.
+    step_back(states, which runs they are of) → the states after it, and its rows."""
+    ends, codes = carry.s[:, TIME], np.array(carry.code)
+    left, reduced = until - ends, None if carry.reduced is None else jax.tree.map(np.array, carry.reduced[0])
+    reached, near = (codes == STOPPED) & (left * h <= 0), np.abs(left) <= NEAR * np.maximum(abs(until), np.abs(ends))
+    close, lanes = np.flatnonzero(reached & near), np.flatnonzero(reached & ~near)
+    for i in close:
+        last["q"][i, 0] += left[i] * np.asarray(space.rate(last["q"][i, 0], last["v"][i, 0]))
+    last["clock"][close, 0, 0], codes[close] = until, SUCCESS
+    if len(lanes):
+        back, row = step_back(turned_back(jax.tree.map(lambda x: x[lanes], carry), until, h), lanes)
+        solved = np.isin(back.code, (SUCCESS, STOPPED))
+        codes[lanes] = np.where(solved, SUCCESS, back.code)
+        lanes = lanes[solved]
+        for name in FIELDS:
+            last[name][lanes] = row[name][solved]
+        last["clock"][lanes, 0] = np.stack([np.full(len(lanes), until), left[lanes]], axis=-1)
+        if reduced is not None:
+            jax.tree.map(lambda x, y: x.__setitem__(lanes, y[solved]), reduced, back.reduced[0])
+    return carry._replace(code=codes, reduced=reduced)
 
 
 @Jitted
@@ -393,16 +404,18 @@ def begin_run(system: Any, given: Given, options: RunOptions) -> Run:
     return _begin_run(system, given, options, find_run(system, given, options))
 
 
-def run_in_memory(system: Any, given: Given, options: RunOptions) -> tuple[tuple[Path, bool], ReadyRun | None]:
+def run_in_memory(
+    system: Any, given: Given, options: RunOptions, progress: Progress = False
+) -> tuple[tuple[Path, bool], ReadyRun | None]:
     """The path of a call with whether there is nothing to say of it, and the run by which it was made again, if it was."""
     known = find_run(system, given, options)
-    if known is not None:
+    if known is not None and progress is False:
         ready, q, v = known
         record = options.record(ready.words, system.subject.under(options.scheme), q0=given.q0, v0=given.v0)
         found = ready.path(q, v, options, lambda: record)
         if found is not None:
             return found, ready
-    return _begin_run(system, given, options, known).in_memory(), None
+    return _begin_run(system, given, options, known).in_memory(progress), None
 
 
 def _begin_run(system: Any, given: Given, options: RunOptions, known: tuple[ReadyRun, Vector, Vector] | None) -> Run:
