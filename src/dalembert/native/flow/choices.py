@@ -10,7 +10,7 @@ arguments change limits a step, too.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from dalembert.native.assembly.function import CompiledFunction, GraphFunction
 from dalembert.native.graph.dependence import Dependence, needed_nodes
 from dalembert.native.graph.derivative import directional_derivative
 from dalembert.native.graph.graph import COMPARISONS, Expression, Graph, Unsupported, combine_pairs, express, operands
-from dalembert.native.graph.simplify import rebuild, replace_nodes
+from dalembert.native.graph.simplify import replace_nodes, rewrite
 
 MOVING = ("x0", "x1")  # the state and the time
 FLAT = frozenset(["exp", "exp2", "expm1", "sinh", "cosh", "tanh", "erf", "erfc"])
@@ -30,20 +30,19 @@ CHOOSING = COMPARISONS | ROUNDED | {"sign"}  # of numbers: they keep their value
 
 def write_selections(g: Graph, outputs: Sequence[int]) -> list[int]:
     """The outputs with |x|, maxima, minima, remainders and branches as selections."""
-    new: dict[int, int] = {}
-    for i in needed_nodes(g, outputs):
-        op, *x = node = g.nodes[i]
-        smooth = op in ("branch", "pick") and _agrees(g, i if op == "branch" else x[0])
-        if op in ("const", "var") or (op == "branch" and not smooth):
-            new[i] = i
-        elif op == "pick" and not smooth:
-            _, condition, *sides = g.nodes[x[0]]
-            new[i] = g.apply("select", new[condition], *(new[side[x[1]]] for side in sides))
-        elif op in SELECTIONS and g.kind[x[0]] == "f":
-            new[i] = SELECTIONS[op](*express(g, (new[j] for j in x))).node
-        else:
-            new[i] = rebuild(g, node, new.__getitem__)
-    return [new[o] for o in outputs]
+
+    def selection(i: int, new: Mapping[int, int]) -> int | None:
+        op, *x = g.nodes[i]
+        if op in SELECTIONS and g.kind[x[0]] == "f":
+            return SELECTIONS[op](*express(g, (new[j] for j in x))).node
+        if op not in ("branch", "pick") or _agrees(g, i if op == "branch" else x[0]):
+            return None
+        if op == "branch":
+            return i
+        _, condition, *sides = g.nodes[x[0]]
+        return g.apply("select", new[condition], *(new[side[x[1]]] for side in sides))
+
+    return rewrite(g, outputs, selection)
 
 
 def _agrees(g: Graph, branch: int) -> bool:

@@ -16,6 +16,7 @@ from dalembert.native.graph.dependence import Dependence, needed_nodes
 from dalembert.native.graph.graph import Graph, Node
 
 Level = Callable[[int], int]
+Change = Callable[[int, Mapping[int, int]], int | None]
 
 
 def rebuild(g: Graph, node: Node, new: Callable[[int], int]) -> int:
@@ -32,14 +33,24 @@ def rebuild(g: Graph, node: Node, new: Callable[[int], int]) -> int:
     return g.apply(op, *map(new, args))
 
 
+def rewrite(
+    g: Graph, outputs: Sequence[int], change: Change | None = None, known: Mapping[int, int] | None = None
+) -> list[int]:
+    """The outputs, with other nodes in place of some. change(i, new): what takes the place of node i, None for the same
+    operation on new operands, the successors new[j] of those before it."""
+    new: dict[int, int] = dict(known or {})
+    for i in needed_nodes(g, outputs):
+        if i in new or g.nodes[i][0] in ("const", "var"):
+            new.setdefault(i, i)
+        else:
+            found = change and change(i, new)
+            new[i] = rebuild(g, g.nodes[i], new.__getitem__) if found is None else found
+    return [new[i] for i in outputs]
+
+
 def replace_nodes(g: Graph, outputs: Sequence[int], known: Mapping[int, int]) -> list[int]:
     """The outputs with other nodes in place of some."""
-    new: dict[int, int] = dict(known)
-    for i in needed_nodes(g, outputs):
-        if i not in new:
-            node = g.nodes[i]
-            new[i] = i if node[0] in ("const", "var") else rebuild(g, node, new.__getitem__)
-    return [new[i] for i in outputs]
+    return rewrite(g, outputs, known=known)
 
 
 class _Factored:
@@ -119,16 +130,12 @@ def share_reciprocals(g: Graph, outputs: Sequence[int], level: Level) -> list[in
     quotients = [g.nodes[i][1:] for i in nodes if g.nodes[i][0] == "div" and g.kind[i] == "f"]
     times = Counter(b for _, b in quotients)
     wanted = {b for a, b in quotients if times[b] > 1 or level(b) < level(a)}
-    new: dict[int, int] = {}
-    for i in nodes:
-        op, *x = node = g.nodes[i]
-        if op in ("const", "var"):
-            new[i] = i
-        elif op == "div" and x[1] in wanted:
-            new[i] = g.apply("mul", new[x[0]], g.apply("div", g.one, new[x[1]]))
-        else:
-            new[i] = rebuild(g, node, new.__getitem__)
-    return [new[o] for o in outputs]
+
+    def product(i: int, new: Mapping[int, int]) -> int | None:
+        op, *x = g.nodes[i]
+        return g.apply("mul", new[x[0]], g.apply("div", g.one, new[x[1]])) if op == "div" and x[1] in wanted else None
+
+    return rewrite(g, outputs, product)
 
 
 def simplify_for(g: Graph, outputs: Sequence[int], names: Sequence[str]) -> list[int]:
@@ -140,16 +147,13 @@ def simplify_for(g: Graph, outputs: Sequence[int], names: Sequence[str]) -> list
 
 def with_angles(g: Graph, outputs: Sequence[int]) -> list[int]:
     """The outputs with such sums replaced: other values by rounding only."""
-    new: dict[int, int] = {}
-    for i in needed_nodes(g, outputs):
-        node = g.nodes[i]
-        if node[0] in ("const", "var"):
-            new[i] = i
-        else:
-            made = rebuild(g, node, new.__getitem__)
-            found = _angle(g, made)
-            new[i] = made if found is None else found
-    return [new[i] for i in outputs]
+
+    def angle(i: int, new: Mapping[int, int]) -> int:
+        made = rebuild(g, g.nodes[i], new.__getitem__)
+        found = _angle(g, made)
+        return made if found is None else found
+
+    return rewrite(g, outputs, angle)
 
 
 def _angle(g: Graph, i: int) -> int | None:
