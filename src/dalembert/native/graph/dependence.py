@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from dalembert.native.graph.graph import FOLD, Graph, operands, size_of_system
+from dalembert.native.graph.graph import FOLD, Graph, Node, operands, size_of_system
 
 
-def needed_nodes(g: Graph, outputs: Iterable[int]) -> list[int]:
-    """All nodes the outputs need, both sides of branches among them, operands first."""
-    seen, stack = set(), list(outputs)
-    while stack:
-        i = stack.pop()
-        if i not in seen:
-            seen.add(i)
-            stack.extend(operands(g.nodes[i]))
-    return sorted(seen)
-
-
-def eager(g: Graph, outputs: Iterable[int], known: Container[int] = ()) -> list[int]:
-    """Nodes the outputs need that are evaluated whatever the branches do, operands first, without those `known`.
-
-    Sides of a branch are not entered: their nodes are evaluated inside the branch.
-    """
+def needed_nodes(
+    g: Graph, outputs: Iterable[int], known: Container[int] = (), enter: Callable[[Node], Iterable[int]] = operands
+) -> list[int]:
+    """All nodes the outputs need, without those `known`, operands first. enter: what a node needs, by default both sides of
+    branches, too."""
     seen, stack = set(), list(outputs)
     while stack:
         i = stack.pop()
         if i not in seen and i not in known:
             seen.add(i)
-            node = g.nodes[i]
-            stack.extend((node[1],) if node[0] == "branch" else operands(node))
+            stack.extend(enter(g.nodes[i]))
     return sorted(seen)
+
+
+def eager(g: Graph, outputs: Iterable[int], known: Container[int] = ()) -> list[int]:
+    """Nodes the outputs need that are evaluated whatever the branches do: those of their sides are evaluated inside."""
+    return needed_nodes(g, outputs, known, lambda node: (node[1],) if node[0] == "branch" else operands(node))
 
 
 class Dependence:

@@ -47,7 +47,6 @@ from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, St
 from dalembert.step.run.steps import Opening, Progress, Rows, Sink, Steps, fingerprint, report_progress, run_all
 from dalembert.step.start.prepare import (
     DEFAULT,
-    Motion,
     begin_steps,
     check_callbacks,
     initial_value,
@@ -380,7 +379,7 @@ class ReadyRun:
             return None
         program = self._program if self._lead else self._any_program
         recipe = Recipe(self._scheme, options.start.starter, None)
-        return begin_steps(program, recipe, Motion(q, v, motion.a, motion.multipliers), t0, h)
+        return begin_steps(program, recipe, q, v, motion.a, motion.multipliers, t0, h)
 
     def _parameters(self, options: RunOptions) -> RunParameters:
         """Those of every run with these options."""

@@ -82,19 +82,11 @@ class SolvedStage(NamedTuple):
     done: Any
 
 
-class Stage(NamedTuple):
-    """The index of a stage in its step, the time at which it begins and its length."""
-
-    index: Any
-    t: Any
-    h: Any
-
-
 def _solve_stage(
-    program: StepProgram, step_options: StepOptions, held_force, state: RunState, now: Stage
+    program: StepProgram, step_options: StepOptions, held_force, state: RunState, stage, t, h
 ) -> tuple[RunState, SolvedStage]:
-    """The state after one stage, with the residual of this solution as failed_residual."""
-    stage, t, h = now
+    """The state after one stage, with the residual of this solution as failed_residual. stage: its index in the step; t, h:
+    when it begins and its length."""
     start = prediction(program, stage, state, t, h)
     z, info = solve_step(program, step_options.branch, Call(state.q, state.s, t, h, held_force), start, step_options.newton)
     increment, s = program.advance(z, state.q, state.s, t, h)
@@ -138,12 +130,12 @@ def solve_stages(
     """All stages of a step, from t on with step h; one that fails, and those after it, leave the state as it is."""
     gammas = np.array(program.weights)
     if len(gammas) == 1:
-        return _solve_stage(program, step_options, held_force, carry, Stage(0, t, h))
+        return _solve_stage(program, step_options, held_force, carry, 0, t, h)
 
     def solve_stage(before: tuple[RunState, SolvedStage], given):
         stage, gamma, begin = given
         state, solved = before
-        after, now = _solve_stage(program, step_options, held_force, state, Stage(stage, t + begin * h, gamma * h))
+        after, now = _solve_stage(program, step_options, held_force, state, stage, t + begin * h, gamma * h)
         failed = state._replace(code=after.code, failed_residual=after.failed_residual), solved
         choose = lambda a, b, c: jnp.where(state.code != 0, c, jnp.where(after.code == 0, a, b))  # noqa: E731
         return jax.tree.map(choose, (after, now), failed, before), None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -123,7 +123,7 @@ def prepare_system(system: System, given: Given, grid: Grid, recipe: Recipe) -> 
     program = program_for(system, sizes, scheme, recipe.deflate)
     if own is not None:  # every small operation of JAX is compiled when it is first met
         q, v, a, multipliers = map(np.asarray, (q, v, a, multipliers))
-    made = begin_steps(program, recipe, Motion(q, v, a, multipliers), t0, h)
+    made = begin_steps(program, recipe, q, v, a, multipliers, t0, h)
     units = None if own is None or not (known and system.space.flat) else units_for(made, own, t0, h)
     return made if units is None else in_units(made, units)
 
@@ -188,22 +188,13 @@ def check_branch(branch, constraints: Sequence[Constraint], n: int) -> None:
         )
 
 
-class Motion(NamedTuple):
-    """(q, v) with the accelerations and multipliers of the continuous equations there."""
-
-    q: Any
-    v: Any
-    a: Any
-    multipliers: Any
-
-
-def begin_steps(program, recipe: Recipe, motion: Motion, t0, h) -> Prepared:
-    """The data of the first step: nodes, state and expectation, from the continuous motion; of NumPy where that is."""
-    q, v, a, multipliers = motion
+def begin_steps(program, recipe: Recipe, q, v, a, multipliers, t0, h) -> Prepared:
+    """The data of the first step: nodes, state and expectation, from (q, v) with the accelerations and multipliers of the
+    continuous equations there; of NumPy where these are."""
     kind: Any = type(program)  # of a bound method equinox makes a module, which takes long
     if program.starting_nodes == 0:
         return Prepared(program, q[None], q, v, kind.initial_guess(program, v, h, a, multipliers))
-    xp: Any = np if all(isinstance(x, np.ndarray) for x in motion[:2]) else jnp
+    xp: Any = np if isinstance(q, np.ndarray) and isinstance(v, np.ndarray) else jnp
     at: Any = {"t0": xp.asarray(t0, dtype=float), "h": xp.asarray(h, dtype=float)}  # arrays: one program for all steps
     d: Any = xp.asarray(_second_node(program.system, recipe.scheme, recipe.starter, q, v, **at))
     return Prepared(program, xp.stack([q, q + d]), q + d, d / h, kind.initial_guess(program, d / h, h, a, multipliers))
