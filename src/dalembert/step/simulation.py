@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -116,8 +115,7 @@ def simulate(
         found, _ = run_in_memory(system, given, options, progress)
     else:
         run = begin_run(system, given, options)
-        with contextlib.closing(front_door("studies.stored_runs.sink_for")(store)) as sink:
-            found = run.into(sink, progress), False
+        found = front_door("studies.stored_runs.store_run")(run, store, progress), False
     return check_path(*found, throw)
 
 

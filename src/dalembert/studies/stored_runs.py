@@ -19,18 +19,22 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path as File
 from typing import Any, cast
 
+import jax
 import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
+from dalembert.interrupts import Interrupted, held_back, wanted
 from dalembert.numbers import as_file, as_flag
 from dalembert.options import Save, Solver, Start, Starter, Stop, accept_single_options, check_groups
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step import SampledFeedback, Varying
 from dalembert.step.options import RunOptions, lengths_of
-from dalembert.step.run.driver import begin_run
-from dalembert.step.run.state import Given
-from dalembert.step.run.steps import Opening, Sink, State, check_progress
+from dalembert.step.run.assemble import Levels
+from dalembert.step.run.driver import Run, begin_run
+from dalembert.step.run.loop import rows_of
+from dalembert.step.run.state import Given, Watch
+from dalembert.step.run.steps import Progress, Rows, check_progress, fingerprint, report_progress
 from dalembert.step.simulation import check_path
 from dalembert.step.start.prepare import check_any_system
 from dalembert.store import FileError
@@ -55,72 +59,112 @@ SECONDS = 2.0  # between two commits, at least
 SHARE = 0.03  # of the time that commits may take
 WORKERS = 4  # threads that flush
 LOCK, STATE = "checkpoint/.lock", "state."
+State = dict[str, np.ndarray]
 
 
-class RunSink(Sink):
-    """Of one store. place: its folder, which is made when the run begins. Of a run that goes on, stored: what its store
-    says; lock: its own; allow_rounding: whether other last digits are allowed."""
+class RunWriter:
+    """The steps of a run, whose rows go into a store: a commit makes all rows so far safe, and the state that comes after
+    them. place: its folder, which is made when the run begins. Of a run that goes on, stored: what its store says; lock: its
+    own."""
 
-    def __init__(self, place: File, stored: StoredRun | None = None, lock: Lock | None = None, allow_rounding: bool = False):
-        self.place, self._stored, self._lock, self._allow_rounding = place, stored, lock, allow_rounding
+    def __init__(self, run: Run, place: File, stored: StoredRun | None = None, lock: Lock | None = None):
+        if run.record is None:
+            raise TypeError("store: a traced run has no values yet; save what the jitted function returns")
+        run = run if run.until is None else run.counted()  # arrays have their full length from the beginning
+        self.place, self._stored, self._lock, self._steps = place, stored, lock, run.steps()
+        self._run = run._replace(grid=run.grid._replace(t0=np.asarray(run.grid.t0), h=np.asarray(run.grid.h)))
+        self._taken, self._row, self._carry, self._next = 0, self._steps.no_rows(), None, 0.0
         self._fields: dict[str, Growing] = {}
-        self._next = 0.0
         # What is flushed beside the run: little is left when it has to stop.
         self._threads = ThreadPoolExecutor(WORKERS, "dalembert-flush")
         self._flushing: list[Future[None]] = []
 
-    def begin(self, opening: Opening) -> tuple[int, State] | None:
-        if self._stored is None:
-            self._create(opening)
-        else:
-            check_bits(self._stored, opening.fingerprint, opening.record, self._allow_rounding)
-        begun = StoredRun(self.place)
-        rows, self._lead = begun.number("rows"), begun.lead
-        self._fields = {name: Growing(array, self._lead[name] + rows) for name, array in begun.arrays.items()}
-        self._checkpoint = ChunkedArray(self.place / CHECKPOINT)
-        self._plan(0.0)
-        if self._stored is None:
-            return None
-        self._scalar(COMMITTED, np.asarray(self._lead["t"] + rows))
-        return rows, _stored_state(begun, opening)
-
-    def take(self, fields: dict[str, np.ndarray | None], first: int) -> None:
-        with self._explain_errors():
-            for name, growing in self._fields.items():
-                values = fields[name]
-                assert values is not None
-                growing.put(self._lead[name] + first, values)
-                self._flushing += [self._threads.submit(flush, file) for file in growing.array.pending_files()]
-
-    def due(self) -> bool:
-        return time.monotonic() >= self._next
-
-    def commit(self, path: Path, rows: int, state: State) -> None:
-        began = time.monotonic()
-        # Whoever reads it before it has ended finds a run that has been broken off.
-        self._write_rows(rows, rows, scalars_of(path) | {"code": np.asarray(int(Outcome.INTERRUPTED))}, state)
-        self._plan(time.monotonic() - began)
-
-    def finish(self, path: Path, rows: int, taken: int, state: State) -> None:
-        scalars = scalars_of(path)
-        for name in scalars.keys() & (SCALARS | STATISTICS).keys():
-            self._flushing.append(self._threads.submit(self._scalar, name, scalars[name]))
-        self._write_rows(rows, taken, scalars, state)
+    def write(self, progress: Progress, allow_rounding: bool = False) -> Path:
+        """The first and the last state; all rows are in the store, from the beginning or from what is there. allow_rounding:
+        whether other last digits are allowed."""
+        with report_progress(progress, self._run.grid.steps) as watch:
+            self._begin(allow_rounding)
+            return self._make_steps(watch)
 
     def close(self) -> None:
+        """However the run ended."""
         self._threads.shutdown(cancel_futures=True)
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
-    def _write_rows(self, rows: int, taken: int, scalars: dict[str, np.ndarray], state: State) -> None:
-        """rows: that the state comes after; taken: all that may be read."""
+    def _begin(self, allow_rounding: bool) -> None:
+        first, found = self._path(self._row), fingerprint(self._steps)
+        assert first.provenance is not None
+        if self._stored is None:
+            self._create(first, found)
+        else:
+            check_bits(self._stored, found, first.provenance, allow_rounding)
+        begun = StoredRun(self.place)
+        rows, self._lead = begun.number("rows"), begun.lead
+        self._fields = {name: Growing(array, self._lead[name] + rows) for name, array in begun.arrays.items()}
+        self._checkpoint = ChunkedArray(self.place / CHECKPOINT)
+        self._plan(0.0)
+        if self._stored is not None:
+            self._scalar(COMMITTED, np.asarray(self._lead["t"] + rows))
+            self._taken = rows
+            self._steps.restore(_stored_state(begun, self._steps.state))
+
+    def _make_steps(self, watch: Watch) -> Path:
+        steps = self._steps
+        with held_back() as noted:
+            while not (steps.ended or wanted()):
+                rows = steps.advance()
+                if steps.ended and self._run.until is not None:
+                    self._carry = self._run.at_end(steps, rows)
+                self._take(rows)
+                if watch is not None:
+                    watch(steps.k)
+                if time.monotonic() >= self._next:
+                    self._commit()
+            taken, state = self._taken, steps.state
+            if not steps.ended:  # the row of a run that is broken off between two rows has no state after it
+                self._take(steps.interrupt())
+            scalars = scalars_of(self._path(self._row))
+            for name in scalars.keys() & (SCALARS | STATISTICS).keys():
+                self._flushing.append(self._threads.submit(self._scalar, name, scalars[name]))
+            self._write_rows(taken, scalars, state)
+        path = self._path(self._row)
+        if noted.pressed and steps.code != int(Outcome.INTERRUPTED):  # after the last step
+            raise Interrupted(path)
+        return path
+
+    def _path(self, rows: Rows) -> Path:
+        return self._run.ended(self._run.latest(self._steps.carry) if self._carry is None else self._carry, rows)
+
+    def _take(self, rows: Rows) -> None:
+        if not len(rows["k"]):
+            return
+        grid, levels = self._run.grid, Levels.of(self._run.prepared.program, self._run.step_options)
+        fields = levels.fields(jax.tree.map(np.asarray, rows), grid.t0, grid.h)
+        with self._explain_errors():
+            for name, growing in self._fields.items():
+                growing.put(self._lead[name] + self._taken, fields[name])
+                self._flushing += [self._threads.submit(flush, file) for file in growing.array.pending_files()]
+        self._taken += len(rows["k"])
+        self._row = {name: np.array(x[-1:]) for name, x in rows.items()}
+
+    def _commit(self) -> None:
+        """All rows so far, and the state that comes after them."""
+        began = time.monotonic()
+        # Whoever reads it before it has ended finds a run that has been broken off.
+        scalars = scalars_of(self._path(self._steps.no_rows())) | {"code": np.asarray(int(Outcome.INTERRUPTED))}
+        self._write_rows(self._taken, scalars, self._steps.state)
+        self._plan(time.monotonic() - began)
+
+    def _write_rows(self, rows: int, scalars: dict[str, np.ndarray], state: State) -> None:
+        """rows: that the state comes after; of those that are taken all may be read."""
         with self._explain_errors():
             self._flushing += [self._threads.submit(growing.flush) for growing in self._fields.values()]
             while self._flushing:
                 self._flushing.pop().result()
-            write_checkpoint(self._checkpoint, _checkpoint_arrays(rows, taken, scalars, state))
-            self._scalar(COMMITTED, np.asarray(self._lead["t"] + taken))
+            write_checkpoint(self._checkpoint, _checkpoint_arrays(rows, self._taken, scalars, state))
+            self._scalar(COMMITTED, np.asarray(self._lead["t"] + self._taken))
 
     def _scalar(self, name: str, value: np.ndarray) -> None:
         ChunkedArray(self.place / name).write(0, value, flushed=True)
@@ -128,10 +172,11 @@ class RunSink(Sink):
     def _plan(self, cost: float) -> None:
         self._next = time.monotonic() + max(SECONDS, cost / SHARE)
 
-    def _create(self, opening: Opening) -> None:
-        """All that a reader needs, in a folder of a new name, which then gets its own."""
-        path, rows, state, fingerprint = opening
-        first = _checkpoint_arrays(0, 0, scalars_of(path) | {"code": np.asarray(int(Outcome.INTERRUPTED))}, state)
+    def _create(self, path: Path, fingerprint: dict[str, str]) -> None:
+        """All that a reader needs, in a folder of a new name, which then gets its own. path: of the nodes before the run."""
+        grid, scalars = self._run.grid, scalars_of(path) | {"code": np.asarray(int(Outcome.INTERRUPTED))}
+        before, number = rows_of(self._run.prepared.program.starting_nodes, grid.steps, grid.every)
+        first, rows = _checkpoint_arrays(0, 0, scalars, self._steps.state), number - before
         with self._explain_errors(), create_folder(self.place) as new:
             create(new, specs_of(path, rows, first), attributes_of(path, rows, fingerprint))
             self._lock = Lock(new / LOCK, self.place)
@@ -153,10 +198,10 @@ def _checkpoint_arrays(rows: int, taken: int, scalars: dict[str, np.ndarray], st
     return numbers | scalars | {f"{STATE}{name}": x for name, x in state.items()}
 
 
-def _stored_state(stored: StoredRun, opening: Opening) -> State:
-    """Between two steps; FileError where it is none of this run."""
+def _stored_state(stored: StoredRun, like: State) -> State:
+    """Between two steps; FileError where it is none of this run, whose states are like this one."""
     found = {name.removeprefix(STATE): x for name, x in stored.state.items() if name.startswith(STATE)}
-    wanted = {name: (x.dtype, x.shape) for name, x in opening.state.items()}
+    wanted = {name: (x.dtype, x.shape) for name, x in like.items()}
     if {name: (x.dtype, x.shape) for name, x in found.items()} != wanted:
         raise FileError(stored.place, "holds a state of other sizes than this system has")
     return found
@@ -194,12 +239,13 @@ class Growing:
             flush_one(folder)
 
 
-def sink_for(store: str | os.PathLike) -> RunSink:
-    """The sink of a store that is not yet there."""
+def store_run(run: Run, store: str | os.PathLike, progress: Progress) -> Path:
+    """The run in a store that is not yet there."""
     place = as_new_store(store, "a run")
     if place.exists() or place.is_symlink():
         raise refusal(place)
-    return RunSink(place)
+    with contextlib.closing(RunWriter(run, place)) as writer:
+        return writer.write(progress)
 
 
 @contextlib.contextmanager
@@ -292,7 +338,7 @@ def resume(
         if not ended:
             run = begin_run(system, given, options)
             drop_partial(place)
-            run.into(RunSink(place, stored, lock, allow_rounding), progress)
+            RunWriter(run, place, stored, lock).write(progress, allow_rounding)
         path = StoredRun(place).path(ends=True)
     return check_path(path, False, throw)
 

@@ -19,7 +19,7 @@ from jaxtyping import Float
 
 from dalembert.discretize import Scheme
 from dalembert.groups import Space
-from dalembert.interrupts import Interrupted, held_back, wanted
+from dalembert.interrupts import Interrupted
 from dalembert.native import COUNTED, Unsupported, counts, native_first
 from dalembert.numbers import as_numbers, holds_tracer, outside
 from dalembert.outcome import Outcome
@@ -28,9 +28,9 @@ from dalembert.step.options import RunOptions, Words
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.scaled import FAR
 from dalembert.step.programs.varying import DENSITY, STAGE, TIME, vary_steps
-from dalembert.step.run.assemble import Levels, is_resolved, path_of
+from dalembert.step.run.assemble import is_resolved, path_of
 from dalembert.step.run.diagnose import diagnosis
-from dalembert.step.run.loop import JaxSteps, rows_of, traced_run
+from dalembert.step.run.loop import JaxSteps, traced_run
 from dalembert.step.run.machine import (
     CODE,
     MachineSteps,
@@ -43,8 +43,8 @@ from dalembert.step.run.machine import (
     parameters_of,
     unpack_run,
 )
-from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, StepOptions, Watch, initial_state
-from dalembert.step.run.steps import Opening, Progress, Rows, Sink, Steps, fingerprint, report_progress, run_all
+from dalembert.step.run.state import Given, Grid, Prepared, Recipe, RunState, StepOptions, initial_state
+from dalembert.step.run.steps import Progress, Rows, Steps, report_progress, run_all
 from dalembert.step.start.prepare import (
     DEFAULT,
     begin_steps,
@@ -108,56 +108,6 @@ class Run(NamedTuple):
         counted = (int(x) for x in (carry.turns, carry.crossings, carry.leaps))
         calm = int(carry.code) == 0 and is_resolved(steps.k - self.prepared.program.starting_nodes, *counted)
         return self.ended(carry, rows), calm
-
-    def into(self, sink: Sink, progress: Progress) -> Path:
-        """The first and the last state, with all rows in the sink, from where that says: the beginning, or the state after
-        the rows it has."""
-        if self.record is None:
-            raise TypeError("store: a traced run has no values yet; save what the jitted function returns")
-        run = self if self.until is None else self.counted()  # arrays have their full length from the beginning
-        with report_progress(progress, run.grid.steps) as watch:
-            return run._into(sink, watch)
-
-    def _into(self, sink: Sink, watch: Watch) -> Path:
-        run, steps = (
-            self._replace(grid=self.grid._replace(t0=np.asarray(self.grid.t0), h=np.asarray(self.grid.h))),
-            self.steps(),
-        )
-        (t0, h, last, every), program, taken, carry, row = run.grid, run.prepared.program, 0, None, steps.no_rows()
-        before, number = rows_of(program.starting_nodes, last, every)
-        levels = Levels.of(program, run.step_options)
-
-        def path(rows: Rows) -> Path:
-            return run.ended(run.latest(steps.carry) if carry is None else carry, rows)
-
-        def take_rows(rows: Rows) -> None:
-            nonlocal taken, row
-            if len(rows["k"]):
-                sink.take(levels.fields(jax.tree.map(np.asarray, rows), t0, h), taken)
-                taken += len(rows["k"])
-                row = {name: np.array(x[-1:]) for name, x in rows.items()}
-
-        resumed = sink.begin(Opening(path(row), number - before, steps.state, fingerprint(steps)))
-        if resumed is not None:
-            taken, state = resumed
-            steps.restore(state)
-        with held_back() as noted:
-            while not (steps.ended or wanted()):
-                rows = steps.advance()
-                if steps.ended and run.until is not None:
-                    carry = run.at_end(steps, rows)
-                take_rows(rows)
-                if watch is not None:
-                    watch(steps.k)
-                if sink.due():
-                    sink.commit(path(steps.no_rows()), taken, steps.state)
-            rows, state = taken, steps.state
-            if not steps.ended:
-                take_rows(steps.interrupt())
-            sink.finish(path(row), rows, taken, state)
-        if noted.pressed and steps.code != int(Outcome.INTERRUPTED):  # after the last step
-            raise Interrupted(path(row))
-        return path(row)
 
     def counted(self) -> Run:
         """The same run with the number of steps to its time, found by making them; and one more where the last one fails."""

@@ -1,4 +1,4 @@
-"""Steps: what a back-end does with a run; Sink: where its rows go if not into memory; and who is told how far it is."""
+"""Steps: what a back-end does with a run; and who is told how far it is."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import json
 import platform
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dalembert.native import FIRST_STEPS, host
 from dalembert.numbers import described
-from dalembert.path import Path, Provenance
 from dalembert.step.run.state import Grid, RunState, Watch
 from dalembert.terminal import show_line
 
@@ -96,54 +95,6 @@ def run_all(steps: Steps, watch: Watch = None) -> Rows:
     except KeyboardInterrupt:
         tables.append(steps.interrupt())
     return steps.join(tables or [steps.no_rows()])  # none: all nodes are known before the first step
-
-
-State = dict[str, np.ndarray]
-
-
-class Opening(NamedTuple):
-    """Data of a run that are known before its first step. path: of the nodes before it, with provenance; rows: how many
-    there will be at most; state: between two steps; fingerprint: by what its bits are determined, besides the provenance."""
-
-    path: Path
-    rows: int
-    state: State
-    fingerprint: dict[str, str]
-
-    @property
-    def record(self) -> Provenance:
-        """Of the call."""
-        assert self.path.provenance is not None
-        return self.path.provenance
-
-
-class Sink(abc.ABC):
-    """Takes the rows of a run, in their order. A commit: all rows so far, and the state that comes after them, are safe."""
-
-    @abc.abstractmethod
-    def begin(self, opening: Opening) -> tuple[int, State] | None:
-        """Number of rows that are there and the state after them, from which the run goes on; None: from the beginning."""
-
-    @abc.abstractmethod
-    def take(self, fields: dict[str, np.ndarray | None], first: int) -> None:
-        """Rows by the fields of a Path; first: the number of the first one. Rows after the last commit may come again."""
-
-    @abc.abstractmethod
-    def due(self) -> bool:
-        """True if it is time for a commit."""
-
-    @abc.abstractmethod
-    def commit(self, path: Path, rows: int, state: State) -> None:
-        """From here the run may be taken up again. path: its statistics; rows: how many have been taken."""
-
-    @abc.abstractmethod
-    def finish(self, path: Path, rows: int, taken: int, state: State) -> None:
-        """The run has ended; path: outcome and statistics, with its last row alone; rows: after which the state comes, and
-        `taken` how many there are, one more where it was broken off between two rows."""
-
-    @abc.abstractmethod
-    def close(self) -> None:
-        """However the run ended."""
 
 
 def fingerprint(steps: Steps) -> dict[str, str]:
