@@ -368,23 +368,15 @@ def scene_of(problem: Any, t: Float[np.ndarray, "frames"], q: Float[np.ndarray, 
     draw = getattr(problem, "draw", None)
     if draw is None:
         return None
-    shapes = _shape_points(draw, problem, np.asarray(t, dtype=float), np.asarray(q, dtype=float))
+    points, kinds = _shape_points(draw, problem, np.asarray(t, dtype=float), np.asarray(q, dtype=float))
     outlines = tuple(
-        Outline(kind, _still(np.asarray(at)), face, trail)
-        for (kind, face, trail), at in zip(shapes.what, shapes.points, strict=True)
+        Outline(kind, _still(np.asarray(at)), face, trail) for (kind, face, trail), at in zip(kinds, points, strict=True)
     )
     return Scene(np.asarray(t, dtype=float), outlines)
 
 
-class _Shapes(NamedTuple):
-    """Shapes at all frames: the points of each, and what it is."""
-
-    points: tuple
-    what: tuple
-
-
 @seldom
-def _shape_points(draw: Callable, problem: Any, t: Any, q: Any) -> _Shapes:
+def _shape_points(draw: Callable, problem: Any, t: Any, q: Any) -> tuple[tuple, tuple]:
     """Points of each shape over all frames; what each shape is stays behind as text."""
     kinds: list[Any] = []
     by_name = inspect.signature(draw).parameters.get("t")
@@ -396,7 +388,7 @@ def _shape_points(draw: Callable, problem: Any, t: Any, q: Any) -> _Shapes:
         return tuple(shape.points() for shape in shapes)
 
     points = jax.vmap(points_at)(jnp.asarray(t), jnp.asarray(q))
-    return _Shapes(points, tuple(kinds))
+    return points, tuple(kinds)
 
 
 def as_shapes(found: Any) -> list[Drawn]:

@@ -450,17 +450,10 @@ def _apply(op: str, x: list[Any]) -> Any:
     return getattr(sympy, name)(*x)
 
 
-class Derived(NamedTuple):
-    """The arguments of `from_sympy`, as expressions."""
+def derive_system(method: Any) -> tuple[Any, list[Any], list[Any], list[Any] | None]:
+    """Lagrangian, coordinates, constraints and forces of a LagrangesMethod, as expressions:
 
-    lagrangian: Any
-    coordinates: list[Any]
-    constraints: list[Any]
-    forces: list[Any] | None
-
-
-def derive_system(method: Any) -> Derived:
-    """Q_i = Σ F·∂v/∂q̇_i + Σ M·∂ω/∂q̇_i for the forces F at points with velocity v and the moments M on frames with ω."""
+    Q_i = Σ F·∂v/∂q̇_i + Σ M·∂ω/∂q̇_i for the forces F at points with velocity v and the moments M on frames with ω."""
     from sympy.physics.mechanics import Point
 
     frame, loads = method.inertial, list(method.forcelist)
@@ -471,4 +464,4 @@ def derive_system(method: Any) -> Derived:
         rates = [(at.vel(frame) if isinstance(at, Point) else at.ang_vel_in(frame), load) for at, load in loads]
         slopes = [q.diff(t) for q in coordinates]
         forces = [sum(v.diff(u, frame, var_in_dcm=False).dot(load) for v, load in rates) for u in slopes]
-    return Derived(method._L[0], coordinates, [*positions, *list(method.coneqs)[len(positions) :]], forces)
+    return method._L[0], coordinates, [*positions, *list(method.coneqs)[len(positions) :]], forces

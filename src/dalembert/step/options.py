@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -30,6 +30,9 @@ from dalembert.tracing import source
 
 MOST_NUMBERS = 1000  # of an array of many runs that is recorded by its values
 MAX_ITERATIONS = 25  # of Newton's method in a step, unless a user says more
+# Metadata of a record that are the same in every call, for as long as the functions read the same: texts, and the sources of
+# functions given beside the system, by their arguments' names.
+Words = tuple[dict[str, Any], dict[str, str]]
 PACKAGES = ("dalembert", "jax", "jaxlib", "equinox", "numpy", "diffrax")
 
 
@@ -123,8 +126,8 @@ class RunOptions:
     def record_of_program(self, program: StepProgram, **data: Any) -> Provenance:
         """The record of a run of a step that belongs to no scheme, with the source of its equations; data: see `record`."""
         subject, name = program.system.subject, type(program).__qualname__
-        words = self.words(subject.problem.texts(), type(subject.problem))
-        own = Words(words.texts | {"scheme": name, "starter": ""}, words.functions | {name: source(type(program).residual)})
+        texts, functions = self.words(subject.problem.texts(), type(subject.problem))
+        own = texts | {"scheme": name, "starter": ""}, functions | {name: source(type(program).residual)}
         return self.record(own, subject, **data)
 
     def record(self, words: Words, subject: Depicted, /, **data: Any) -> Provenance:
@@ -199,26 +202,18 @@ def _check_kind(name: str, value: Any, kind: Any, right: str) -> None:
         raise TypeError(f"{name}: found {described(value)}; {right}")
 
 
-class Words(NamedTuple):
-    """Metadata of a record that are the same in every call, for as long as the functions read the same. functions: sources
-    of those given beside the system, by their arguments' names."""
-
-    texts: dict[str, Any]
-    functions: dict[str, str]
-
-
 def words_of(texts: dict[str, Any], scheme: str, starter: str, branch: Branch | None, **functions: Callable) -> Words:
     """The texts of what a problem and the options of a run are now. texts: of the problem."""
     own = {"scheme": scheme, "starter": starter, "branch": "" if branch is None else repr(branch), "versions": _versions()}
-    return Words(texts | own, {name: source(function) for name, function in functions.items()})
+    return texts | own, {name: source(function) for name, function in functions.items()}
 
 
 def record_of(subject: Depicted, words: Words, values: Callable[[], dict[str, Any]]) -> Provenance:
     """The record of a call, which is written out when somebody asks for it. values: of its arguments, as they were."""
 
     def texts() -> dict[str, Any]:
-        plain = {name: _as_json(x) for name, x in values().items() if x is not None} | words.functions
-        return {**words.texts, "parameters": _parameters(subject.problem.parameters), "run": json.dumps(plain)}
+        plain = {name: _as_json(x) for name, x in values().items() if x is not None} | words[1]
+        return {**words[0], "parameters": _parameters(subject.problem.parameters), "run": json.dumps(plain)}
 
     return Provenance.later(texts, subject)
 

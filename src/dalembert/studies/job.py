@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import jax
 import numpy as np
 
-from dalembert.boundary import Asked, Request, Settings, TimeGrid, extremal, own_pivots
+from dalembert.boundary import Asked, Request, Settings, extremal, own_pivots
 from dalembert.drawing import Depicted
 from dalembert.interrupts import Interrupted
 from dalembert.lazy import fields_as_left
@@ -361,46 +361,27 @@ CONTRADICTED = {InconsistentDataError: Outcome.INFEASIBLE, RankDeficientError: O
 MOST = 64  # numbers of an argument that stand in the record
 
 
-class SolveOptions(NamedTuple):
-    """The arguments of `solve` besides those at the ends, the same for all. reduce: of a solution, what is kept of it
-    besides."""
-
-    steps: Any
-    times: Any
-    guess: Any
-    scheme: Any
-    scales: Any
-    inequalities: Any
-    settings: Settings
-    certify: bool
-    reduce: Callable | None
-
-    def request(self, initial: Any, final: Any, through: Any, T: Any, bounds: Any) -> Asked:
-        """By one problem."""
-        request, grid = Request(initial, final, through, self.guess), TimeGrid(T, self.steps, self.times)
-        return Asked(request, grid, self.scheme, self.scales, self.settings, self.certify, bounds, self.inequalities)
-
-
 class SolutionsJob(SweepJob):
-    """Solutions of problems that differ in what is swept."""
+    """Solutions of problems that differ in what is swept. asked: what is the same for all; reduce: of a solution, what is
+    kept of it besides."""
 
     unit: ClassVar[str] = "problems"
     work = 1
 
-    def __init__(self, problem: SweptProblem, options: SolveOptions, blocks: Blocks, threads: int | None):
+    def __init__(self, problem: SweptProblem, asked: Asked, reduce: Callable | None, blocks: Blocks, threads: int | None):
         super().__init__(problem.swept, blocks, threads)
-        self.problem, self.options = problem, options
+        self.problem, self.asked, self.reduce = problem, asked, reduce
 
     @property
     def subject(self) -> Depicted:
         problem = self.problem.problem
-        return Depicted(getattr(problem, "system", problem), scheme=self.options.scheme)
+        return Depicted(getattr(problem, "system", problem), scheme=self.asked.scheme)
 
     @property
     def record(self) -> Provenance:
-        problem, o = self.problem.problem, self.options
-        functions = {"inequalities": o.inequalities, "reduce": o.reduce}
-        scheme = "" if o.scheme is None else repr(o.scheme)
+        problem, asked = self.problem.problem, self.asked
+        functions = {"inequalities": asked.inequalities, "reduce": self.reduce}
+        scheme = "" if asked.scheme is None else repr(asked.scheme)
         given = {name: f for name, f in functions.items() if f is not None}
         words = words_of(problem.texts(), scheme, "", None, **given)
         return record_of(self.subject, words, self._arguments)
@@ -423,11 +404,11 @@ class SolutionsJob(SweepJob):
     def _prepare(self) -> xarray.Dataset:
         """One that can be begun, over the axis `run`. Where something is to be reduced it is one that is solved, if there is
         any."""
-        reduce, briefly = self.options.reduce, dataclasses.replace(self.options.settings, max_iterations=1)
+        reduce, briefly = self.reduce, dataclasses.replace(self.asked.settings, max_iterations=1)
         error, found = None, None
         for place in itertools.product(*map(range, self.swept.shape.values())):
             # What an iteration comes to may be checked, and be wrong of what has only begun.
-            for settings in (self.options.settings,) if reduce else (briefly, self.options.settings):
+            for settings in (self.asked.settings,) if reduce else (briefly, self.asked.settings):
                 try:
                     found = self._solve_at(place, settings)
                     break
@@ -443,7 +424,7 @@ class SolutionsJob(SweepJob):
     def _row(self, place: tuple[int, ...], template: xarray.Dataset) -> tuple[SolutionRow, str]:
         """Of the problem at a place along the axes, and what is wrong where it cannot be begun."""
         try:
-            solution = self._solve_at(place, self.options.settings)
+            solution = self._solve_at(place, self.asked.settings)
         except tuple(CONTRADICTED) as error:
             outcome = next(found for kind, found in CONTRADICTED.items() if isinstance(error, kind))
             return unbegun_row(outcome), f"{outcome.name.lower()}, is that with {self._describe_place(place)}: {error}"
@@ -455,8 +436,9 @@ class SolutionsJob(SweepJob):
         return row, ""
 
     def _solve_at(self, place: tuple[int, ...], settings: Settings) -> CriticalPoint:
-        problem, arguments = self.problem.one(dict(zip(self.swept.shape, place, strict=True)))
-        asked = self.options._replace(settings=settings).request(**arguments)
+        problem, own = self.problem.one(dict(zip(self.swept.shape, place, strict=True)))
+        request, grid = Request(own["initial"], own["final"], own["through"], self.asked.request.guess), self.asked.grid
+        asked = self.asked._replace(request=request, grid=grid._replace(T=own["T"]), bounds=own["bounds"], settings=settings)
         try:
             with own_pivots():
                 return extremal(problem, asked)
@@ -465,7 +447,7 @@ class SolutionsJob(SweepJob):
             raise
 
     def _reduce_solution(self, solution: CriticalPoint) -> Any:
-        reduce = self.options.reduce if solution.outcome is Outcome.SUCCESS else None
+        reduce = self.reduce if solution.outcome is Outcome.SUCCESS else None
         return None if reduce is None else reduce(solution)
 
     def _describe_place(self, place: tuple[int, ...]) -> str:
@@ -473,16 +455,12 @@ class SolutionsJob(SweepJob):
 
     def _arguments(self) -> dict[str, Any]:
         """Those of the call, for its record; of swept ones the form."""
-        o, problem = self.options, self.problem.problem
+        asked, problem = self.asked, self.problem.problem
         own = {name: _as_json(x) for name, x in self.problem.arguments.items() if x is not None}
         own |= {name: {"shape": list(self.swept.given[name].shape)} for name in self.problem.places}
-        given = {
-            "steps": o.steps,
-            "times": o.times,
-            "scales": o.scales,
-            "guess": None if o.guess is None else _as_json(o.guess),
-        }
-        how = dataclasses.asdict(o.settings) | {"certify": o.certify}
+        guess = None if asked.request.guess is None else _as_json(asked.request.guess)
+        given = {"steps": asked.grid.steps, "times": asked.grid.times, "scales": asked.scales, "guess": guess}
+        how = dataclasses.asdict(asked.settings) | {"certify": asked.certify}
         order = getattr(problem, "derivatives", None)
         return {"problem": type(problem).__name__, "derivatives": order} | own | given | how
 

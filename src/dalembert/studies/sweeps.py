@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Literal, NamedTuple
 
-from dalembert.boundary import check_seek, settings
+from dalembert.boundary import Asked, Request, TimeGrid, check_seek, settings
 from dalembert.control import OptimalControl
 from dalembert.discretize import DiscreteSystem
 from dalembert.messages import accept_moved, warn
@@ -20,7 +20,7 @@ from dalembert.step import PreparedRun
 from dalembert.step.options import RunOptions, lengths_of
 from dalembert.step.run.state import Given
 from dalembert.step.start.prepare import check_any_system
-from dalembert.studies.job import Blocks, RunsJob, SolutionsJob, SolveOptions, SweepJob, compute_here, workers_of
+from dalembert.studies.job import Blocks, RunsJob, SolutionsJob, SweepJob, compute_here, workers_of
 from dalembert.studies.results import as_over_runs, gather_study, merge_values, store_study
 from dalembert.studies.swept import ARGUMENTS, DATA, Swept, SweptProblem
 from dalembert.systems import System, VariationalProblem, check_x64, refuse_traced
@@ -287,9 +287,9 @@ def _solutions_job(
     steps = whole_number(given["steps"], "steps") if times is None else max(1, as_numbers(times, "times").size - 1)
     n = len(problem.coordinates or ()) or 1
     blocks = division.blocks(swept.swept.shape, max(1, min(MOST_PROBLEMS, UNKNOWNS // (steps * n * n))))
-    job = SolutionsJob(
-        swept, SolveOptions(settings=how, scales=solver.scales, reduce=reduce, **given), blocks, division.threads
-    )
+    request, grid = Request(guess=given.pop("guess")), TimeGrid(steps=given.pop("steps"), times=given.pop("times"))
+    asked = Asked(request, grid, scales=solver.scales, settings=how, **given)
+    job = SolutionsJob(swept, asked, reduce, blocks, division.threads)
     if division.in_memory:
         count = math.prod(swept.swept.shape.values())
         size = job.opening().template.nbytes * count

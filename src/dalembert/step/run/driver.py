@@ -209,15 +209,6 @@ def _run_traced(prepared: Prepared, step_options: StepOptions, carry: RunState, 
     return path_of(jnp, prepared, carry, rows, grid, step_options)
 
 
-class RunParameters(NamedTuple):
-    """Parameters of a run besides its data. settings: t0, h and the tolerance; rows: as many as it may fill."""
-
-    grid: Grid
-    settings: tuple[float, float, float]
-    counts: np.ndarray
-    rows: int
-
-
 class RunCode(NamedTuple):
     """Compiled code that all runs share that read the same and have the same number of coordinates.
 
@@ -248,16 +239,16 @@ class RunArrays:
         places = {name: (carry.fields[name].offset, which) for name, which in STARTED.items() if name in carry.fields}
         self._places = [(self._state[at : at + lengths[which]], which) for at, which in places.values()]
 
-    def run(self, made: Prepared, parameters: RunParameters) -> np.ndarray:
-        """All steps; the table of their rows."""
+    def run(self, made: Prepared, grid: Grid, settings: tuple[float, float, float], counts: np.ndarray) -> np.ndarray:
+        """All steps; the table of their rows. settings: t0, h and the tolerance."""
         steps, data = self.steps, made[2:]
-        self._state[:], self._count[:] = self._fresh, parameters.counts
+        self._state[:], self._count[:] = self._fresh, counts
         for place, which in self._places:
             place[:] = data[which]
-        if self._settings is not parameters.settings:
-            self._settings, self._inputs[:3] = parameters.settings, parameters.settings
-        table = empty_rows((parameters.rows, steps.row_size))
-        steps.start(parameters.grid, table, keep=True)
+        if self._settings is not settings:
+            self._settings, self._inputs[:3] = settings, settings
+        table = empty_rows((math.ceil(grid.steps / grid.every) + 1, steps.row_size))
+        steps.start(grid, table, keep=True)
         try:
             while not steps.ended:
                 steps.make_chunk()
@@ -279,7 +270,7 @@ class ReadyRun:
         self.n, self._lead = code.begin.q.shape[0], self._any_program.starting_nodes
         lasting = all(isinstance(x, jax.Array) for x in self._leaves)  # NumPy's may change in place
         self._arrays = Pool(lambda: RunArrays(code, reading.arrays), keep=lasting)
-        self._last: tuple[RunOptions, RunParameters] | None = None  # of the last call
+        self._last: tuple[RunOptions, tuple[Grid, tuple[float, float, float], np.ndarray]] | None = None  # of the last call
 
     @property
     def lasts(self) -> bool:
@@ -298,14 +289,14 @@ class ReadyRun:
             made = self._begin(q, v, options, arrays.motion)
             if made is None:
                 return None
-            table, code = arrays.run(made, parameters), self.code.native.code
+            table, code = arrays.run(made, *parameters), self.code.native.code
             state, count = arrays.steps.state.values()
         finally:
             self._arrays.give(arrays)
 
         def ended() -> Path:
             program = self._program if steps_code else self._any_program
-            run = Run(made._replace(program=program), self.code.begin, parameters.grid, options.step_options, True, record())
+            run = Run(made._replace(program=program), self.code.begin, parameters[0], options.step_options, True, record())
             finish = run.ended if steps_code else run.path
             return finish(unpack_run(np, code, self.code.begin, state, count), columns_of(code, table))
 
@@ -329,18 +320,17 @@ class ReadyRun:
             return None
         program = self._program if self._lead else self._any_program
         recipe = Recipe(self._scheme, options.start.starter, None)
-        return begin_steps(program, recipe, q, v, motion.a, motion.multipliers, t0, h)
+        return begin_steps(program, recipe, q, v, motion.a, motion.multipliers, t0=t0, h=h)
 
-    def _parameters(self, options: RunOptions) -> RunParameters:
-        """Those of every run with these options."""
+    def _parameters(self, options: RunOptions) -> tuple[Grid, tuple[float, float, float], np.ndarray]:
+        """Of every run with these options, besides its data: nodes, settings and counts."""
         if self._last is not None and self._last[0] is options:
             return self._last[1]
         grid, program = options.grid, self._any_program
         count = counts(**parameters_of(program, options, self._lead, grid), known=1)
         settings = float(grid.t0), float(grid.h), float(options.solver.tolerance)
-        found = RunParameters(grid, settings, count, math.ceil(grid.steps / grid.every) + 1)
-        self._last = options, found
-        return found
+        self._last = options, (grid, settings, count)
+        return self._last[1]
 
     @functools.cached_property
     def _program(self) -> StepProgram:

@@ -83,7 +83,7 @@ class SolvedStage(NamedTuple):
 
 
 def _solve_stage(
-    program: StepProgram, step_options: StepOptions, held_force, state: RunState, stage, t, h
+    program: StepProgram, step_options: StepOptions, held_force, state: RunState, stage, *, t, h
 ) -> tuple[RunState, SolvedStage]:
     """The state after one stage, with the residual of this solution as failed_residual. stage: its index in the step; t, h:
     when it begins and its length."""
@@ -130,12 +130,12 @@ def solve_stages(
     """All stages of a step, from t on with step h; one that fails, and those after it, leave the state as it is."""
     gammas = np.array(program.weights)
     if len(gammas) == 1:
-        return _solve_stage(program, step_options, held_force, carry, 0, t, h)
+        return _solve_stage(program, step_options, held_force, carry, 0, t=t, h=h)
 
     def solve_stage(before: tuple[RunState, SolvedStage], given):
         stage, gamma, begin = given
         state, solved = before
-        after, now = _solve_stage(program, step_options, held_force, state, stage, t + begin * h, gamma * h)
+        after, now = _solve_stage(program, step_options, held_force, state, stage, t=t + begin * h, h=gamma * h)
         failed = state._replace(code=after.code, failed_residual=after.failed_residual), solved
         choose = lambda a, b, c: jnp.where(state.code != 0, c, jnp.where(after.code == 0, a, b))  # noqa: E731
         return jax.tree.map(choose, (after, now), failed, before), None

@@ -123,7 +123,7 @@ def prepare_system(system: System, given: Given, grid: Grid, recipe: Recipe) -> 
     program = program_for(system, sizes, scheme, recipe.deflate)
     if own is not None:  # every small operation of JAX is compiled when it is first met
         q, v, a, multipliers = map(np.asarray, (q, v, a, multipliers))
-    made = begin_steps(program, recipe, q, v, a, multipliers, t0, h)
+    made = begin_steps(program, recipe, q, v, a, multipliers, t0=t0, h=h)
     units = None if own is None or not (known and system.space.flat) else units_for(made, own, t0, h)
     return made if units is None else in_units(made, units)
 
@@ -188,7 +188,7 @@ def check_branch(branch, constraints: Sequence[Constraint], n: int) -> None:
         )
 
 
-def begin_steps(program, recipe: Recipe, q, v, a, multipliers, t0, h) -> Prepared:
+def begin_steps(program, recipe: Recipe, q: Any, v: Any, a: Any, multipliers: Any, *, t0, h) -> Prepared:
     """The data of the first step: nodes, state and expectation, from (q, v) with the accelerations and multipliers of the
     continuous equations there; of NumPy where these are."""
     kind: Any = type(program)  # of a bound method equinox makes a module, which takes long
