@@ -27,7 +27,7 @@ from dalembert.step.options import RunOptions, abridge, lengths_of
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.scaled import Scaled, in_units
 from dalembert.step.programs.varying import Varying, clock_of, vary_steps
-from dalembert.step.run.assemble import Levels, facts_of, first_velocities, known_nodes, path_of, warn_of_resolution
+from dalembert.step.run.assemble import facts_of, fields_of_rows, first_velocities, known_nodes, path_of, warn_of_resolution
 from dalembert.step.run.driver import end_at, with_one_before
 from dalembert.step.run.loop import JaxSteps, row_of, rows_of, traced_run
 from dalembert.step.run.machine import Native, columns_of, compile_program, empty_rows, pack_run, parameters_of, unpack_run
@@ -364,8 +364,7 @@ def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid
         _repeat_last(made, done, before, native.code)
         # A run that ends early has a last row at a step of its own.
         columns = columns_of(native.code, table, same_k=bool(np.all(after.k == grid.steps)))
-        levels = Levels.of(prepared.program, step_options)
-        found = levels.with_nodes_ahead(levels.fields(columns, grid.t0, grid.h), ahead)
+        found = fields_of_rows(prepared.program, step_options, columns, grid.t0, grid.h, ahead)
         spread = {name: np.broadcast_to(x, (size, x.shape[-1])) for name, x in found.items() if np.ndim(x) in (1, 2)}
         return found | spread | facts_of(np, prepared.program, after, grid, step_options) | {"provenance": None}
 

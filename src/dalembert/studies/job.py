@@ -116,13 +116,6 @@ class Blocks(NamedTuple):
         return np.unravel_index(first + np.minimum(np.arange(self.size), runs - 1), self.shape)
 
 
-class SweepOpening(NamedTuple):
-    """The data before the first block. template: a data set of one, without values; fingerprint: as of the job."""
-
-    template: xarray.Dataset
-    fingerprint: dict[str, str]
-
-
 class SweepJob(abc.ABC):
     """Runs or solutions in blocks. threads: of a block, all processors if None; work: of one run or solution, in units of
     `unit`, of which progress counts; shared: other calls or processes may compute other blocks. It travels to workers
@@ -158,8 +151,8 @@ class SweepJob(abc.ABC):
         """By what the bits of all are determined besides the record. May compile."""
 
     @abc.abstractmethod
-    def opening(self) -> SweepOpening:
-        """May compile."""
+    def template(self) -> xarray.Dataset:
+        """A data set of one, without values. May compile."""
 
     @abc.abstractmethod
     def block(self, i: int, watch: Watch = None) -> xarray.Dataset:
@@ -271,10 +264,10 @@ class RunsJob(SweepJob):
     def fingerprint(self) -> dict[str, str]:
         return self._once()[2]
 
-    def opening(self) -> SweepOpening:
-        _, blank, fingerprint = self._once()
+    def template(self) -> xarray.Dataset:
+        _, blank, _ = self._once()
         assert blank is not None
-        return SweepOpening(study_to_xarray(blank, self.node_times, self.swept.names, self._last), fingerprint)
+        return study_to_xarray(blank, self.node_times, self.swept.names, self._last)
 
     def block(self, i: int, watch: Watch = None) -> xarray.Dataset:
         runs, (_, blank, _) = self._runs(i, watch), self._once()
@@ -390,8 +383,8 @@ class SolutionsJob(SweepJob):
     def fingerprint(self) -> dict[str, str]:
         return {"processor": processor(), "versions": self.record.versions}
 
-    def opening(self) -> SweepOpening:
-        return SweepOpening(self._once(), self.fingerprint)
+    def template(self) -> xarray.Dataset:
+        return self._once()
 
     def block(self, i: int, watch: Watch = None) -> xarray.Dataset:
         places = np.stack(self.blocks.places(i), axis=1)[: self.blocks.runs(i)]

@@ -30,7 +30,7 @@ from dalembert.store.atomic import Lock, as_new_store, create_folder, drop_parti
 from dalembert.store.paths import flatten
 from dalembert.store.studies import COMMITTED, RUN, VALUES, StudyStore, empty_rows, place_on_axes, record_of
 from dalembert.studies.fingerprint import check_same
-from dalembert.studies.job import Blocks, SweepJob, SweepOpening, Task, Workers
+from dalembert.studies.job import Blocks, SweepJob, Task, Workers
 from dalembert.tracing import source
 
 if TYPE_CHECKING:
@@ -187,9 +187,9 @@ LEAF = "value_"
 TITLE = "values of blocks of runs, computed by dalembert"
 
 
-def _opening(job: SweepJob, workers: Workers) -> SweepOpening:
-    """By whichever worker is free: its processor counts, not that of the client."""
-    return next(iter(workers(job, lambda job, i, watch: job.opening(), [0], None)))[1]
+def _opening(job: SweepJob, workers: Workers) -> tuple[xarray.Dataset, dict[str, str]]:
+    """Template and fingerprint, by whichever worker is free: its processor counts, not that of the client."""
+    return next(iter(workers(job, lambda job, i, watch: (job.template(), job.fingerprint), [0], None)))[1]
 
 
 def _block(job: SweepJob, i: int, watch: Watch) -> Any:
@@ -220,7 +220,7 @@ def gather_study(job: SweepJob, workers: Workers, progress: Progress) -> Study:
     if not job.shared:
         with report_progress(progress, job.work * job.blocks.runs(0), job.unit) as watch:
             return job.study(0, watch)
-    data = empty_rows(_opening(job, workers).template, math.prod(job.swept.shape.values()))
+    data = empty_rows(_opening(job, workers)[0], math.prod(job.swept.shape.values()))
 
     def take_block(i: int, block: Any) -> None:
         first = job.blocks.first(i)
@@ -239,7 +239,7 @@ def store_study(job: SweepJob, store: Any, workers: Workers, progress: Progress)
         kept = _taken_up(stack, job, place, workers, {})
         if kept is None:
             blocks = job.swept.shape, job.blocks.block
-            stack.enter_context(contextlib.closing(_begin_store(place, _opening(job, workers), job, blocks, {})))
+            stack.enter_context(contextlib.closing(_begin_store(place, _opening(job, workers), job, blocks)))
         write, done = functools.partial(_write_block, os.path.abspath(place)), kept.committed_blocks() if kept else set()
         result = lambda: Study(StudyStore(place).open(), job.subject)  # noqa: E731
         return _compute(job, workers, write, done=done, progress=progress, take=lambda *_: None, result=result)
@@ -276,8 +276,8 @@ def merge_values(job: SweepJob, pair: OverRuns, store: Any, workers: Workers, pr
             if place is not None:
                 data = _value_to_xarray(value)
                 if opening is not None and kept is None:
-                    begun = opening._replace(template=data.assign_attrs(opening.template.attrs | data.attrs))
-                    lock = _begin_store(place, begun, job, ({"block": job.blocks.number}, (1,)), told)
+                    begun = data.assign_attrs(opening[0].attrs | data.attrs), opening[1] | told
+                    lock = _begin_store(place, begun, job, ({"block": job.blocks.number}, (1,)))
                     stack.enter_context(contextlib.closing(lock))
                     kept = StudyStore(place)
                 assert kept is not None
@@ -316,21 +316,20 @@ def _taken_up(
     job.blocks = _as_stored(job, kept)
     check_same(record_of(kept), job.record, kept.fingerprint, _values_of(job) | told)
     if len(kept.committed_blocks()) < job.blocks.number:
-        check_same(record_of(kept), job.record, kept.fingerprint, _opening(job, workers).fingerprint)
+        check_same(record_of(kept), job.record, kept.fingerprint, _opening(job, workers)[1])
     drop_partial(place)
     return kept
 
 
 def _begin_store(
-    place: File, opening: SweepOpening, job: SweepJob, blocks: tuple[dict[str, int], tuple[int, ...]], told: dict[str, str]
+    place: File, opening: tuple[xarray.Dataset, dict[str, str]], job: SweepJob, blocks: tuple[dict, tuple[int, ...]]
 ) -> Lock:
-    """A store without any run, and its lock. blocks: lengths of its axes by name, and of a block along each."""
+    """A store without any run, and its lock. opening: template and fingerprint; blocks: lengths of its axes by name, and of
+    a block along each."""
     with create_folder(place) as partial:
         labels = job.swept.labels() if job.swept.shape == blocks[0] else {}
         axes = json.dumps([*job.swept.shape.items(), job.blocks.block])
-        StudyStore.begin(
-            partial, opening.template, labels, blocks, opening.fingerprint | _values_of(job) | told | {BLOCKS: axes}
-        )
+        StudyStore.begin(partial, opening[0], labels, blocks, opening[1] | _values_of(job) | {BLOCKS: axes})
         return Lock(partial / LOCK, place)
 
 

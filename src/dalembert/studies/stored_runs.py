@@ -30,7 +30,7 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step import SampledFeedback, Varying
 from dalembert.step.options import RunOptions, lengths_of
-from dalembert.step.run.assemble import Levels
+from dalembert.step.run.assemble import fields_of_rows
 from dalembert.step.run.driver import Run, begin_run
 from dalembert.step.run.loop import rows_of
 from dalembert.step.run.state import Given, Watch
@@ -140,8 +140,8 @@ class RunWriter:
     def _take(self, rows: Rows) -> None:
         if not len(rows["k"]):
             return
-        grid, levels = self._run.grid, Levels.of(self._run.prepared.program, self._run.step_options)
-        fields = levels.fields(jax.tree.map(np.asarray, rows), grid.t0, grid.h)
+        (program, *_), options, grid = self._run.prepared, self._run.step_options, self._run.grid
+        fields = fields_of_rows(program, options, jax.tree.map(np.asarray, rows), grid.t0, grid.h)
         with self._explain_errors():
             for name, growing in self._fields.items():
                 growing.put(self._lead[name] + self._taken, fields[name])

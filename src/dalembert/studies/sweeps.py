@@ -292,7 +292,7 @@ def _solutions_job(
     job = SolutionsJob(swept, asked, reduce, blocks, division.threads)
     if division.in_memory:
         count = math.prod(swept.swept.shape.values())
-        size = job.opening().template.nbytes * count
+        size = job.template().nbytes * count
         _check_memory(COPIES * size, size, f"values: {count} solutions are", "or over_runs=, or fewer values")
     return job
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +35,7 @@ def path_of(
 ) -> Path:  # fmt: skip
     """The path of one run, or of many with a leading axis in every array; xp: NumPy or jax.numpy."""
     program, (t0, h, _, _) = prepared.program, grid
-    of_rows = Levels.of(program, step_options).fields(rows, t0, h)
+    of_rows = fields_of_rows(program, step_options, rows, t0, h)
     known, first_v = known_nodes(prepared, grid), first_velocities(xp, prepared, grid)
     mid = program.levels[0] == "mid"
     moving = [k for k in known if k > 0]
@@ -90,38 +90,26 @@ def first_velocities(xp, prepared: Prepared, grid: Grid):
     return xp.diff(prepared.nodes, axis=-2)[..., np.array(moving, int) - 1, :] / grid.h
 
 
-class Levels(NamedTuple):
-    """Time levels of the velocities and multipliers of a program, and the time from the beginning of a step to the action of
-    the multipliers, over h."""
-
-    names: tuple[str, str]
-    multiplier_time: float
-    sampled: bool
-
-    @classmethod
-    def of(cls, program: StepProgram, step_options: StepOptions) -> Levels:
-        return cls(program.levels, program.multiplier_time, step_options.feedback is not None)
-
-    def fields(self, columns: dict[str, Any], t0: Any, h: Any) -> dict[str, Any]:
-        """Fields of a path from the columns of its rows. columns: by name, k as numbers of steps."""
-        clock = columns["clock"]
-        t, h = (clock[..., 0], clock[..., 1]) if clock.shape[-1] else (t0 + columns["k"] * h, h)
-        return {
-            "t": t, "q": columns["q"], "t_velocity": t - 0.5 * h if self.names[0] == "mid" else t, "v": columns["v"],
-            "t_multipliers": t + (self.multiplier_time - 1.0) * h, "multipliers": columns["multipliers"],
-            "constraint_forces": columns["force"], "t_feedback": t - h if self.sampled else None,
-            "feedback": columns["held_force"] if self.sampled else None,
-        }  # fmt: skip
-
-    def with_nodes_ahead(self, fields: dict[str, Any], ahead: int) -> dict[str, Any]:
-        """The same where the first rows are of the nodes before the first step, which have no multipliers and no law, and
-        where velocities are between nodes one less of these. ahead: their number."""
-        first = {name: 0 if name in ("t", "q") else ahead for name in fields}
-        first |= dict.fromkeys(("t_velocity", "v"), 1 if self.names[0] == "mid" else ahead - 1)
-        return {
-            name: x if x is None else x[..., first[name] :] if name.startswith("t") else x[..., first[name] :, :]
-            for name, x in fields.items()
-        }
+def fields_of_rows(
+    program: StepProgram, step_options: StepOptions, columns: dict[str, Any], t0: Any, h: Any, ahead: int = 0
+) -> dict[str, Any]:
+    """Fields of a path from the columns of its rows. columns: by name, k as numbers of steps. ahead: how many of the first
+    rows are of nodes before the first step, which have no multipliers and no law; velocities between nodes are one less."""
+    clock, mid, sampled = columns["clock"], program.levels[0] == "mid", step_options.feedback is not None
+    t, h = (clock[..., 0], clock[..., 1]) if clock.shape[-1] else (t0 + columns["k"] * h, h)
+    found = {
+        "t": t, "q": columns["q"], "t_velocity": t - 0.5 * h if mid else t, "v": columns["v"],
+        "t_multipliers": t + (program.multiplier_time - 1.0) * h, "multipliers": columns["multipliers"],
+        "constraint_forces": columns["force"], "t_feedback": t - h if sampled else None,
+        "feedback": columns["held_force"] if sampled else None,
+    }  # fmt: skip
+    if not ahead:
+        return found
+    first = dict.fromkeys(found, ahead) | {"t": 0, "q": 0} | dict.fromkeys(("t_velocity", "v"), 1 if mid else ahead - 1)
+    return {
+        name: x if x is None else x[..., first[name] :] if name.startswith("t") else x[..., first[name] :, :]
+        for name, x in found.items()
+    }
 
 
 def _join_times(xp, first, rows):
