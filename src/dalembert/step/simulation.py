@@ -301,8 +301,10 @@ class PreparedRun:
         check_x64()
         as_flag(throw, "throw")
         found = self._at_once(q0, v0, steps, t0)
-        if found is None:
-            found = self._search(Given.of(self._system.space, q0, v0, Start()), steps, t0)
+        if found is None:  # in the ordinary way, with every check; what it finds is kept
+            options, given = self._options.with_times(steps, t0), Given.of(self._system.space, q0, v0, Start())
+            found, ready = run_in_memory(self._system, given, options)
+            self._ready = self._ready if ready is None else (ready, options)
         return check_path(*found, throw)
 
     def _at_once(self, q0: Any, v0: Any, steps: int, t0: Any) -> tuple[Path, bool] | None:
@@ -322,14 +324,6 @@ class PreparedRun:
             return options.record(run.words, self._system.subject.under(options.scheme), q0=q, v0=v)
 
         return run.path(q, v, options, record)
-
-    def _search(self, given: Given, steps: int, t0: Any) -> tuple[Path, bool]:
-        """In the ordinary way, with every check; what it finds is kept."""
-        options = self._options.with_times(steps, t0)
-        found, ready = run_in_memory(self._system, given, options)
-        if ready is not None:
-            self._ready = ready, options
-        return found
 
     def __repr__(self) -> str:
         return f"PreparedRun(h={self._options.h}, scheme={self._options.scheme})"

@@ -117,16 +117,16 @@ class Blocks(NamedTuple):
 
 
 class SweepJob(abc.ABC):
-    """Runs or solutions in blocks. threads: of a block, all processors if None; work: of one run or solution, in units of
-    `unit`, of which progress counts; shared: other calls or processes may compute other blocks. It travels to workers
-    without what it has compiled."""
+    """Runs or solutions in blocks, of so many at the most. threads: of a block, all processors if None; work: of one run or
+    solution, in units of `unit`, of which progress counts; shared: other calls or processes may compute other blocks. It
+    travels to workers without what it has compiled."""
 
     unit: ClassVar[str] = "steps"
     work: int
     shared = True
 
-    def __init__(self, swept: Swept, blocks: Blocks, threads: int | None):
-        self.swept, self.blocks, self.threads = swept, blocks, threads
+    def __init__(self, swept: Swept, most: int, threads: int | None):
+        self.swept, self.blocks, self.threads = swept, Blocks.of(tuple(swept.shape.values()), most), threads
         self._ready, self._making, self._warned = None, threading.Lock(), False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -246,10 +246,8 @@ def _compute_on_worker(i: int, sent: tuple[SweepJob, Task]) -> tuple[int, Any]:
 class RunsJob(SweepJob):
     """Runs of a system from initial data."""
 
-    def __init__(
-        self, system: Any, swept: Swept, options: RunOptions, blocks: Blocks, threads: int | None, shared: bool = True
-    ):
-        super().__init__(swept, blocks, threads)
+    def __init__(self, system: Any, swept: Swept, options: RunOptions, most: int, threads: int | None, shared: bool = True):
+        super().__init__(swept, most, threads)
         self.system, self.options, self.shared = system, options, shared
         until = options.until
         self.work = options.grid.steps if until is None else math.ceil((until - options.t0) / options.h)  # about
@@ -361,8 +359,8 @@ class SolutionsJob(SweepJob):
     unit: ClassVar[str] = "problems"
     work = 1
 
-    def __init__(self, problem: SweptProblem, asked: Asked, reduce: Callable | None, blocks: Blocks, threads: int | None):
-        super().__init__(problem.swept, blocks, threads)
+    def __init__(self, problem: SweptProblem, asked: Asked, reduce: Callable | None, most: int, threads: int | None):
+        super().__init__(problem.swept, most, threads)
         self.problem, self.asked, self.reduce = problem, asked, reduce
 
     @property

@@ -34,7 +34,7 @@ from dalembert.step.run.assemble import fields_of_rows
 from dalembert.step.run.driver import Run, begin_run
 from dalembert.step.run.loop import rows_of
 from dalembert.step.run.state import Given, Watch
-from dalembert.step.run.steps import Progress, Rows, check_progress, fingerprint, report_progress
+from dalembert.step.run.steps import Progress, Rows, check_progress, fingerprint_of, report_progress
 from dalembert.step.simulation import check_path
 from dalembert.step.start.prepare import check_any_system
 from dalembert.store import FileError
@@ -94,7 +94,8 @@ class RunWriter:
             self._lock = None
 
     def _begin(self, allow_rounding: bool) -> None:
-        first, found = self._path(self._row), fingerprint(self._steps)
+        first, steps = self._path(self._row), self._steps
+        found = fingerprint_of(steps.native, steps.key, steps.inputs)
         assert first.provenance is not None
         if self._stored is None:
             self._create(first, found)
@@ -108,7 +109,7 @@ class RunWriter:
         if self._stored is not None:
             self._scalar(COMMITTED, np.asarray(self._lead["t"] + rows))
             self._taken = rows
-            self._steps.restore(_stored_state(begun, self._steps.state))
+            steps.restore(_stored_state(begun, steps.state))
 
     def _make_steps(self, watch: Watch) -> Path:
         steps = self._steps

@@ -7,7 +7,7 @@ import difflib
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence, Set
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from dalembert.boundary import Asked, Request, TimeGrid, check_seek, settings
 from dalembert.control import OptimalControl
@@ -20,7 +20,7 @@ from dalembert.step import PreparedRun
 from dalembert.step.options import RunOptions, lengths_of
 from dalembert.step.run.state import Given
 from dalembert.step.start.prepare import check_any_system
-from dalembert.studies.job import Blocks, RunsJob, SolutionsJob, SweepJob, compute_here, workers_of
+from dalembert.studies.job import RunsJob, SolutionsJob, SweepJob, compute_here, workers_of
 from dalembert.studies.results import as_over_runs, gather_study, merge_values, store_study
 from dalembert.studies.swept import ARGUMENTS, DATA, Swept, SweptProblem
 from dalembert.systems import System, VariationalProblem, check_x64, refuse_traced
@@ -139,30 +139,24 @@ def sweep(
     workers = compute_here if client is None else workers_of(client)
     pair = None if over_runs is None else as_over_runs(over_runs)
     threads = 1 if client is not None and threads is None else threads  # blocks of a cluster have workers of their own
-    division = Division(block, threads, store is None and pair is None, client is None)
+    in_memory = store is None and pair is None
+    common: dict[str, Any] = {
+        "combine": combine,
+        "reduce": reduce,
+        "block": block,
+        "threads": threads,
+        "in_memory": in_memory,
+    }
     given = _check_fixed(fixed)
     if _is_between_ends(system, values, given):
-        job = _solutions_job(system, values, given, combine=combine, reduce=reduce, division=division)
+        job = _solutions_job(system, values, given, **common)
     else:
-        job = _runs_job(system, values, given, combine=combine, reduce=reduce, division=division, progress=progress)
+        job = _runs_job(system, values, given, **common, here=client is None, progress=progress)
     if pair is not None:
         return merge_values(job, pair, store, workers, progress)
     if store is not None:
         return store_study(job, store, workers, progress)
     return gather_study(job, workers, progress)
-
-
-class Division(NamedTuple):
-    """Into blocks. in_memory: whether all of it is to be in memory in the end; here: whether this process computes it."""
-
-    block: int | None
-    threads: int | None
-    in_memory: bool
-    here: bool
-
-    def blocks(self, shape: Mapping[str, int], most: int) -> Blocks:
-        """most: where nobody has chosen."""
-        return Blocks.of(tuple(shape.values()), most if self.block is None else self.block)
 
 
 def _check_fixed(fixed: Any) -> dict[str, Any]:
@@ -199,9 +193,11 @@ def _refuse(given: Sequence[str], allowed: Set[str], why: str) -> None:
 
 
 def _runs_job(
-    system: Any, values: Any, given: dict[str, Any], *, combine: str, reduce: Any, division: Division, progress: Any
-) -> SweepJob:
-    """Runs from initial data."""
+    system: Any, values: Any, given: dict[str, Any], *, combine: str, reduce: Any, block: int | None, threads: int | None,
+    in_memory: bool, here: bool, progress: Any,
+) -> SweepJob:  # fmt: skip
+    """Runs from initial data. in_memory: whether all of it is to be in memory in the end; here: whether this process
+    computes it."""
     _refuse([*given], OF_RUNS, "is for problems between ends; a run from initial data has none")
     prepared = system if isinstance(system, PreparedRun) else None
     system = system if prepared is None else prepared.system
@@ -229,14 +225,11 @@ def _runs_job(
     else:
         steps = _expected_steps(options, progress)
     numbers = rows * (3 * _coordinates_of(system, swept) + 3)
-    if division.in_memory:
+    if in_memory:
         _check_runs_fit(swept.shape, rows, numbers)
-    whole = division.in_memory and division.here
-    if whole:
-        blocks = Blocks.of(tuple(swept.shape.values()), math.prod(swept.shape.values()))
-    else:
-        blocks = division.blocks(swept.shape, _runs_of_block(numbers + BESIDE // COPIES, steps))
-    return RunsJob(system, swept, options, blocks, division.threads, shared=not whole)
+    whole = in_memory and here
+    most = math.prod(swept.shape.values()) if whole else block or _runs_of_block(numbers + BESIDE // COPIES, steps)
+    return RunsJob(system, swept, options, most, threads, shared=not whole)
 
 
 def _runs_of_block(numbers: int, steps: int) -> int:
@@ -263,8 +256,9 @@ def _coordinates_of(system: Any, swept: Swept) -> int:
 
 
 def _solutions_job(
-    problem: Any, values: Any, given: dict[str, Any], *, combine: str, reduce: Any, division: Division
-) -> SweepJob:
+    problem: Any, values: Any, given: dict[str, Any], *, combine: str, reduce: Any, block: int | None, threads: int | None,
+    in_memory: bool,
+) -> SweepJob:  # fmt: skip
     """Problems between ends."""
     _refuse([*given], OF_PROBLEMS, "is for runs from initial data; a problem between ends has none")
     if not hasattr(problem, "solution_class"):
@@ -286,11 +280,11 @@ def _solutions_job(
     times = given["times"]
     steps = whole_number(given["steps"], "steps") if times is None else max(1, as_numbers(times, "times").size - 1)
     n = len(problem.coordinates or ()) or 1
-    blocks = division.blocks(swept.swept.shape, max(1, min(MOST_PROBLEMS, UNKNOWNS // (steps * n * n))))
+    most = block or max(1, min(MOST_PROBLEMS, UNKNOWNS // (steps * n * n)))
     request, grid = Request(guess=given.pop("guess")), TimeGrid(steps=given.pop("steps"), times=given.pop("times"))
     asked = Asked(request, grid, scales=solver.scales, settings=how, **given)
-    job = SolutionsJob(swept, asked, reduce, blocks, division.threads)
-    if division.in_memory:
+    job = SolutionsJob(swept, asked, reduce, most, threads)
+    if in_memory:
         count = math.prod(swept.swept.shape.values())
         size = job.template().nbytes * count
         _check_memory(COPIES * size, size, f"values: {count} solutions are", "or over_runs=, or fewer values")

@@ -97,11 +97,6 @@ def run_all(steps: Steps, watch: Watch = None) -> Rows:
     return steps.join(tables or [steps.no_rows()])  # none: all nodes are known before the first step
 
 
-def fingerprint(steps: Steps) -> dict[str, str]:
-    """Fingerprint of a run: the data that determine its bits besides its record."""
-    return fingerprint_of(steps.native, steps.key, steps.inputs)
-
-
 def fingerprint_of(native: bool, equations: str, inputs: np.ndarray) -> dict[str, str]:
     """Fingerprint of a run, which determines its bits besides its record: back-end, equations as they are computed, the
     numbers that they read, processor.
