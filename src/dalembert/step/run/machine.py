@@ -311,7 +311,7 @@ def compile_program(program: StepProgram, step_options: StepOptions, carry: RunS
     key = parts.key, walk.of(rules), carry.q.shape, carry.s.shape, reduced
     lasting = parts.key is not None and walk.lasting and not own
     found = _COMPILED.get(key) if lasting else None
-    if found is None or not (found.settled or _is_tracer(carry.q)):
+    if found is None or not (found.settled or isinstance(carry.q, Tracer)):
         found = _compile(program, step_options, carry, parts, _sample(carry, parts.leaves, t0, h))
         if lasting:
             _COMPILED.put(key, found)
@@ -342,13 +342,9 @@ def _compile(program, step_options: StepOptions, carry: RunState, parts: SystemP
 
 def _numbers_of(value, about: float) -> np.ndarray:
     """The numbers of an array, flat; others where they are not known yet: they only serve to choose pivots."""
-    if not _is_tracer(value):
+    if not isinstance(value, Tracer):
         return np.ravel(np.asarray(value, float))
     return about * (1.0 + 0.3 * np.random.default_rng(1).standard_normal(int(np.prod(np.shape(value), initial=1))))
-
-
-def _is_tracer(value) -> bool:
-    return isinstance(value, Tracer)
 
 
 def _step_functions(program, step_options: StepOptions, carry: RunState, parts: SystemParts) -> StepFunctions:
@@ -357,8 +353,8 @@ def _step_functions(program, step_options: StepOptions, carry: RunState, parts: 
     def method(name: str):
         return lambda *x: getattr(with_arrays(x[-1]), name)(*x[:-1])
 
-    def callback(function, dtype=None):
-        return function and (lambda q, v, t, p: jnp.asarray(with_arrays(p).system.call(function, q, v, t=t), dtype))
+    def callback(function):
+        return function and (lambda q, v, t, p: jnp.asarray(with_arrays(p).system.call(function, q, v, t=t)))
 
     reduce, feedback = step_options.reduce and flat(step_options.reduce, carry.reduced), step_options.feedback
     point = (program, carry.history[0], carry.q, carry.s, np.zeros(()), np.ones(()))
