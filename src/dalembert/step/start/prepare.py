@@ -194,7 +194,7 @@ def begin_steps(program, recipe: Recipe, q: Any, v: Any, a: Any, multipliers: An
     kind: Any = type(program)  # of a bound method equinox makes a module, which takes long
     if program.starting_nodes == 0:
         return Prepared(program, q[None], q, v, kind.initial_guess(program, v, h, a, multipliers))
-    xp: Any = np if isinstance(q, np.ndarray) and isinstance(v, np.ndarray) else jnp
+    xp: Any = np if all(isinstance(x, np.ndarray) for x in (q, v)) else jnp
     at: Any = {"t0": xp.asarray(t0, dtype=float), "h": xp.asarray(h, dtype=float)}  # arrays: one program for all steps
     d: Any = xp.asarray(_second_node(program.system, recipe.scheme, recipe.starter, q, v, **at))
     return Prepared(program, xp.stack([q, q + d]), q + d, d / h, kind.initial_guess(program, d / h, h, a, multipliers))
