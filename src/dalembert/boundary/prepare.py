@@ -14,8 +14,8 @@ from dalembert.boundary.data.around import (
     around_origin,
     check_on_group,
     coordinates_of,
-    group_velocities,
     on_path,
+    path_velocities,
     slots_around,
 )
 from dalembert.boundary.data.checks import (
@@ -51,7 +51,7 @@ from dalembert.boundary.data.ends import (
 from dalembert.boundary.data.free_time import fit_times, horizon_of
 from dalembert.boundary.data.limits import Asking, Bounded, check_given, read_bounds, read_inequalities
 from dalembert.boundary.data.redundant import check_met, redundant
-from dalembert.boundary.data.sizes import SLIGHT, Densities, Sizes, extents_of, origin_of, shift_origin, sizes_of
+from dalembert.boundary.data.sizes import SLIGHT, Densities, Sizes, extents_of, origin_of, sizes_of
 from dalembert.boundary.iteration import Search, leave_saddles, search_of
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.system import KKTSystem
@@ -200,7 +200,7 @@ def prepare_problem(
         values[:, w.nodes] += sets.shift[0] * ((t - t[0]) / np.ptp(t))[:, None]
     if isinstance(space, Product) and bases is not None:
         kept = (fixed | (w.orders == 0))[:, None]
-        values[0] = np.where(kept, values[0], group_velocities(space, t, bases[0])[w.owners])
+        values[0] = np.where(kept, values[0], path_velocities(space, t, bases[0])[w.owners])
     if any(sets.on):
         values = np.stack([ends_on_sets(problem, w, sets, fixed, path) for path in values])
     paths = values[:, w.nodes] if bases is None else coordinates_of(space, bases)
@@ -216,7 +216,7 @@ def prepare_problem(
         held = paths  # a barrier, and an end that moves, know no other scale than the first path
     extents = np.array([extents_of(*each) for each in zip(held, paths, strict=True)])
     values[:, w.orders == 0] -= origin
-    near = shift_origin(problem, origin, not w.differenced)
+    near = around_origin(problem, space, origin, not w.differenced) if np.any(origin) else problem
     seen = values[0] if bases is None else slots_around(w, values[0], paths[0])
     found = densities(near, *sampled_jets(w, seen, SAMPLES), horizon is not None)
     unknowns = unknowns_of(

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.boundary.data.ends import at_times
 from dalembert.boundary.solver import solve
 from dalembert.discretize import WindowMap
 from dalembert.groups import Group
 from dalembert.numbers import MOST_NODES, as_flag, as_number, as_numbers, called, check_x64, described, whole_number
 from dalembert.options import Solver, accept_single_options
 from dalembert.solution import Solution
+from dalembert.systems import lift
 from dalembert.systems.manifolds import Embedded, LeftInvariant, Manifold, ambient_spline, riemannian_spline
 from dalembert.systems.manifolds.manifold import check_functions
 from dalembert.systems.manifolds.splines import check_manifold, warn_of_scalar_last
@@ -189,7 +190,7 @@ def _read_end(manifold: Manifold, given, name: str, q: Float[np.ndarray, "n"], k
     if isinstance(manifold, Embedded):
         slope = float(jnp.linalg.norm(manifold.normals(jnp.asarray(q))))
         for order in range(1, len(jet)):
-            off = float(jnp.linalg.norm(_time_derivatives(manifold.phi, jet[: order + 1]))) / slope
+            off = float(jnp.linalg.norm(jnp.ravel(lift(manifold.phi, order)([*map(jnp.asarray, jet)])[order]))) / slope
             if not off <= ON * (1.0 + max(np.abs(x).max() for x in jet) ** 2):
                 what = (
                     "is not tangent to the manifold: its normal part is" if order == 1 else "misses that of curves on it by"
@@ -198,26 +199,18 @@ def _read_end(manifold: Manifold, given, name: str, q: Float[np.ndarray, "n"], k
     return tuple(jet)
 
 
-def _time_derivatives(phi: Callable, jet: Sequence) -> Array:
-    """dʲφ/dtʲ from jet = (q, q̇, …, q⁽ʲ⁾)."""
-    function: Callable = lambda q: jnp.atleast_1d(phi(q))  # noqa: E731
-    for _ in jet[1:]:
-        function = lambda *x, f=function: jax.jvp(f, x[:-1], x[1:])[1]  # noqa: E731
-    return function(*map(jnp.asarray, jet))
-
-
 def _projected_lines(manifold: Manifold, t, times, places) -> Float[np.ndarray, "N+1 n"]:
     """The straight lines between neighbouring points, projected to the manifold."""
     if not isinstance(manifold, Embedded):
-        return _lines(t, times, places)
+        return at_times(times, places, t)
     for i in range(len(times) - 1):
         _check_one_way(manifold, times[i : i + 2], places[i : i + 2])
-    return np.asarray(manifold.project(jnp.asarray(_lines(t, times, places))))
+    return np.asarray(manifold.project(jnp.asarray(at_times(times, places, t))))
 
 
 def _check_one_way(manifold: Embedded, times, places) -> None:
     """The projection of a straight line breaks where the shortest way changes from one side to another."""
-    sampled = _lines(np.linspace(times[0], times[1], SAMPLES), times, places)
+    sampled = at_times(times, places, np.linspace(times[0], times[1], SAMPLES))
     line = np.asarray(manifold.project(jnp.asarray(sampled)))
     gaps = np.linalg.norm(np.diff(line, axis=0), axis=1)
     if not np.all(np.isfinite(gaps)) or gaps.max() > JUMP * gaps.sum() > 0:
@@ -225,7 +218,3 @@ def _check_one_way(manifold: Embedded, times, places) -> None:
             f"points: those at t = {times[0]:g} and {times[1]:g} are opposite: several shortest curves join them, and as "
             "many splines minimise. Choose one by guess=, a function t → q that goes its way, or by a point between"
         )
-
-
-def _lines(t, times, places) -> Float[np.ndarray, "N+1 n"]:
-    return np.stack([np.interp(t, times, column) for column in places.T], axis=1)

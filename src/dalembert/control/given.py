@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from dalembert.boundary import Nodes, On, Periodic, Request
-from dalembert.boundary.data.around import group_velocities, on_path
+from dalembert.boundary.data.around import on_path, path_velocities
 from dalembert.boundary.data.end_sets import (
     EndFunction,
     EndSets,
@@ -32,13 +32,12 @@ from dalembert.boundary.data.end_sets import (
 )
 from dalembert.boundary.data.ends import EndData, Through, grid_nodes, read_through, smooth_path
 from dalembert.control.problem import OptimalControl, count_equations
-from dalembert.control.terms import state_constraints
+from dalembert.control.terms import position_equations, state_constraints, velocity_equations
 from dalembert.groups import Product
 from dalembert.numbers import as_array, as_number, as_numbers, described
 from dalembert.solution import ControlSolution
 from dalembert.systems import InconsistentDataError, check_initial_data, leaf_forms
 from dalembert.systems.distribution.reduction import Forms, solved_for
-from dalembert.systems.equations import first_derivative
 from dalembert.systems.sizes import residual_limit
 from dalembert.systems.system import LocalSystem
 from dalembert.tracing import seldom
@@ -316,14 +315,10 @@ def _end_equations(problem: OptimalControl, jets: Float[np.ndarray, "samples 2 n
     system = problem.system
 
     def equations_of_jet(jet):
-        q, v = jet
-        found = [
-            (c.residual(system, q, q, q, t), first_derivative(system, c, q, v, t))
-            if c.order == 0
-            else (0.0 * c.residual(system, q, v, v, t), c.residual(system, q, v, v, t))
-            for c in system.constraints
-        ]
-        return jnp.stack([jnp.concatenate(each) for each in zip(*found, strict=True)])
+        (q, v), positions = jet, iter(position_equations(system, jet[0], t))
+        rates = velocity_equations(system, q, v, t)
+        rows = [next(positions) if c.order == 0 else 0.0 * x for c, x in zip(system.constraints, rates, strict=True)]
+        return jnp.stack([jnp.concatenate(rows), jnp.concatenate(rates)])
 
     return jax.vmap(lambda jet: (equations_of_jet(jet), jax.jacfwd(equations_of_jet)(jet)))(jets)
 
@@ -381,7 +376,7 @@ def given_on_group(problem: OptimalControl, space: Product, request: Request, t:
     """The same on groups, where positions are given in full or not at all, and first paths turn the shortest way."""
     guess = request.guess[0] if isinstance(request.guess, tuple) else request.guess
     path, flat = on_path(space, request._replace(guess=guess), t, 2)
-    n, v, given, found = space.n, group_velocities(space, t, path), np.zeros((len(t), space.n), dtype=bool), []
+    n, v, given, found = space.n, path_velocities(space, t, path), np.zeros((len(t), space.n), dtype=bool), []
     for node, end in ((0, flat.initial), (-1, flat.final)):
         levels = [None, None] if end is None else [*end, None][:2]
         known = np.array([level is not None for level in levels])

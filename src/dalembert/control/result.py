@@ -57,7 +57,7 @@ def _values(data: ControlData, z: np.ndarray, gradient: np.ndarray) -> dict[str,
     layout, t = data.layout, data.t
     state = layout.part("state")
     x, h = z[1:-1, state], np.diff(t)[:, None]
-    q = x + data.origin if data.space.flat else data.elements(z)
+    q = data.elements(z)
     d = increments(data.space, q) if isinstance(data.space, Product) else np.diff(x, axis=0)
     if isinstance(data.scheme, Lobatto):
         inner = node_velocities(t, x)[1:-1]

@@ -189,9 +189,8 @@ class EndPosition(PlantTerm):
     def __call__(self, z, data, shared):
         (elements, z), (weight, t) = self.elements_and_unknowns(z), data
         problem = self.plant(shared)
-        system, (q,) = problem.system, self.positions(elements, shared, z[: self.layout.n])
-        found = [c.residual(system, q, q, q, t) for c in system.constraints if c.order == 0]
-        return jnp.zeros(()), weight * jnp.concatenate(found)
+        (q,) = self.positions(elements, shared, z[: self.layout.n])
+        return jnp.zeros(()), weight * jnp.concatenate(position_equations(problem.system, q, t))
 
 
 class EndVelocity(PlantTerm):
@@ -201,26 +200,27 @@ class EndVelocity(PlantTerm):
 
     def __call__(self, z, data, shared):
         (elements, z), (weight, t) = self.elements_and_unknowns(z), data
-        problem = self.plant(shared)
-        system, n = problem.system, self.layout.n
+        problem, n = self.plant(shared), self.layout.n
         (q,), v = self.positions(elements, shared, z[:n]), z[n : 2 * n]
-        found = [
-            first_derivative(system, c, q, v, t) if c.order == 0 else c.residual(system, q, v, v, t)
-            for c in system.constraints
-        ]
-        return jnp.zeros(()), weight * jnp.concatenate(found)
+        return jnp.zeros(()), weight * jnp.concatenate(velocity_equations(problem.system, q, v, t))
+
+
+def position_equations(system: Any, q, t) -> list[Any]:
+    """φ(q) of each holonomic constraint."""
+    return [c.residual(system, q, q, q, t) for c in system.constraints if c.order == 0]
+
+
+def velocity_equations(system: Any, q, v, t) -> list[Any]:
+    """dφ/dt of each holonomic constraint, φ(q, v) of each of the others."""
+    return [
+        first_derivative(system, c, q, v, t) if c.order == 0 else c.residual(system, q, v, v, t) for c in system.constraints
+    ]
 
 
 def state_constraints(system: Any, jet: Sequence, t) -> Any:
-    """The constraints of a plant at a state (q, v): φ and dφ/dt of holonomic ones, φ(q, v) of the others."""
+    """The constraints of a plant at a state (q, v)."""
     q, v = jet
-    found = [
-        jnp.concatenate([c.residual(system, q, q, q, t), first_derivative(system, c, q, v, t)])
-        if c.order == 0
-        else c.residual(system, q, v, v, t)
-        for c in system.constraints
-    ]
-    return jnp.concatenate([jnp.zeros(0), *found])
+    return jnp.concatenate([jnp.zeros(0), *position_equations(system, q, t), *velocity_equations(system, q, v, t)])
 
 
 EQUAL = 1e-9  # by how much the two steps of a parabola may differ

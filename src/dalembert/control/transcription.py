@@ -20,9 +20,10 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from dalembert.boundary import Elements, KKTSystem, Term
-from dalembert.boundary.data.around import coordinates_of, group_velocities, move_elements
+from dalembert.boundary.data.around import coordinates_of, move_elements, path_velocities
 from dalembert.boundary.data.ends import at_times
 from dalembert.boundary.data.limits import Level, PathInequalities, parabola_rates
+from dalembert.boundary.data.sizes import median_size, positive
 from dalembert.boundary.kkt.assembly import Place, term_of
 from dalembert.boundary.kkt.path_terms import PathWindows, node_windows, step_windows, with_origin
 from dalembert.boundary.kkt.shared_unknowns import TimedParts, carry, timed_elements, with_ends, with_free_time
@@ -126,14 +127,14 @@ def control_sizes(
     """From medians over the sample points; 1 where nothing tells. part: of the size of equal energy, which a coordinate has
     at least: one that rests at both ends, a cart or the angle of a rotor, moves as the others do between. timed: with a free
     T the cost is at least that without controls."""
-    middle = Sampled(*(_median(x) for x in found))
+    middle = Sampled(*(median_size(x) for x in found))
     inertia = np.diagonal(middle.mass)
-    s = _positive(with_inertia(extents, inertia, part))
+    s = positive(with_inertia(extents, inertia, part))
     forces = np.maximum(middle.forces, inertia * s / time**2)
-    forces = np.where(forces > 0.0, forces, _positive(np.max(forces)))
+    forces = np.where(forces > 0.0, forces, positive(np.max(forces)))
     u, reactions = (_reach(forces, x) for x in (middle.actuation, middle.reactions.T))
-    constraints = _positive(np.max(np.maximum(middle.by_position * s, middle.by_velocity * s / time), axis=1, initial=0.0))
-    cost = float(_positive(np.max(np.diagonal(middle.curvature) * u**2, initial=middle.cost if timed else 0.0)))
+    constraints = positive(np.max(np.maximum(middle.by_position * s, middle.by_velocity * s / time), axis=1, initial=0.0))
+    cost = float(positive(np.max(np.diagonal(middle.curvature) * u**2, initial=middle.cost if timed else 0.0)))
     return ControlSizes(s, inertia, time, forces, u, reactions, constraints, cost, np.zeros(0))
 
 
@@ -167,20 +168,11 @@ def check_controls(found: Sampled, bounded: Bool[np.ndarray, "r"], minimum: bool
         )
 
 
-def _median(x: np.ndarray) -> np.ndarray:
-    ordered = np.sort(np.where(np.isfinite(x), np.abs(x), 0.0), axis=0)
-    return ordered[len(ordered) // 2]
-
-
 def _reach(forces: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """The size of the control of every column (n, r) that makes the forces (n,)."""
     with np.errstate(divide="ignore"):
         found = np.min(np.where(columns > 0.0, forces[:, None] / columns, np.inf), axis=0, initial=np.inf)
-    return _positive(found)
-
-
-def _positive(x):
-    return np.where(np.isfinite(x) & (np.asarray(x) > 0.0), x, 1.0)[()]
+    return positive(found)
 
 
 def constraint_force(problem: OptimalControl, n: int, row):
@@ -258,14 +250,9 @@ class ControlData(PathUnknowns):
         return self.given, rates
 
     def motion(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        state = self.layout.part("state")
-        if isinstance(self.space, Product):
-            q = self.elements(z)
-            v = group_velocities(self.space, self.t, q)
-        else:
-            q = z[1:-1, state] + self.origin
-            v = np.gradient(q, self.t, axis=0, edge_order=2)
-        v[[0, -1]] = z[[0, -1], state]
+        q = self.elements(z)
+        v = path_velocities(self.space, self.t, q)
+        v[[0, -1]] = z[[0, -1], self.layout.part("state")]
         return q, v, z[1:-1, self.layout.part("controls")]
 
     def path_windows(self, path: PathInequalities) -> Iterator[tuple[PathWindows, bool]]:
@@ -431,11 +418,7 @@ def timed_elements_of(data: ControlData) -> Elements:
 
 def path_values(data: ControlData, q: Float[np.ndarray, "N+1 size"], v: Float[np.ndarray, "N+1 n"]) -> np.ndarray:
     """(blocks, b): a path and its velocities at the ends, all else zero."""
-    z = np.zeros((len(data.t) + 2, data.layout.size))
-    if data.space.flat:
-        z[1:-1, data.layout.part("state")] = q - data.origin
-    else:
-        z = data.counted_from(z, q)
+    z = data.counted_from(np.zeros((len(data.t) + 2, data.layout.size)), q)
     z[[0, -1], data.layout.part("state")] = v[[0, -1]]
     return z
 

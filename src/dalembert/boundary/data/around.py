@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from dalembert.boundary.data.ends import Nodes, Request, grid_nodes
 from dalembert.discretize import Interpolated, Windows, window_jets
-from dalembert.groups import Product
+from dalembert.groups import Product, Space
 from dalembert.numbers import as_number, described
 from dalembert.solution import CriticalPoint
 from dalembert.systems import VariationalProblem
@@ -43,30 +43,38 @@ class Centred(Interpolated):
 
 
 @dataclasses.dataclass(frozen=True)
-class OnGroup:
-    """function(q, v, …[, t][, p]) of a group as one of (y, v, …[, t], {"origin": g, "parameters": p}), q = g τ(y/2)²."""
+class AroundOrigin:
+    """function(q, v, …[, t][, p]) as one of (y, v, …[, t], {"origin": o, "parameters": p}): q = o + y, on groups o τ(y/2)².
+
+    Equal for equal functions, so that compiled code is shared.
+    """
 
     function: Callable
-    space: Product
-    motion: int  # how many arguments are positions, velocities, accelerations
+    space: Space
+    positions: int  # how many arguments are positions
+    motion: int  # and how many are positions, velocities, accelerations
 
     def __call__(self, *arguments):
-        (y, *rest), parameters = arguments[:-1], arguments[-1]
-        q = self.space.retract(self.space.retract(parameters["origin"], 0.5 * y), 0.5 * y)
-        last = (parameters["parameters"],) if "parameters" in parameters else ()
-        shown = self.space.show((q, *rest[: self.motion - 1]))
-        return self.space.array(self.function(*shown, *rest[self.motion - 1 :], *last))
+        (*given, parameters), space = arguments, self.space
+        origin, last = parameters["origin"], (parameters["parameters"],) if "parameters" in parameters else ()
+        for i, y in enumerate(given[: self.positions]):
+            given[i] = origin + y if space.flat else space.retract(space.retract(origin, 0.5 * y), 0.5 * y)
+        shown = space.show(tuple(given[: self.motion]))
+        return space.array(self.function(*shown, *given[self.motion :], *last))
 
 
-def around_origin(problem: VariationalProblem, space: Product, origin: Stored) -> VariationalProblem:
-    """The problem in the coordinates y around an origin, which is one of its parameters."""
+def around_origin(problem: VariationalProblem, space: Space, origin: Any, nodes: bool = False) -> VariationalProblem:
+    """The problem in the coordinates y around an origin, which is one of its parameters. nodes: its functions read k+1
+    nodes, and not one position and its derivatives."""
     own = {} if problem.parameters is None else {"parameters": problem.parameters}
+    around = lambda order, f: AroundOrigin(f, space, order + 1 if nodes else 1, order + 1)  # noqa: E731
     return with_fields(
         problem,
-        lagrangian=OnGroup(problem.lagrangian, space, problem.derivatives + 1),
-        holonomic=tuple(OnGroup(f, space, 1) for f in problem.holonomic),
-        differential=tuple((order, OnGroup(f, space, order + 1)) for order, f in problem.differential),
-        parameters={"origin": jnp.asarray(origin), **own}, coordinates=space.axes,
+        lagrangian=around(problem.derivatives, problem.lagrangian),
+        holonomic=tuple(around(0, f) for f in problem.holonomic),
+        differential=tuple((order, around(order, f)) for order, f in problem.differential),
+        parameters={"origin": jnp.asarray(origin), **own},
+        coordinates=space.axes if isinstance(space, Product) else problem.coordinates,
     )  # fmt: skip
 
 
@@ -133,9 +141,11 @@ def slots_around(w: Windows, values: Float[np.ndarray, "slots n"], path: Float[n
     return slots
 
 
-def group_velocities(space: Product, t: np.ndarray, q: Float[np.ndarray, "N+1 size"]) -> Float[np.ndarray, "N+1 n"]:
+def path_velocities(space: Space, t: np.ndarray, q: Float[np.ndarray, "N+1 size"]) -> Float[np.ndarray, "N+1 n"]:
     """Velocities at the nodes, by differences of second order."""
-    ways = np.concatenate([np.zeros((1, space.n)), np.cumsum(increments(space, q), axis=0)])
+    ways = q
+    if isinstance(space, Product):
+        ways = np.concatenate([np.zeros((1, space.n)), np.cumsum(increments(space, q), axis=0)])
     return np.gradient(ways, t, axis=0, edge_order=2 if len(t) > 2 else 1)
 
 

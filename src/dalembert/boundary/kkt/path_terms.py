@@ -12,12 +12,10 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
 from dalembert.boundary.data.around import chart, nodes_at
 from dalembert.boundary.data.limits import Level, PathFunction
 from dalembert.boundary.kkt.assembly import TIME
-from dalembert.discretize import Windows
 from dalembert.groups import Product
 
 
@@ -111,12 +109,3 @@ def path_blocks(level: Level, first: int) -> np.ndarray:
     before, after = level.ends
     steps = first + np.arange(count - 1)
     return np.concatenate([[first - 1] * before, steps, [first + count] * after]).astype(int)
-
-
-def velocities(w: Windows, slots: Float[np.ndarray, "slots n"]) -> Float[np.ndarray, "nodes n"]:
-    """Velocities at the nodes: the unknowns where they are unknowns, otherwise second order differences."""
-    q = slots[w.nodes]
-    v = np.gradient(q, w.t, axis=0, edge_order=2 if len(w.t) > 2 else 1)
-    held = w.orders == 1
-    v[w.owners[held]] = slots[held]
-    return v

@@ -210,9 +210,7 @@ class KKTSystem:
         """
         band = np.zeros((self.blocks * self.size, self.width))
         self.assembly.add_entries(z, band, self.position, self.lower, self.primal if plain else None)
-        own = self.curvature * np.where(self.fixed, 1.0, np.where(self.primal, shift, -relax * self.relaxed))
-        if added is not None:
-            own += self.free * added * self.units**2
+        own = np.where(self.fixed, self.curvature, self.diagonal(shift, relax, added) * self.units**2)
         band.reshape(self.blocks, self.size, self.width)[..., self.lower] += own[:, self.ordered]
         return band
 

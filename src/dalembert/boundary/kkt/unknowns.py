@@ -129,7 +129,7 @@ class PathUnknowns(abc.ABC):
         """With other times of the nodes."""
         return dataclasses.replace(self, t=t, paths=tuple(path.at_times(t) for path in self.paths), **changed)
 
-    # On groups the blocks have the elements around which their positions are counted.
+    # Positions; on groups the blocks have the elements around which these are counted.
 
     @property
     def space(self) -> Space:
@@ -137,13 +137,18 @@ class PathUnknowns(abc.ABC):
         return self.owner.space
 
     def elements(self, z: np.ndarray) -> Float[np.ndarray, "N+1 size"]:
-        """The nodes of a path (blocks, b) on groups."""
-        nodes = slice(self.first_block, self.first_block + len(self.t))
-        return np.array(move_elements(self.space, z[nodes, self.layout.part("base")], z.ravel()[self.places("q")]))
+        """The nodes of a path (blocks, b)."""
+        x, nodes = z.ravel()[self.places("q")], slice(self.first_block, self.first_block + len(self.t))
+        if self.space.flat:
+            return x + self.origin
+        return np.array(move_elements(self.space, z[nodes, self.layout.part("base")], x))
 
     def counted_from(self, z: np.ndarray, q: Float[np.ndarray, "N+1 size"]) -> np.ndarray:
-        """The path with its nodes at the elements q, from which they are counted."""
+        """The path with its nodes at q, on groups counted from there."""
         z = z.copy()
+        if self.space.flat:
+            z.ravel()[self.places("q")] = q - self.origin
+            return z
         z[:, self.layout.part("base")] = q[np.clip(np.arange(len(z)) - self.first_block, 0, len(q) - 1)]
         z.ravel()[self.places("q")] = 0.0
         return z

@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool
 
-from dalembert.boundary.data.around import group_velocities, many_jets
+from dalembert.boundary.data.around import many_jets, path_velocities
 from dalembert.boundary.data.end_sets import end_slots
 from dalembert.boundary.data.limits import PathInequalities
 from dalembert.boundary.kkt.assembly import Place
-from dalembert.boundary.kkt.path_terms import PathWindows, as_given, node_windows, step_windows, velocities, with_origin
+from dalembert.boundary.kkt.path_terms import PathWindows, as_given, node_windows, step_windows, with_origin
 from dalembert.boundary.kkt.shared_unknowns import TIMED
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.kkt.unknowns import BlockParts, PathUnknowns
@@ -185,13 +185,10 @@ class WindowUnknowns(PathUnknowns):
         return fixed[w.nodes], rates
 
     def motion(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        slots, nothing = self.slots(z), np.zeros((len(self.t), 0))
-        if isinstance(self.space, Product):
-            q, held = self.elements(z), self.windows.orders == 1
-            v = group_velocities(self.space, self.t, q)
-            v[self.windows.owners[held]] = slots[held]
-            return q, v, nothing
-        return slots[self.windows.nodes] + self.origin, velocities(self.windows, slots), nothing
+        slots, q, w = self.slots(z), self.elements(z), self.windows
+        v, held = path_velocities(self.space, self.t, slots[w.nodes] if self.space.flat else q), w.orders == 1
+        v[w.owners[held]] = slots[held]
+        return q, v, np.zeros((len(self.t), 0))
 
     def path_windows(self, path: PathInequalities) -> Iterator[tuple[PathWindows, bool]]:
         if path.level.steps:
