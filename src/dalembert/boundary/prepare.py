@@ -20,9 +20,8 @@ from dalembert.boundary.data.around import (
 )
 from dalembert.boundary.data.checks import (
     SAMPLES,
-    check_end_constraints,
     check_gap,
-    check_points,
+    check_given_rates,
     check_problem,
     densities,
     onto_constraints,
@@ -38,6 +37,7 @@ from dalembert.boundary.data.end_sets import (
     sets_of,
 )
 from dalembert.boundary.data.ends import (
+    FilledSlots,
     Nodes,
     Request,
     TimeGrid,
@@ -233,14 +233,12 @@ def prepare_problem(
     made = PreparedProblem(unknowns, values, scheme, [r.guess for r in requests], extents, scales, found, bases)
     sizes = made.typical_sizes(extents.max(axis=0))
     at = lambda node: near if bases is None else around_origin(given, space, bases[0, node])  # noqa: E731
-    check_points(at, w, filled[0]._replace(values=values), grid_nodes(t, between[0].times), sizes, origin)
+    given_slots = FilledSlots(fixed, values)
     values = onto_constraints(near, w, fixed, values) if bases is None else values
     if w.differenced:
         bounded = np.isfinite(limits["q"]).all(axis=(0, 1)) if limits else np.zeros(n, dtype=bool)
         check_problem(near, *sampled_jets(w, seen, SAMPLES), sizes, np.asarray(bounded))
-    for i, (name, time) in enumerate(zip(NAMES, t[[0, -1]], strict=True)):
-        own = problem if bases is None else at(-i)
-        check_end_constraints(own, [both[i] for both in ends], name, time, sizes)
+    check_given_rates(at, w, given_slots, grid_nodes(t, between[0].times), sizes, origin)
     return made._replace(values=values)
 
 

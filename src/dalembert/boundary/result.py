@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dalembert.boundary.data.end_sets import slots_of_node
 from dalembert.boundary.data.free_time import Horizon
 from dalembert.boundary.interior.activity import Activity, kind_of
 from dalembert.boundary.kkt.multipliers import (
@@ -163,5 +164,5 @@ def _solution(made: Transcription, end: Judged, jets: np.ndarray, scheme: Window
 
 def _momenta(w: Windows, gradient: np.ndarray, node: int, sign: float, k: int):
     """p⁽ʲ⁾ = ∓ ∂(Σ L̃_d)/∂q⁽ʲ⁾ at an end that holds its derivatives."""
-    run = np.flatnonzero(w.owners == node)
-    return None if len(run) < k else sign * gradient[run[np.argsort(w.orders[run])]]
+    own = slots_of_node(w, node)
+    return None if len(own) < k else sign * gradient[own]

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from dalembert.algebra import least_norm, numerical_rank
+from dalembert.boundary.data.end_sets import slots_of_node
 from dalembert.boundary.data.ends import EndData, FilledSlots
 from dalembert.boundary.data.sizes import Densities, Sizes, median_size
 from dalembert.discretize import Windows
@@ -103,36 +104,46 @@ def check_gap(problem: VariationalProblem, end: EndData | None, name: str) -> No
     )
 
 
-def check_end_constraints(
-    problem: VariationalProblem, batch: list[EndData | None], name: str, t: float, sizes: Sizes
+def check_given_rates(
+    at: Callable[[int], VariationalProblem],
+    w: Windows,
+    slots: FilledSlots,
+    points: np.ndarray,
+    sizes: Sizes,
+    origin: np.ndarray,
 ) -> None:
-    """φ(q, v, …) = 0 where an end gives all that φ reads, and dⁱφ/dtⁱ = 0 where it gives more, for the ends of a batch.
+    """φ = 0, dφ/dt = 0, … of every constraint at each node, as many as are determined by what is given there.
 
-    FilledSlots derivatives repeat what the constraint implies: that is no constraint of its own, but they have to agree.
+    Derivatives that repeat what a constraint implies are no equations of their own, but they have to agree. at: the problem
+    as the slots of a node have it. slots: values (batch, slots, n), of which those that are fixed are given, positions
+    counted from the origin. points: nodes to pass.
     """
-    first = batch[0]
-    if first is None or first.nodes:
-        return
-    given = np.stack([e.values for e in batch if e is not None])
-    near = np.broadcast_to(sizes.of(np.arange(given.shape[1])), given.shape).copy()
-    near[:, 1:] = np.maximum(near[:, 1:], np.abs(given[:, 1:]))
-    values, slopes = _end_values(problem, given, t)
-    for i, (rates, by_jet) in enumerate(zip(values, slopes, strict=True)):
-        inner = i >= len(problem.holonomic)
-        what = f"constraint {i - len(problem.holonomic)}" if inner else f"holonomic constraint {i}"
-        for order in range(0 if inner else 2, len(rates)):  # φ and dφ/dt of holonomic ones: see `check_points`
-            rate = "" if not order else f"derivative {order} of "
-            offs, rows = np.asarray(rates[order]), np.asarray(by_jet[order])
-            flat = rows.reshape(*rows.shape[:2], -1), near.reshape(len(near), -1), given.reshape(len(given), -1)
-            for off, limit in zip(offs, residual_limit(*flat), strict=True):
-                if not np.all(np.abs(off) <= limit):
-                    raise InconsistentDataError(
-                        f"{name}: {rate}{what} is {off} there, and not 0: the given derivatives do not satisfy it"
-                    )
+    (fixed, values), mh = slots, len(at(0).holonomic)
+    names = {0: "initial", len(w.t) - 1: "final"} | {int(i): f"through: the point at t = {w.t[i]:g}" for i in points}
+    for node in np.unique(w.owners[fixed & (w.orders == 0)]).tolist() if mh or at(0).differential else ():
+        own = slots_of_node(w, node)
+        given = values[:, own[: np.argmin(np.append(fixed[own], False))]]
+        near = np.broadcast_to(sizes.of(np.arange(given.shape[1])), given.shape).copy()
+        near[:, 1:] = np.maximum(near[:, 1:], np.abs(given[:, 1:]))
+        here = given + origin * (np.arange(given.shape[1]) == 0)[:, None]
+        for i, (rates, slopes) in enumerate(zip(*_given_rates(at(node), given, w.t[node]), strict=True)):
+            what = f"constraint {i - mh}" if i >= mh else f"holonomic constraint {i}"
+            for order, (offs, rows) in enumerate(zip(rates, slopes, strict=True)):
+                kept = np.arange(given.shape[1]) == 1 if i < mh and order == 1 else True  # of dφ/dt against ∂φ/∂q v alone
+                flat = (np.asarray(rows) * np.reshape(kept, (-1, 1))).reshape(*offs.shape, -1)
+                limits = residual_limit(flat, near.reshape(len(near), -1), here.reshape(len(here), -1))
+                for off, limit in zip(np.asarray(offs), limits, strict=True):
+                    if not np.all(np.abs(off) <= limit):
+                        symbols = ("φ of ", "dφ/dt of ") if i < mh else ("",)
+                        rate = symbols[order] if order < len(symbols) else f"derivative {order} of "
+                        raise InconsistentDataError(
+                            f"{names.get(node, f'node {node}')}: {rate}{what} is {off} there, and not 0: the given data "
+                            "do not satisfy it"
+                        )
 
 
 @seldom
-def _end_values(problem: VariationalProblem, jets, t):
+def _given_rates(problem: VariationalProblem, jets, t):
     """The rates of every constraint, and their derivatives by the jet."""
     rates = lambda jet: constraint_rates(problem, jet, t)  # noqa: E731
     return jax.vmap(lambda jet: (rates(jet), jax.jacfwd(rates)(jet)))(jnp.asarray(jets))
@@ -260,40 +271,6 @@ def _refuse_singular(problem: VariationalProblem, flat: np.ndarray) -> None:
 PROJECTIONS = 20
 
 
-def check_points(
-    at: Callable[[int], VariationalProblem],
-    w: Windows,
-    slots: FilledSlots,
-    points: np.ndarray,
-    sizes: Sizes,
-    origin: np.ndarray,
-) -> None:
-    """φ(q) = 0 at given positions, ∂φ/∂q v + ∂φ/∂t = 0 at given velocities; InconsistentDataError naming what is off.
-
-    at: the problem as the slots of a node have it. slots: values (batch, slots, n), of which those that are fixed are given,
-    positions counted from the origin.
-    """
-    if not at(0).holonomic:
-        return
-    fixed, values = slots
-    names = {0: "initial", len(w.t) - 1: "final"} | {int(i): f"through: the point at t = {w.t[i]:g}" for i in points}
-    for slot in np.flatnonzero(fixed & (w.orders <= 1)):
-        node, positions = int(w.owners[slot]), values[:, w.nodes[w.owners[slot]]]
-        velocities = np.zeros_like(positions) if w.orders[slot] == 0 else values[:, slot]
-        (position, rate), slopes = jax.tree.map(np.asarray, _constraint_values(at(node), positions, velocities, w.t[node]))
-        if w.orders[slot] == 0:
-            offs, what, limits = position, "φ(q)", residual_limit(slopes, sizes.positions, origin + positions)
-        else:
-            speeds = np.maximum(np.abs(velocities), sizes.of(1))
-            offs, what, limits = rate, "dφ/dt = ∂φ/∂q v", residual_limit(slopes, speeds, velocities)
-        for off, limit in zip(offs, limits, strict=True):
-            if not np.all(np.abs(off) <= limit):
-                raise InconsistentDataError(
-                    f"{names.get(node, f'node {node}')}: {what} = {off} there, and not 0: it does not satisfy the holonomic "
-                    "constraints"
-                )
-
-
 def onto_constraints(problem: VariationalProblem, w: Windows, fixed: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The slots (batch, slots, n) with every free position moved to a near point of φ = 0, and free velocities tangent."""
     if not problem.holonomic:
@@ -306,13 +283,6 @@ def onto_constraints(problem: VariationalProblem, w: Windows, fixed: np.ndarray,
         good = ~fixed[slots] & np.all(np.isfinite(found), axis=2)  # dependent constraints are named later
         values[:, slots] = np.where(good[:, :, None], found, values[:, slots])
     return values
-
-
-@seldom
-def _constraint_values(problem, q, v, t):
-    """φ and its rate, and ∂φ/∂q, for a batch of positions and velocities."""
-    phi = lambda y, s: holonomic_constraints(problem, y, s)  # noqa: E731
-    return jax.vmap(lambda x, u: (jax.jvp(phi, (x, t), (u, 1.0)), jax.jacfwd(phi)(x, t)))(q, v)
 
 
 @seldom

@@ -340,7 +340,12 @@ def holonomic_at_end(problem: VariationalProblem, jet, t):
 
 def end_slots(w: Windows, end: int) -> np.ndarray:
     """The slots of q, q̇, … of the first (0) or the last (-1) node."""
-    slots = np.flatnonzero(w.owners == (0 if end == 0 else len(w.t) - 1))
+    return slots_of_node(w, 0 if end == 0 else len(w.t) - 1)
+
+
+def slots_of_node(w: Windows, node: int) -> np.ndarray:
+    """The slots of q, q̇, … of a node."""
+    slots = np.flatnonzero(w.owners == node)
     return slots[np.argsort(w.orders[slots])]
 
 
