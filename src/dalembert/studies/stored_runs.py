@@ -79,7 +79,7 @@ class RunWriter:
         self._threads = ThreadPoolExecutor(WORKERS, "dalembert-flush")
         self._flushing: list[Future[None]] = []
 
-    def write(self, progress: Progress, allow_rounding: bool = False) -> Path:
+    def write_rows(self, progress: Progress, allow_rounding: bool = False) -> Path:
         """The first and the last state; all rows are in the store, from the beginning or from what is there. allow_rounding:
         whether other last digits are allowed."""
         with report_progress(progress, self._run.grid.steps) as watch:
@@ -129,7 +129,7 @@ class RunWriter:
             scalars = scalars_of(self._path(self._row))
             for name in scalars.keys() & (SCALARS | STATISTICS).keys():
                 self._flushing.append(self._threads.submit(self._scalar, name, scalars[name]))
-            self._write_rows(taken, scalars, state)
+            self._commit_rows(taken, scalars, state)
         path = self._path(self._row)
         if noted.pressed and steps.code != int(Outcome.INTERRUPTED):  # after the last step
             raise Interrupted(path)
@@ -155,10 +155,10 @@ class RunWriter:
         began = time.monotonic()
         # Whoever reads it before it has ended finds a run that has been broken off.
         scalars = scalars_of(self._path(self._steps.no_rows())) | {"code": np.asarray(int(Outcome.INTERRUPTED))}
-        self._write_rows(self._taken, scalars, self._steps.state)
+        self._commit_rows(self._taken, scalars, self._steps.state)
         self._plan(time.monotonic() - began)
 
-    def _write_rows(self, rows: int, scalars: dict[str, np.ndarray], state: State) -> None:
+    def _commit_rows(self, rows: int, scalars: dict[str, np.ndarray], state: State) -> None:
         """rows: that the state comes after; of those that are taken all may be read."""
         with self._explain_errors():
             self._flushing += [self._threads.submit(growing.flush) for growing in self._fields.values()]
@@ -246,7 +246,7 @@ def store_run(run: Run, store: str | os.PathLike, progress: Progress) -> Path:
     if place.exists() or place.is_symlink():
         raise refusal(place)
     with contextlib.closing(RunWriter(run, place)) as writer:
-        return writer.write(progress)
+        return writer.write_rows(progress)
 
 
 @contextlib.contextmanager
@@ -339,7 +339,7 @@ def resume(
         if not ended:
             run = begin_run(system, given, options)
             drop_partial(place)
-            RunWriter(run, place, stored, lock).write(progress, allow_rounding)
+            RunWriter(run, place, stored, lock).write_rows(progress, allow_rounding)
         path = StoredRun(place).path(ends=True)
     return check_path(path, False, throw)
 

@@ -131,11 +131,11 @@ def share_reciprocals(g: Graph, outputs: Sequence[int], level: Level) -> list[in
     times = Counter(b for _, b in quotients)
     wanted = {b for a, b in quotients if times[b] > 1 or level(b) < level(a)}
 
-    def product(i: int, new: Mapping[int, int]) -> int | None:
+    def by_reciprocal(i: int, new: Mapping[int, int]) -> int | None:
         op, *x = g.nodes[i]
         return g.apply("mul", new[x[0]], g.apply("div", g.one, new[x[1]])) if op == "div" and x[1] in wanted else None
 
-    return rewrite(g, outputs, product)
+    return rewrite(g, outputs, by_reciprocal)
 
 
 def simplify_for(g: Graph, outputs: Sequence[int], names: Sequence[str]) -> list[int]:
