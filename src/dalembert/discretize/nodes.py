@@ -8,7 +8,7 @@ flow do in `higher`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -45,13 +45,15 @@ class Interval(NamedTuple):
         if not isinstance(rho, Beta):
             return *rho(self.q - self.share * self.d, self.d, self.h), time
         away = rho.weight - self.share
-        return self.q if away == 0.0 else space.retract(self.q, away * self.d), self.d / self.h, time
+        q = space.show((self.q,))[0] if away == 0.0 else space.point(self.q, away * self.d)
+        return q, self.d / self.h, time
 
 
 class Node(NamedTuple):
     """Three points in increments: q1, d0 = q1 - q0, d1 = q2 - q1, with t the time of q1 and h the step.
 
-    known: a point of the first interval that is the state of the step, if there is one.
+    known: a point of the first interval that is the state of the step, if there is one. shown: q1 as the functions of a user
+    take it, if it is there.
     """
 
     q: Vector
@@ -60,6 +62,7 @@ class Node(NamedTuple):
     t: Float[Array, ""]
     h: Float[Array, ""]
     known: Interval | None = None
+    shown: Any = None
 
     @property
     def before(self) -> Interval:
@@ -67,7 +70,7 @@ class Node(NamedTuple):
 
     @property
     def after(self) -> Interval:
-        return Interval(self.q, self.d1, self.t, self.h)
+        return Interval(self.q if self.shown is None else self.shown, self.d1, self.t, self.h)
 
 
 def _lagrangian_slopes(scheme: Scheme, system: System, interval: Interval) -> list[tuple[PairMap, Vector, Vector]]:
@@ -144,12 +147,12 @@ class ChordMeans(NamedTuple):
     @property
     def ends(self) -> tuple[tuple[Vector, Vector, Float[Array, ""]], ...]:
         """(q, v, t) of both states."""
-        q, d0, d1, t, h, _ = self.node
+        q, d0, d1, t, h, *_ = self.node
         return (q - 0.5 * d0, d0 / h, t - 0.5 * h), (q + 0.5 * d1, d1 / h, t + 0.5 * h)
 
     def mean(self, function: Callable) -> Array:
         """The mean of function(q, t) along the chord."""
-        q, d0, d1, t, h, _ = self.node
+        q, d0, d1, t, h, *_ = self.node
         middle, way = q + 0.25 * (d1 - d0), 0.5 * (d0 + d1)
         values = jax.vmap(lambda x: function(middle + x * way, t + x * h))(jnp.asarray(_POINTS))
         return jnp.tensordot(_WEIGHTS, values, 1)
@@ -207,7 +210,7 @@ def kinematic_equations(
     scheme: Scheme, system: System, node: Node, multipliers: Float[Array, "m"], deflate: bool
 ) -> Float[Array, "m"]:
     """D_K at a node: order 2 by the kinematic map, order 1 on (q₁, q₂) (Remark 3.4), order 0 at q₂."""
-    q, d0, d1, t, h, _ = node
+    q, d0, d1, t, h, *_ = node
     rows, at = [jnp.zeros(0)], 0
     for c in system.constraints:
         if c.order == 2:

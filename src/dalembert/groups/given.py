@@ -34,7 +34,7 @@ class Named:
 
     __slots__ = ("_flat", "_parts")
 
-    def __init__(self, parts: Mapping[str, Any], flat: Any):
+    def __init__(self, parts: Mapping[str, Any], flat: Callable[[], Any]):
         self._parts, self._flat = parts, flat
 
     def __getattr__(self, name: str) -> Any:
@@ -47,7 +47,7 @@ class Named:
         return getattr(self, name)
 
     def __jax_array__(self) -> Any:
-        return self._flat
+        return self._flat()
 
     def __repr__(self) -> str:
         return f"Named({', '.join(self._parts)})"

@@ -34,7 +34,8 @@ class Group(abc.ABC):
         columns: names of the numbers that are stored.
         axes: names of the velocities.
         retraction: τ, by which a step moves: 'cayley', on SO3 also 'exp'.
-        twofold: how many of the first stored numbers may change their sign together: those of a quaternion.
+        unit: how many of the first stored numbers are of length 1 together.
+        twofold: how many of them may change their sign together: those of a quaternion.
         commutes: True where motions of space and of the body are the same.
 
     Example:
@@ -46,6 +47,7 @@ class Group(abc.ABC):
     columns: tuple[str, ...]
     axes: tuple[str, ...]
     retraction: str = "cayley"
+    unit: int = 0
     twofold: int = 0
     commutes: bool = False
 
@@ -72,17 +74,24 @@ class Group(abc.ABC):
         return np.eye(self.size)[0]
 
     @abc.abstractmethod
-    def increment(self, q: Stored, y: Velocity) -> Stored:
-        """q·τ(y) - q, without cancellation where y is small."""
+    def increment(self, q: Stored, y: Velocity, over: Any = 0.0) -> Stored:
+        """q·τ(y) - q, without cancellation where y is small. over: the excess of |q|² over 1, which is taken back."""
 
     def walk(self, q: Stored, y: Velocity, z: Velocity) -> Stored:
-        """q·τ(y)·τ(z) - q."""
+        """q·τ(y)·τ(z) - q, brought back into the group."""
         way = self.increment(q, y)
-        return way + self.increment(q + way, z)
+        return way + self.increment(q + way, z, self._over(q + way))
+
+    def cross(self, q: Stored, y: Velocity) -> Stored:
+        """q·τ(y)² - q, brought back into the group."""
+        return self.walk(q, y, y)
+
+    def _over(self, q: Stored) -> Any:
+        return q[: self.unit] @ q[: self.unit] - 1.0 if self.unit else 0.0
 
     def excess(self, q: Stored) -> Stored:
         """The change that brings q back into the group, to first order: what rounding left."""
-        return jnp.zeros_like(q)
+        return jnp.concatenate([-0.5 * self._over(q) * q[: self.unit], jnp.zeros(self.size - self.unit)])
 
     def retract(self, q: Stored, y: Velocity) -> Stored:
         """q·τ(y)."""
@@ -127,6 +136,10 @@ class Group(abc.ABC):
     @abc.abstractmethod
     def show(self, q: Stored) -> Any:
         """The element as the functions of a user take it."""
+
+    @abc.abstractmethod
+    def show_moved(self, shown: Any, y: Velocity) -> Any:
+        """`show` of q·τ(y), from that of q: its derivatives by y have few operations."""
 
     @abc.abstractmethod
     def store(self, value: Any, name: str) -> Any:
@@ -176,6 +189,14 @@ def rotation(q: Float[Array, "4"]) -> Float[Array, "3 3"]:
 
 
 @jax.jit
+def _turn_rows(R: Float[Array, "3 3"], y: Float[Array, "3"]) -> Float[Array, "3 3"]:
+    """R·τ(y), τ(y) = 1 + (ŷ + ½ŷ²)/(1 + ¼|y|²), of which each row is a product with y."""
+    first = jnp.stack([cross(row, y) for row in R])
+    second = jnp.stack([cross(row, y) for row in first])
+    return R + (first + 0.5 * second) / (1.0 + 0.25 * (y @ y))
+
+
+@jax.jit
 def relative(a: Float[Array, "4"], b: Float[Array, "4"]) -> Float[Array, "4"]:
     """a⁻¹b of unit quaternions, the shorter way round."""
     f = multiply(conjugate(a), b)
@@ -185,11 +206,6 @@ def relative(a: Float[Array, "4"], b: Float[Array, "4"]) -> Float[Array, "4"]:
 def conjugate(q: Float[Array, "4"]) -> Float[Array, "4"]:
     """q⁻¹ of a unit quaternion."""
     return q * jnp.array([1.0, -1.0, -1.0, -1.0])
-
-
-def to_unit_length(q: Float[Array, "k"]) -> Float[Array, "k"]:
-    """The change that brings |q| to 1, to first order."""
-    return -0.5 * (q @ q - 1.0) * q
 
 
 @jax.jit
@@ -242,11 +258,14 @@ class Euclidean(Abelian):
     def identity(self):
         return np.zeros(self.n)
 
-    def increment(self, q, y):
+    def increment(self, q, y, over=0.0):
         return y
 
     def show(self, q):
         return q
+
+    def show_moved(self, shown, y):
+        return shown + y
 
     def store(self, value, name):
         found = read_numbers(value, name)
@@ -280,7 +299,7 @@ class SO3(Group):
     n = 3
     columns = ("w", "x", "y", "z")
     axes = ("1", "2", "3")
-    twofold = 4
+    unit = twofold = 4
 
     def __init__(self, retraction: str = "cayley"):
         if retraction not in ("cayley", "exp"):
@@ -290,18 +309,25 @@ class SO3(Group):
     def __repr__(self) -> str:
         return "SO3()" if self.retraction == "cayley" else "SO3('exp')"
 
-    def increment(self, q, y):
+    def increment(self, q, y, over=0.0):
         y = self._of_cayley(y)[0]
         s = 0.25 * (y @ y)
+        s = s + over * (1.0 + s)
         root = jnp.sqrt(1.0 + s)
         return multiply(q, jnp.concatenate([(-s / (root * (1.0 + root)))[None], 0.5 * y / root]))
 
     def walk(self, q, y, z):
         y, z = self._of_cayley(y)[0], self._of_cayley(z)[0]
         turned = 0.5 * (y + z) + 0.25 * cross(y, z)
-        length = jnp.sqrt((1.0 + 0.25 * (y @ y)) * (1.0 + 0.25 * (z @ z)))
-        less = -(turned @ turned) / (length * (length + 1.0 - 0.25 * (y @ z)))  # positive below half a turn in each
-        return multiply(q, jnp.concatenate([less[None], turned / length]))
+        square, over = (1.0 + 0.25 * (y @ y)) * (1.0 + 0.25 * (z @ z)), self._over(q)
+        length = jnp.sqrt(square + over * square)
+        less = (turned @ turned + over * square) / (length * (length + 1.0 - 0.25 * (y @ z)))  # below half a turn in each
+        return multiply(q, jnp.concatenate([-less[None], turned / length]))
+
+    def cross(self, q, y):
+        y = self._of_cayley(y)[0]
+        s, over = 0.25 * (y @ y), 0.5 * self._over(q)
+        return multiply(q, jnp.concatenate([-(2.0 * s + over * (1.0 - s))[None], (1.0 - over) * y]) / (1.0 + s))
 
     def _of_cayley(self, y):
         """c = κy with exp(y) = cay(c), κ, and 2dκ/d|y|², by the continued fraction of the tangent: to rounding below half a
@@ -314,9 +340,6 @@ class SO3(Group):
         rates = (-270270.0 + u * (13860.0 - 108.0 * u)), (-945945.0 + u * (103950.0 + u * (-1890.0 + 4.0 * u)))
         k = above / below
         return k * y, k, 0.5 * (rates[0] - k * rates[1]) / below
-
-    def excess(self, q):
-        return to_unit_length(q)
 
     def coadjoint(self, y, p):
         return cross(p, y)
@@ -352,6 +375,9 @@ class SO3(Group):
     def show(self, q):
         return rotation(q)
 
+    def show_moved(self, shown, y):
+        return _turn_rows(shown, self._of_cayley(y)[0])
+
     def store(self, value, name):
         return quaternion_of(value, name)
 
@@ -384,15 +410,12 @@ class SE3(Group):
     n = 6
     columns = ("w", "x", "y", "z", "x1", "x2", "x3")
     axes = ("ω1", "ω2", "ω3", "v1", "v2", "v3")
-    twofold = 4
+    unit = twofold = 4
 
-    def increment(self, q, y):
+    def increment(self, q, y, over=0.0):
         w, v = y[:3], y[3:]
         way = (v + 0.5 * cross(w, v)) / (1.0 + 0.25 * (w @ w))
-        return jnp.concatenate([SO3().increment(q[:4], w), turn(q[:4], way)])
-
-    def excess(self, q):
-        return jnp.concatenate([to_unit_length(q[:4]), jnp.zeros(3)])
+        return jnp.concatenate([SO3().increment(q[:4], w, over), turn(q[:4], way)])
 
     def coadjoint(self, y, p):
         w, v = y[:3], y[3:]
@@ -417,6 +440,10 @@ class SE3(Group):
 
     def show(self, q):
         return Pose(rotation(q[:4]), q[4:])
+
+    def show_moved(self, shown, y):
+        w, v = y[:3], y[3:]
+        return Pose(_turn_rows(shown.R, w), shown.x + shown.R @ ((v + 0.5 * cross(w, v)) / (1.0 + 0.25 * (w @ w))))
 
     def store(self, value, name):
         return pose_of(value, name, 3, quaternion_of)
@@ -446,18 +473,18 @@ class SO2(Abelian):
 
     n = 1
     columns = ("cos", "sin")
+    unit = 2
     axes = ("",)
 
-    def increment(self, q, y):
+    def increment(self, q, y, over=0.0):
         half = jnp.sin(0.5 * y[0])
-        less, sine = -2.0 * half * half, jnp.sin(y[0])
-        return jnp.stack([q[0] * less - q[1] * sine, q[1] * less + q[0] * sine])
-
-    def excess(self, q):
-        return to_unit_length(q)
+        return _turn_plane(q, -2.0 * half * half, jnp.sin(y[0]), over)
 
     def show(self, q):
         return _plane_rotation(q)
+
+    def show_moved(self, shown, y):
+        return _plane_rotation(self.retract(shown[:, 0], y))
 
     def store(self, value, name):
         return turn_of(value, name)
@@ -483,18 +510,15 @@ class SE2(Group):
 
     n = 3
     columns = ("cos", "sin", "x1", "x2")
+    unit = 2
     axes = ("ω", "v1", "v2")
 
-    def increment(self, q, y):
+    def increment(self, q, y, over=0.0):
         w, a, b = y[0], y[1], y[2]
         d = 1.0 + 0.25 * w * w
-        less, sine = -0.5 * w * w / d, w / d  # cos - 1 and sin of the angle 2 atan(w/2)
-        turned = [q[0] * less - q[1] * sine, q[1] * less + q[0] * sine]
         way = (a - 0.5 * w * b) / d, (b + 0.5 * w * a) / d
-        return jnp.stack([*turned, q[0] * way[0] - q[1] * way[1], q[1] * way[0] + q[0] * way[1]])
-
-    def excess(self, q):
-        return jnp.concatenate([to_unit_length(q[:2]), jnp.zeros(2)])
+        moved = jnp.stack([q[0] * way[0] - q[1] * way[1], q[1] * way[0] + q[0] * way[1]])
+        return jnp.concatenate([_turn_plane(q, -0.5 * w * w / d, w / d, over), moved])  # the angle is 2 atan(w/2)
 
     def coadjoint(self, y, p):
         return jnp.stack([p[1] * y[2] - p[2] * y[1], p[2] * y[0], -p[1] * y[0]])
@@ -515,6 +539,9 @@ class SE2(Group):
     def show(self, q):
         return Pose(_plane_rotation(q), q[2:])
 
+    def show_moved(self, shown, y):
+        return self.show(self.retract(jnp.concatenate([shown.R[:, 0], shown.x]), y))
+
     def store(self, value, name):
         return pose_of(value, name, 2, turn_of)
 
@@ -531,6 +558,12 @@ class SE2(Group):
 
     def turn_square(self, y):
         return 0.25 * y[0] * y[0]
+
+
+def _turn_plane(q: Float[Array, "..."], less: Any, sine: Any, over: Any) -> Float[Array, "2"]:
+    """The change of (cos, sin) by an angle of which cos - 1 and sin are given."""
+    less, sine = less - 0.5 * over * (1.0 + less), sine - 0.5 * over * sine
+    return jnp.stack([q[0] * less - q[1] * sine, q[1] * less + q[0] * sine])
 
 
 def _plane_rotation(q: Float[Array, "..."]) -> Float[Array, "2 2"]:

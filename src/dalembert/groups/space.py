@@ -10,7 +10,7 @@ import abc
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -102,10 +102,14 @@ class Space(abc.ABC):
         """q·τ(d): within one half of an interval."""
         return q + d
 
-    def walk(self, q: Vector, *halves: Vector) -> Vector:
-        """The increment of q along one half interval after the other, brought back into the group; NaN for one that turns by
+    def point(self, q: Any, d: Any) -> Any:
+        """`retract` as the functions of a user take it."""
+        return q + d
+
+    def walk(self, q: Vector, y: Vector, z: Vector) -> Vector:
+        """The increment of q along one half interval and the other, brought back into the group; NaN for one that turns by
         half a turn, since its ends do not tell which way it went."""
-        return sum(halves[1:], halves[0])
+        return y + z
 
     def cross_interval(self, q: Vector, d: Vector) -> Vector:
         """The increment along a whole interval."""
@@ -319,12 +323,20 @@ class Product(Space):
         if isinstance(q, Named):
             return q
         shown = (g.show(x) for g, x in zip(self.parts, self.positions(q), strict=True))
-        return Named(dict(zip(self.names, shown, strict=True)), q)
+        return self.name_parts(shown, lambda: q)
+
+    def name_parts(self, parts: Iterable[Any], flat: Callable[[], Any]) -> Named:
+        return Named(dict(zip(self.names, parts, strict=True)), flat)
+
+    def point(self, q, d):
+        shown = self.name_position(q)
+        parts = zip(self.names, self.parts, self.velocities(d), strict=True)
+        return self.name_parts((g.show_moved(shown[x], y) for x, g, y in parts), lambda: self.retract(jnp.asarray(q), d))
 
     def name_velocity(self, v: Any) -> Any:
         """A velocity or an acceleration as a user's function takes it; a time stays."""
         own = isinstance(v, Named) or not jnp.ndim(v)
-        return v if own else Named(dict(zip(self.names, self.velocities(v), strict=True)), v)
+        return v if own else self.name_parts(self.velocities(v), lambda: v)
 
     def array(self, result):
         if isinstance(result, Mapping):
@@ -344,8 +356,8 @@ class Product(Space):
         return jax.grad(lambda y: function(self.retract(q, y)))(jnp.zeros(self.n))
 
     def gradients(self, function, q, *others):
-        places = tuple(range(1 + len(others)))
-        return jax.grad(lambda y, *x: function(self.retract(q, y), *x), places)(jnp.zeros(self.n), *others)
+        places, moved = tuple(range(1 + len(others))), self.point if isinstance(q, Named) else self.retract
+        return jax.grad(lambda y, *x: function(moved(q, y), *x), places)(jnp.zeros(self.n), *others)
 
     def jacobian(self, function, q):
         return value_and_jacobian(lambda y: function(self.retract(q, y)), jnp.zeros(self.n))[1]
@@ -362,11 +374,10 @@ class Product(Space):
         return jnp.concatenate([g.increment(x, y) for g, x, y in parts])
 
     @trace_once
-    def walk(self, q, *halves):
-        parts = zip(self.parts, self.positions(q), *map(self.velocities, halves), strict=True)
-        way = jnp.concatenate([g.walk(*x) if len(halves) == 2 else g.increment(*x) for g, *x in parts])
-        way = way + self._excess(q + way)
-        return jnp.where(functools.reduce(jnp.logical_and, map(self.tells_way, halves)), way, jnp.nan)
+    def walk(self, q, y, z):
+        parts = zip(self.parts, self.positions(q), self.velocities(y), self.velocities(z), strict=True)
+        way = jnp.concatenate([g.walk(*x) for g, *x in parts])
+        return jnp.where(self.tells_way(y) & self.tells_way(z), way, jnp.nan)
 
     def _excess(self, q):
         return jnp.concatenate([g.excess(x) for g, x in zip(self.parts, self.positions(q), strict=True)])
@@ -386,8 +397,10 @@ class Product(Space):
         turns = [g.turn_square(y) for g, y in zip(self.parts, self.velocities(half), strict=True)]
         return functools.reduce(jnp.logical_and, [x < 1.0 for x in turns])
 
+    @trace_once
     def cross_interval(self, q, d):
-        return self.walk(q, 0.5 * d, 0.5 * d)
+        parts = zip(self.parts, self.positions(q), self.velocities(0.5 * d), strict=True)
+        return jnp.where(self.tells_way(0.5 * d), jnp.concatenate([g.cross(*x) for g, *x in parts]), jnp.nan)
 
     @functools.partial(jax.jit, static_argnums=(0, 1))
     def _each(self, method: str, *vectors: Any) -> Any:

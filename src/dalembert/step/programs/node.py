@@ -22,6 +22,10 @@ Kinds = tuple[tuple[int, int], ...]  # (order, number of equations) of each cons
 class MechanicalProgram(StepProgram):
     """A step of a System from a state (q, v)."""
 
+    @property
+    def on_groups(self) -> bool:
+        return not self.system.space.flat
+
     def factor(self, z, q, s, t, h):
         if not deflatable(self.system.constraints):
             return None
@@ -85,8 +89,8 @@ class NodeProgram(MechanicalProgram):
     def node(self, z, q, s, t, h) -> Node:
         n = s.shape[0]
         known = Interval(q, h * s, t - (1.0 - self.ahead) * h, h, 1.0 - self.ahead)
-        here = self.system.space.retract(q, self.ahead * h * s)
-        return Node(here, h * s, h * z[:n], t + self.ahead * h, h, known)
+        way, space = self.ahead * h * s, self.system.space
+        return Node(space.retract(q, way), h * s, h * z[:n], t + self.ahead * h, h, known, space.point(q, way))
 
     def residual(self, z, q, s, t, h, held_force):
         node = self.node(z, q, s, t, h)
