@@ -59,6 +59,22 @@ def test_both_back_ends_agree(form):
         assert_allclose(getattr(native, name), getattr(by_jax, name), rtol=0, atol=1e-13)
 
 
+@pytest.mark.parametrize("form", ["drift_kick_drift", "kick_drift_kick"])
+def test_a_stage_begins_where_its_differences_in_earlier_steps_lead(form):
+    """One iteration for each of the five stages once eight steps are known, by both back-ends and in lanes."""
+    few, many = 15, 60
+    scheme = da.Scheme(form, order=4)
+    paths = {}
+    for backend in ("native", "jax"):
+        first, whole = (run(steps=n, scheme=scheme, h=0.02, solver=da.Solver(backend=backend)) for n in (few, many))
+        assert int(whole.statistics.iterations) - int(first.statistics.iterations) == 5 * (many - few)
+        paths[backend] = whole
+    lanes = da.ensemble(BODY.system, HERE, np.tile(SPIN["R"], (20, 1)), h=0.02, steps=many, scheme=scheme)
+    assert (np.asarray(lanes.statistics.iterations) == int(paths["native"].statistics.iterations)).all()
+    for other in (paths["jax"], lanes[7]):
+        assert_allclose(other.v, paths["native"].v, rtol=0, atol=1e-13)
+
+
 TURNS = [lambda q, p, i=i: q.R[i] for i in range(3)]  # Rᵀe_i: turns of space
 
 

@@ -41,6 +41,7 @@ from dalembert.native.root import CompiledRoot, compile_root
 from dalembert.native.stepper.arrays import (
     COUNTED,
     COUNTS,
+    CUBIC,
     HISTORY,
     LEAP,
     LONG_HISTORY,

@@ -11,7 +11,7 @@ import numpy as np
 from dalembert.native.llvm.packing import Packing
 
 HISTORY = 4  # solved stages kept for the prediction of the next
-LONG_HISTORY = 8  # where all steps are equal
+LONG_HISTORY = 8  # where all steps are equal; and differences of each stage, where these are kept
 CUBIC = 4.0, -6.0, 4.0, -1.0  # weights of the last solutions, newest first
 _DIFFERENCES = np.array([[(-1) ** i * math.comb(j, i) for i in range(LONG_HISTORY)] for j in range(LONG_HISTORY)], float)
 # Of all solutions kept, newest first: the prediction of degree 7 less that of degree 3; the seventh difference, and the
@@ -34,10 +34,11 @@ SETTINGS = ("t0", "h", "tolerance")
 @dataclasses.dataclass(frozen=True)
 class Layout:
     """Lengths: n of q, d of velocities and forces, k of s, z of the unknowns, m of the multipliers, r of the reduced value,
-    p, captured of inputs, clock of what tells the time of a row.
+    p, captured of inputs, clock of what tells the time of a row, held of the zero-order-hold force in it.
 
     `carry`, the state of a run: q and s with their rounding compensations (q_compensation is to be subtracted from the next
-    increment, s_compensation to be added), history (4 or 8, z), held_force, the zero-order-hold force of the last step that
+    increment, s_compensation to be added), history (4 or 8, z), where by_stage followed by (8, z) for each stage, how
+    much its solutions differed from those before them, held_force, the zero-order-hold force of the last step that
     was made, sampled, that of the step under way, sign (of stages forwards and of those backwards), residual,
     failed_residual, reduced, q and s one step before, and determinant, its size in the last step (0: not known). With
     stages, `begin`: SINCE and w, as they were when the step began, to go back to where one of its stages fails.
@@ -54,14 +55,26 @@ class Layout:
     p: int
     captured: int
     stages: int = 1
+    by_stage: bool = False
+    held: int = 0
     sides: int = 1
     clock: int = 0
+
+    @property
+    def solutions(self) -> int:
+        """Rows of the history that are solutions."""
+        return history_length(self.stages)
+
+    @property
+    def history(self) -> int:
+        """All of its rows."""
+        return history_length(self.stages, self.by_stage)
 
     @functools.cached_property
     def packed_carry(self) -> Packing:
         """The carry by name."""
         shapes: dict[str, int | tuple[int, ...]] = {
-            "q": self.n, "q_compensation": self.n, "s": self.k, "history": (history_length(self.stages), self.z),
+            "q": self.n, "q_compensation": self.n, "s": self.k, "history": (self.history, self.z),
             "held_force": self.d, "sampled": self.d, "sign": self.sides, "residual": (), "failed_residual": (),
             "reduced": self.r, "before_q": self.n, "before_s": self.k, "s_compensation": self.k, "determinant": (),
         }  # fmt: skip
@@ -78,7 +91,7 @@ class Layout:
                 "v": self.d,
                 "multipliers": self.m,
                 "force": self.d,
-                "held_force": self.d,
+                "held_force": self.held,
                 "clock": self.clock,
                 "k": (),
             }
@@ -95,9 +108,9 @@ class Layout:
         return Packing.of({"partial": self.z, "matrix": self.z**2, "right": self.z, "report": 3})
 
 
-def history_length(stages: int) -> int:
-    """Number of solutions that are kept."""
-    return LONG_HISTORY if stages == 1 else HISTORY
+def history_length(stages: int, by_stage: bool = False) -> int:
+    """Number of solutions that are kept, and with them the differences of every stage."""
+    return LONG_HISTORY if stages == 1 else HISTORY + (stages * LONG_HISTORY if by_stage else 0)
 
 
 def counts(**given: int) -> np.ndarray:

@@ -193,7 +193,8 @@ def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> C
     translated = translate(step, sample)
     layout = Layout(
         n=step.n, d=step.d, k=step.k, z=len(translated.f), m=len(translated.multipliers), r=sum(step.reduced),
-        p=len(sample.p), captured=len(translated.captured), stages=len(step.weights),
+        p=len(sample.p), captured=len(translated.captured), stages=len(step.weights), by_stage=step.by_stage,
+        held=0 if step.brief and not step.law else step.d,
         sides=2 if min(step.weights) < 0 else 1, clock=len(translated.clock),
     )  # fmt: skip
     at = sample.near(translated.graph, np.array(translated.guess), translated.captured)

@@ -15,12 +15,12 @@ from dalembert.native.stepper.arrays import (
     COUNTED,
     CUBIC,
     HISTORY,
+    LONG_HISTORY,
     REFINEMENT,
     SETTINGS,
     SINCE,
     SMOOTH,
     Layout,
-    history_length,
 )
 from dalembert.native.stepper.linear_systems import GraphOutputs, Plan
 from dalembert.native.stepper.step import Translated
@@ -168,14 +168,40 @@ class Frame:
         c = self.code
         for start, width in c.chunks(self.layout.z):
             w = self.load_all(self.w[start : start + width])
-            past = [self._past(j, start, width)[0] for j in range(1, history_length(1))]
+            past = [self._past(j, start, width)[0] for j in range(1, LONG_HISTORY)]
             found = refine([w[0] if width == 1 else c.put_together(w), *past])
             for i in range(width):
                 self.z[start + i][0] = found if width == 1 else c.part(found, i)
 
+    def refine_stage(self) -> None:
+        """The solution of the last stage, and the differences of this one extrapolated, where they are smooth."""
+        c = self.code
+        for start, width in c.chunks(self.layout.z):
+            numbers = range(start, start + width)
+            w, z = ([slots[i][0] for i in numbers] for slots in (self.w, self.z))
+            latest, otherwise = (x[0] if width == 1 else c.put_together(x) for x in (w, z))
+            found = refine([self._of_stage(j, start, width)[0] for j in range(LONG_HISTORY)], latest, otherwise)
+            for i, at in enumerate(numbers):
+                self.z[at][0] = found if width == 1 else c.part(found, i)
+
+    def _of_stage(self, j: int, start: int, width: int) -> Operand:
+        """Place of so many numbers of a difference of this stage."""
+        row = self.stages.now * LONG_HISTORY + (HISTORY + j)
+        return self.part["history"][row * self.layout.z + start :].at(0, vector(width, "double"))
+
+    def _remember_stage(self) -> None:
+        """Those of this stage move on, the oldest first; the new one is that from the last solution."""
+        z = self.layout.z
+        for start, width in reversed(list(self.code.chunks((LONG_HISTORY - 1) * z))):
+            self._of_stage(1, start, width)[0] = self._of_stage(0, start, width)[0]
+        for i, x in enumerate(self.w):
+            self._of_stage(0, i, 1)[0] = x[0] - self.part["history"][i]
+
     def remember(self) -> None:
         """The older ones move on, if they are read again."""
-        for j in reversed(range(1, 1 if self.once else history_length(self.stages.number))):
+        if self.layout.by_stage and not self.once:
+            self._remember_stage()
+        for j in reversed(range(1, 1 if self.once else self.layout.solutions)):
             for start, width in self.code.chunks(self.layout.z):
                 self._past(j, start, width)[0] = self._past(j - 1, start, width)[0]
         for i, x in enumerate(self.w):
@@ -282,15 +308,17 @@ class Frame:
         c.go("leave")
 
 
-def refine(past: Sequence[Operand]) -> Operand:
+def refine(past: Sequence[Operand], latest: Operand | None = None, otherwise: Operand | None = None) -> Operand:
     """The prediction from all solutions that are kept, newest first: vectors of any width.
 
-    What the newest enters last is the shortest way from it to the next step.
+    What the newest enters last is the shortest way from it to the next step. latest: what is kept are differences, and the
+    next is added to this solution; otherwise: the prediction where they are not smooth.
     """
     low, (excess, *others) = _weighted(CUBIC, past), (_weighted(row, past) for row in REFINEMENT.tolist())
     highest, *fourth = map(abs, others)
     smooth = highest <= SMOOTH * intrinsic("maxnum", *fourth)
-    return where(smooth, low + excess, low)
+    high = low + excess
+    return where(smooth, high if latest is None else latest + high, low if otherwise is None else otherwise)
 
 
 def _weighted(weights: Sequence[float], past: Sequence[Operand]) -> Operand:

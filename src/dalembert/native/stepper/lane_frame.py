@@ -9,11 +9,12 @@ lane: an iterate that has converged is kept while others go on, so that its last
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from collections.abc import Iterator, Sequence
 
 from dalembert.native.llvm.builder import Operand, where
-from dalembert.native.stepper.arrays import COUNTED, SINCE, Layout, history_length
+from dalembert.native.stepper.arrays import COUNTED, HISTORY, LONG_HISTORY, SINCE, Layout
 from dalembert.native.stepper.frame import Frame, refine
 from dalembert.native.stepper.linear_systems import GraphOutputs, Plan
 from dalembert.native.stepper.step import Translated
@@ -41,7 +42,7 @@ class LaneFrame(Frame):
         super().__init__(step, layout, outputs, plan, width)
 
     def open(self) -> None:
-        layout, self.kept = self.layout, history_length(self.stages.number)
+        layout, self.kept = self.layout, self.layout.solutions
         c = self.code
         stride = {name: c.argument(f"{name}_stride", "i64") for name in ("inputs", "rows")}
         self.in_carry = c.addresses(c.argument("carry"), c.number(layout.packed_carry.size, "i64"))
@@ -105,6 +106,11 @@ class LaneFrame(Frame):
         for j, row in enumerate(self._history()):
             for i, column in enumerate(self.iterated):
                 row[i] = c.gather(self.in_carry, start + j * n + column, mask)
+        if self.layout.by_stage:
+            rows = range(HISTORY, self.layout.history)
+            self.changes = c.slot("changes", c.real, len(rows) * len(self.iterated))
+            for at, (j, column) in enumerate(itertools.product(rows, self.iterated)):
+                self.changes[at] = c.gather(self.in_carry, start + j * n + column, mask)
         self.affine = {column: c.slot("affine") for column in affine}
         for column, slot in self.affine.items():
             slot[0] = c.gather(self.in_carry, start + column, mask)
@@ -122,6 +128,9 @@ class LaneFrame(Frame):
                 c.scatter(row[i], self.in_carry, start + j * n + column, mask)
             for column, slot in self.affine.items():
                 c.scatter(slot[0], self.in_carry, start + j * n + column, mask)
+        if self.layout.by_stage:
+            for at, (j, column) in enumerate(itertools.product(range(HISTORY, self.layout.history), self.iterated)):
+                c.scatter(self.changes[at], self.in_carry, start + j * n + column, mask)
 
     def count(self, name: str) -> Operand:
         return self.fixed[name] if name in self.fixed else super().count(name)
@@ -150,7 +159,22 @@ class LaneFrame(Frame):
         for i, column in enumerate(self.iterated):
             yield [row[i] for row in history], column
 
+    def refine_stage(self) -> None:
+        for i, (past, column) in enumerate(self._begin_prediction()):
+            changes = [self._of_stage(j, i)[0] for j in range(LONG_HISTORY)]
+            self.z[column][0] = refine(changes, past[0], self.z[column][0])
+
+    def _of_stage(self, j: int, start: int, width: int = 1) -> Operand:
+        return self.changes[(self.stages.now * LONG_HISTORY + j) * len(self.iterated) + start :]
+
+    def _remember_stage(self) -> None:
+        latest = self._history()[0]
+        for j, i in itertools.product(reversed(range(LONG_HISTORY)), range(len(self.iterated))):
+            self._of_stage(j, i)[0] = self._of_stage(j - 1, i)[0] if j else self.w[self.iterated[i]][0] - latest[i]
+
     def remember(self) -> None:
+        if self.layout.by_stage and not self.once:
+            self._remember_stage()
         if not self.once:
             self.newest[0] = (self.newest[0] + 1) & (self.kept - 1)
         row = self._history()[0]

@@ -35,6 +35,7 @@ class StepFunctions:
     whole step, q, s after it, p) → truth value: is counted as a leap. length(s, h, p) → (), that of a step if it is not h.
     p: the arrays of the program, of shapes `shapes`. weights: a step is made of stages, each a step with weights[i] h.
     extrapolation: (stages, 5, 4), the weights of the last solutions, newest first, in the prediction, by how many are known.
+    by_stage: a stage is also predicted from its differences in the last steps. brief: rows have no held force without a law.
     """
 
     n: int
@@ -59,6 +60,8 @@ class StepFunctions:
     reduced: tuple[int, int] = (0, 0)
     weights: tuple[float, ...] = (1.0,)
     extrapolation: np.ndarray = dataclasses.field(default_factory=lambda: _CUBIC)
+    by_stage: bool = False
+    brief: bool = False
     velocities: int | None = None
 
     @property

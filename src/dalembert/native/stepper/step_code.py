@@ -13,7 +13,7 @@ from dalembert.native.graph.graph import combine_pairs
 from dalembert.native.llvm.builder import Code, Operand, intrinsic, module, where
 from dalembert.native.llvm.dense import EXACT, NOT_FINITE, SOLVED
 from dalembert.native.llvm.emit import OPERATORS, Values
-from dalembert.native.stepper.arrays import HISTORY, LEAP, LONG_HISTORY, SINCE, history_length
+from dalembert.native.stepper.arrays import HISTORY, LEAP, LONG_HISTORY, SINCE
 from dalembert.native.stepper.frame import Frame, tables
 from dalembert.native.stepper.linear_systems import Plan
 from dalembert.outcome import Outcome
@@ -85,7 +85,7 @@ class StepCode:
 
     def _predict(self, values: Values) -> None:
         """z extrapolated through the last steps, by a polynomial of degree up to 3, or 7 where that is the better one; the
-        guess before the first.
+        guess before the first. Where differences of stages are kept, it is these that are extrapolated.
 
         Where one linear solution is enough it does not matter where it starts from: the guess, and no history.
         """
@@ -99,7 +99,7 @@ class StepCode:
         f.store(f.z, self.emit(self.outputs.guess, dict(values)))
         c.go("iterate.start")
         c.label("extrapolate")
-        if history_length(f.stages.number) == LONG_HISTORY:
+        if f.layout.history == LONG_HISTORY:
             c.fork(known == LONG_HISTORY, "refine", "begin.extrapolate", True)
             c.label("refine")
             f.extrapolate_refined()
@@ -107,6 +107,9 @@ class StepCode:
             c.label("begin.extrapolate")
         row = f.stages.row(known)
         f.extrapolate([c.broadcast(row[j]) for j in range(HISTORY)])
+        if f.layout.by_stage:
+            with c.only_if(known == f.layout.history):
+                f.refine_stage()
         c.label("iterate.start")
 
     def _iterate(self, values: Values) -> None:
@@ -226,7 +229,7 @@ class StepCode:
         f.write("residual", [self.code.maximum([f.size[0], *f.read("residual")])])
         if whole or not f.once:
             f.remember()
-        f.set_count("known", intrinsic("smin", f.count("known") + 1, history_length(f.stages.number)))
+        f.set_count("known", intrinsic("smin", f.count("known") + 1, f.layout.history))
         f.add("k", 1)
         f.stages.advance(whole)
 
@@ -247,7 +250,7 @@ class StepCode:
         f, c, out = self.frame, self.code, self.outputs
         given = self.emit([*out.new_velocity, *out.multipliers, *out.force, *out.clock], values)
         given, clock = given[: len(given) - len(out.clock)], given[len(given) - len(out.clock) :]
-        held_force = f.read("held_force") if out.law else [c.number(0.0)] * f.layout.d
+        held_force = f.read("held_force") if out.law else [c.number(0.0)] * f.layout.held
         f.write_row([*q, *given, *held_force, *clock, c.broadcast(k.convert("double"))])
         f.add("rows", 1)
         f.set_count("saved", k)

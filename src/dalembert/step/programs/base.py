@@ -55,6 +55,16 @@ class StepProgram(eqx.Module):
         return ONE_STAGE
 
     @property
+    def on_groups(self) -> bool:
+        """True on groups; the machine code of Rⁿ is as it was before there were any."""
+        return False
+
+    @property
+    def by_stage(self) -> bool:
+        """True if each stage is predicted from its differences in the last steps: on groups, where iterations take long."""
+        return len(self.weights) > 1 and self.on_groups
+
+    @property
     @abstractmethod
     def multiplier_time(self) -> float:
         """The time to which the multipliers belong, in units of h after t."""
@@ -133,6 +143,10 @@ class DerivedProgram(StepProgram):
     @property
     def weights(self) -> tuple[float, ...]:
         return self.base.weights
+
+    @property
+    def on_groups(self) -> bool:
+        return self.base.on_groups
 
     @property
     def multiplier_time(self) -> float:

@@ -21,7 +21,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from dalembert.algebra import Solve
-from dalembert.native import HISTORY, LEAP, LONG_HISTORY, REFINEMENT, SMOOTH, next_chunk
+from dalembert.native import CUBIC, HISTORY, LEAP, LONG_HISTORY, REFINEMENT, SMOOTH, next_chunk
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.varying import VaryingSteps, clock_of, has_ended, time_of
@@ -54,15 +54,31 @@ def extrapolation(program: StepProgram) -> np.ndarray:
 def prediction(program: StepProgram, stage, point: RunState, t, h) -> Float[Array, "z"]:
     """z extrapolated through the last stages; the program's guess before the first.
 
-    Where steps are equal a component that proves smooth goes through the last eight.
+    Where steps are equal a component that proves smooth goes through the last eight, or it changes as this stage did in
+    the last eight steps.
     """
-    weights = jnp.asarray(extrapolation(program))[stage, jnp.minimum(point.known, HISTORY)]
+    weights, latest = jnp.asarray(extrapolation(program))[stage, jnp.minimum(point.known, HISTORY)], point.history[0]
     found = weights @ point.history[:HISTORY]
-    if point.history.shape[0] == LONG_HISTORY:
-        excess, seventh, *fourth = jnp.asarray(REFINEMENT) @ point.history
+    if program.by_stage or len(point.history) == LONG_HISTORY:
+        past = _changes(point.history, stage) if program.by_stage else point.history
+        excess, seventh, *fourth = jnp.asarray(REFINEMENT) @ past
         smooth = jnp.abs(seventh) <= SMOOTH * jnp.maximum(*map(jnp.abs, fourth))
-        found = jnp.where((point.known == LONG_HISTORY) & smooth, found + excess, found)
+        high = latest + (jnp.asarray(CUBIC) @ past[:HISTORY] + excess) if program.by_stage else found + excess
+        found = jnp.where((point.known == len(point.history)) & smooth, high, found)
     return jnp.where(point.known > 0, found, program.guess(point.q, point.s, t, h))
+
+
+def _changes(history: Float[Array, "rows z"], stage) -> Float[Array, "8 z"]:
+    """By how much the solutions of a stage differed from those before them, in the last steps."""
+    return lax.dynamic_slice_in_dim(history, HISTORY + LONG_HISTORY * stage, LONG_HISTORY)
+
+
+def _next_history(program: StepProgram, history: Float[Array, "rows z"], stage, z) -> Float[Array, "rows z"]:
+    if not program.by_stage:
+        return jnp.concatenate([z[None], history[:-1]])
+    new = jnp.concatenate([(z - history[0])[None], _changes(history, stage)[:-1]])
+    solutions = jnp.concatenate([z[None], history[: HISTORY - 1], history[HISTORY:]])
+    return lax.dynamic_update_slice_in_dim(solutions, new, HISTORY + LONG_HISTORY * stage, 0)
 
 
 def leaps(before, after):
@@ -109,7 +125,7 @@ def _solve_stage(
         q=q,
         compensation=(q - state.q) - total,
         s=s,
-        history=jnp.concatenate([z[None], state.history[:-1]]),
+        history=_next_history(program, state.history, stage, z),
         known=jnp.minimum(state.known + 1, state.history.shape[0]),
         code=code,
         iterations=state.iterations + info.iterations,

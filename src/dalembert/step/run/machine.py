@@ -28,7 +28,6 @@ from dalembert.native import (
     check_type,
     compile_step,
     counts,
-    history_length,
     next_chunk,
     register,
     run_by_xla,
@@ -140,7 +139,7 @@ class MachineSteps(Steps):
         found, own = (dict(zip(COUNTS, x.tolist(), strict=True)) for x in (state["count"], self._count))
         k, saved, every = found["k"], found["saved"], own["every"]
         sound = (
-            own["first"] <= k <= own["last"] and 0 <= found["known"] <= history_length(self._stages) and 0 <= saved <= k
+            own["first"] <= k <= own["last"] and 0 <= found["known"] <= self._code.layout.history and 0 <= saved <= k
             and found["target"] == min((saved // every + 1) * every, own["last"]) and found["code"] in set(Outcome)
         )  # fmt: skip
         if not sound:  # machine code believes its counts
@@ -201,8 +200,9 @@ def _run_by_xla(native: Native, program: StepProgram, step_options: StepOptions,
     )
     start, rows = rows_of(lead, grid.steps, grid.every)
     state, count, table = _call(code, state, count, inputs, rows - start)
-    first = row_of(native.with_arrays(native.leaves), carry)
-    first = join_parts(jnp, code.layout.packed_row, {name: [jnp.ravel(x).astype(float)] for name, x in first.items()})
+    row, first = code.layout.packed_row, row_of(native.with_arrays(native.leaves), carry)
+    first = {name: [jnp.ravel(x)[: row.fields[name].length].astype(float)] for name, x in first.items()}
+    first = join_parts(jnp, row, first)
     done = count[COUNTED.offset("rows")]
     if rows > start:  # after the end of a run the last state is repeated
         table = table[jnp.minimum(jnp.arange(rows - start), done - 1)]
@@ -374,7 +374,8 @@ def _step_functions(program, step_options: StepOptions, carry: RunState, parts: 
         reduce=reduce and (lambda *x: reduce(*x[:-1])), reduced=lengths(carry.reduced),
         clock=method("clock") if varies else None, astray=method("astray") if varies else None,
         length=method("length") if varies else None,
-        weights=program.weights, extrapolation=extrapolation(program),
+        weights=program.weights, extrapolation=extrapolation(program), by_stage=program.by_stage,
+        brief=program.on_groups,
     )  # fmt: skip
 
 

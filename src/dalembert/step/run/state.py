@@ -180,7 +180,7 @@ def initial_state(prepared: Prepared, t, h, reduced: Any) -> RunState:
         history=xp.concatenate(
             [
                 (lax.stop_gradient(z) if xp is jnp else z)[None],
-                xp.zeros((history_length(len(program.weights)) - 1, z.shape[0])),
+                xp.zeros((history_length(len(program.weights), program.by_stage) - 1, z.shape[0])),
             ]
         ),
         known=xp.asarray(0 if expected is None else 1, dtype=int),
