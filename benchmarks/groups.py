@@ -21,7 +21,7 @@ from benchmarks.build import built
 import dalembert as da
 from dalembert.groups import SO3
 
-MOMENTS, TIMES = np.array([1.0, 2.0, 3.0]), 7
+MOMENTS, TIMES = np.array([1.0, 2.0, 3.0]), 15
 START, OMEGA = np.array([1.0, 0.0, 0.0, 0.0]), np.array([0.1, 1.5, 0.3])
 
 
@@ -111,7 +111,10 @@ def compare(name: str, group: da.System, four: da.System, three: da.System) -> N
         cost = nanoseconds({x: functools.partial(run, h, many) for x, run in runs.items()}, many)
         for x, run in runs.items():
             off = "" if x == "three coordinates" else f"{error(run(h, steps)):10.1e}"
-            print(f"{name:10} order {order}  {x:26} {cost[x]:8.0f} ns {off}", flush=True)
+            ratio, count = cost[x] / cost["three coordinates"], int(run(h, many).statistics.iterations) / many
+            print(
+                f"{name:10} order {order}  {x:24} {cost[x]:6.0f} ns {ratio:5.2f} {count:6.1f} iterations {off}", flush=True
+            )
 
 
 def beside_coordinates(h: float = 0.01, steps: int = 20_000) -> None:
@@ -124,30 +127,51 @@ def beside_coordinates(h: float = 0.01, steps: int = 20_000) -> None:
             "coordinates": runner(da.System(hanging), np.zeros(3), swing, order),
         }
         cost = nanoseconds({x: functools.partial(run, h, steps) for x, run in runs.items()}, steps)
-        print(f"hanging top order {order}: {', '.join(f'{x} {ns:.0f} ns' for x, ns in cost.items())}", flush=True)
+        print(f"hanging top order {order}: {', '.join(f'{x} {ns:.0f} ns' for x, ns in cost.items())}, "
+              f"{cost['SO(3)'] / cost['coordinates']:.2f}", flush=True)  # fmt: skip
+
+
+def keep_memory(kept: bool) -> None:
+    """Large arrays in memory that was used before; or in new memory each time, as in a program's first run."""
+    threshold, trim = -3, -1  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD of the C library
+    library = ctypes.CDLL(None)
+    library.mallopt(threshold, 2**25 if kept else 2**17)
+    library.mallopt(trim, 2**30 if kept else 2**17)
 
 
 def beside_c(steps: int = 20_000) -> None:
+    """Every state kept, in an array of each call's own."""
     with tempfile.TemporaryDirectory() as folder:
         code, h = built("rigid_body.c", Path(folder)).rigid_body, 0.02
         pointer = ctypes.POINTER(ctypes.c_double)
         code.restype, code.argtypes = ctypes.c_long, [ctypes.c_long, *[ctypes.c_double] * 2, *[pointer] * 4]
         given = [np.ascontiguousarray(x) for x in (MOMENTS, START, OMEGA)]
-        ours = da.prepare(FREE, h=h)
+        ours, last = da.prepare(FREE, h=h), da.prepare(FREE, h=h, save=da.Save(every=steps))
 
         def by_c() -> np.ndarray:
-            out = np.empty((steps, 11))  # new memory in each call, as ours is
+            out = np.empty((steps, 11))
             code(steps, h, 1e-9, *(x.ctypes.data_as(pointer) for x in (*given, out)))
             return out
 
-        cost = nanoseconds({"ours": lambda: ours(START, OMEGA, steps), "C": by_c}, steps)
+        runs = {
+            "C": by_c,
+            "ours": lambda: ours(START, OMEGA, steps),
+            "ours, and q and v read": lambda: ours(START, OMEGA, steps).q,
+            "ours, last state only": lambda: last(START, OMEGA, steps),
+        }
+        for kept in (False, True):
+            keep_memory(kept)
+            cost = nanoseconds(runs, steps)
+            for x, ns in cost.items():
+                print(
+                    f"free body, {'used' if kept else 'new'} memory  {x:24} {ns:5.0f} ns {ns / cost['C']:6.2f}", flush=True
+                )
         apart = np.abs(by_c()[-1, :7] - np.concatenate([(p := ours(START, OMEGA, steps)).q[-1], p.v[-1]])).max()
-        print(f"free body, every step kept: ours {cost['ours']:.0f} ns, C {cost['C']:.0f} ns, "
-              f"{cost['ours'] / cost['C']:.2f}; after {steps} steps {apart:.1e} apart")  # fmt: skip
+        print(f"after {steps} steps {apart:.1e} apart")
 
 
 if __name__ == "__main__":
+    beside_c()  # before anything has left memory behind that is taken again
     compare("free body", FREE, FREE_4, FREE_3)
     compare("heavy top", TOP, TOP_4, TOP_3)
     beside_coordinates()
-    beside_c()
