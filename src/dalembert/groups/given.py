@@ -82,28 +82,22 @@ def _polar_factor(matrix: np.ndarray, name: str) -> np.ndarray:
     return u @ w
 
 
-def quaternion_of(value: Any, name: str) -> Any:
-    """The unit quaternion of a rotation matrix (…, 3, 3), or of itself; ValueError with the defect of what is neither."""
-    found, is_matrix = _numbers(value, name, (3, 3), 4, "a rotation matrix (3, 3) or a unit quaternion (w, x, y, z)")
-    if not is_matrix:
-        return _as_unit(found, name, "quaternion")
-    _check_rotation(found, name)
-    return _quaternion(found)
+def rotation_of(value: Any, k: int, name: str) -> Any:
+    """The unit quaternion, or (cos, sin), of a rotation matrix (…, k, k), or of itself; ValueError with its defect."""
+    what = {2: "pair (cos, sin)", 3: "quaternion (w, x, y, z)"}[k]
+    found = read_numbers(value, name)
+    if found.shape[-2:] == (k, k):
+        _check_rotation(found, name)
+        return found[..., :, 0] if k == 2 else _quaternion(found)
+    if found.shape[-1:] != (2 * k - 2,):
+        raise ValueError(f"{name}: found shape {found.shape}; give a rotation matrix ({k}, {k}) or a unit {what}")
+    return _as_unit(found, name, what.removesuffix(" (w, x, y, z)"))
 
 
-def turn_of(value: Any, name: str) -> Any:
-    """(cos, sin) of a rotation matrix (…, 2, 2), or of itself; ValueError with the defect of what is neither."""
-    found, is_matrix = _numbers(value, name, (2, 2), 2, "a rotation matrix (2, 2) or (cos, sin)")
-    if not is_matrix:
-        return _as_unit(found, name, "pair (cos, sin)")
-    _check_rotation(found, name)
-    return found[..., :, 0]
-
-
-def pose_of(value: Any, name: str, k: int, of_rotation: Callable[[Any, str], Any]) -> Any:
+def pose_of(value: Any, k: int, name: str) -> Any:
     """The stored numbers of a pair (R, x), or of themselves, flat."""
     if isinstance(value, tuple | list) and len(value) == 2:
-        R, x = of_rotation(value[0], f"{name}.R"), read_numbers(value[1], f"{name}.x")
+        R, x = rotation_of(value[0], k, f"{name}.R"), read_numbers(value[1], f"{name}.x")
         if x.shape[-1:] != (k,):
             raise ValueError(f"{name}.x: found shape {x.shape}; give a position, shape ({k},)")
         return join_parts([R, x])
@@ -111,7 +105,7 @@ def pose_of(value: Any, name: str, k: int, of_rotation: Callable[[Any, str], Any
     found = read_numbers(value, name)
     if found.shape[-1:] != (m + k,):
         raise ValueError(f"{name}: found shape {found.shape}; give a pair (R, x), or the {m + k} stored numbers")
-    return join_parts([of_rotation(found[..., :m], name), found[..., m:]])
+    return join_parts([rotation_of(found[..., :m], k, name), found[..., m:]])
 
 
 def nearest_turn(value: Any, k: int, name: str) -> Any:
@@ -145,15 +139,6 @@ def join_parts(parts: Sequence[Any]) -> Any:
 def read_numbers(value: Any, name: str) -> Any:
     """An array of NumPy, or a traced one of JAX; TypeError, ValueError naming the argument."""
     return as_array(value, name) if holds_tracer(value) else as_numbers(value, name)
-
-
-def _numbers(value: Any, name: str, matrix: tuple[int, int], flat: int, what: str) -> tuple[Any, bool]:
-    found = read_numbers(value, name)
-    if found.shape[-2:] == matrix:
-        return found, True
-    if found.shape[-1:] != (flat,):
-        raise ValueError(f"{name}: found shape {found.shape}; give {what}")
-    return found, False
 
 
 def _check_rotation(R: Any, name: str) -> None:

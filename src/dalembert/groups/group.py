@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.groups.given import Pose, nearest_pose, nearest_turn, pose_of, quaternion_of, read_numbers, turn_of
+from dalembert.groups.given import Pose, nearest_pose, nearest_turn, pose_of, read_numbers, rotation_of
 from dalembert.numbers import is_traced
 
 Stored = Float[Array, "size"]
@@ -29,11 +29,14 @@ Covector = Float[Array, "n"]
 class Group(abc.ABC):
     """A configuration space with a multiplication: Rⁿ, SO(2), SO(3), SE(2), SE(3).
 
+    Where a group commutes, τ is exp, and ad and P vanish: so are the methods here.
+
     Attributes:
         n: its dimension.
         columns: names of the numbers that are stored.
         axes: names of the velocities.
         retraction: τ, by which a step moves: 'cayley', on SO3 also 'exp'.
+        space: the dimension of the space that it turns.
         unit: how many of the first stored numbers are of length 1 together.
         twofold: how many of them may change their sign together: those of a quaternion.
         commutes: True where motions of space and of the body are the same.
@@ -47,6 +50,7 @@ class Group(abc.ABC):
     columns: tuple[str, ...]
     axes: tuple[str, ...]
     retraction: str = "cayley"
+    space: int = 3
     unit: int = 0
     twofold: int = 0
     commutes: bool = False
@@ -97,21 +101,21 @@ class Group(abc.ABC):
         """q·τ(y)."""
         return q + self.increment(q, y)
 
-    @abc.abstractmethod
     def coadjoint(self, y: Velocity, p: Covector) -> Covector:
         """ad*_y p = ad_yᵀ p."""
+        return jnp.zeros_like(p)
 
-    @abc.abstractmethod
     def bracket(self, y: Velocity, x: Velocity) -> Velocity:
         """ad_y x."""
+        return jnp.zeros_like(x)
 
-    @abc.abstractmethod
     def to_body(self, q: Stored, x: Velocity) -> Velocity:
         """Ad_{q⁻¹} x: the velocity of q along exp(sx)·q, a motion of space."""
+        return x
 
-    @abc.abstractmethod
     def quadratic(self, y: Velocity, p: Covector) -> Covector:
         """Pᵀp, the quadratic part of B."""
+        return jnp.zeros_like(p)
 
     def share(self, y: Velocity, p: Covector) -> Covector:
         """A(y)ᵀp."""
@@ -121,9 +125,9 @@ class Group(abc.ABC):
         """2A(y)ᵀB(y)ᵀp: a momentum from the middle of an interval to its end."""
         return self.share(y, 2.0 * p + self.coadjoint(y, p) + 0.5 * self.quadratic(y, p))
 
-    @abc.abstractmethod
     def divide(self, y: Velocity, x: Velocity, sign: float = 1.0) -> Velocity:
         """x/(1 + sign·¼|y|²), on SE(3) of dual numbers."""
+        return x
 
     def whole(self, x: Velocity) -> Velocity:
         """y with τ(y) = τ(x/2)²: below half a turn."""
@@ -141,13 +145,13 @@ class Group(abc.ABC):
     def show_moved(self, shown: Any, y: Velocity) -> Any:
         """`show` of q·τ(y), from that of q: its derivatives by y have few operations."""
 
-    @abc.abstractmethod
     def store(self, value: Any, name: str) -> Any:
         """The numbers that are stored of what a user gives; ValueError where it is no element."""
+        return (pose_of if self.size > self.unit else rotation_of)(value, self.space, name)
 
     def nearest(self, value: Any, name: str) -> Any:
         """The nearest element to what a user gives, in the same form."""
-        return value
+        return (nearest_pose if self.size > self.unit else nearest_turn)(value, self.space, name)
 
     @abc.abstractmethod
     def between(self, a: Stored, b: Stored) -> Velocity:
@@ -215,28 +219,7 @@ def turn(q: Float[Array, "4"], x: Float[Array, "3"]) -> Float[Array, "3"]:
     return x + q[0] * double + cross(q[1:], double)
 
 
-class Abelian(Group):
-    """A group that commutes, with τ = exp: ad and P vanish."""
-
-    commutes = True
-
-    def coadjoint(self, y, p):
-        return jnp.zeros_like(p)
-
-    def bracket(self, y, x):
-        return jnp.zeros_like(x)
-
-    def to_body(self, q, x):
-        return x
-
-    def quadratic(self, y, p):
-        return jnp.zeros_like(p)
-
-    def divide(self, y, x, sign=1.0):
-        return x
-
-
-class Euclidean(Abelian):
+class Euclidean(Group):
     """Rⁿ, with τ(y) = y.
 
     Args:
@@ -246,6 +229,8 @@ class Euclidean(Abelian):
         >>> da.groups.Euclidean(2).retract(jnp.zeros(2), jnp.ones(2)).tolist()
         [1.0, 1.0]
     """
+
+    commutes = True
 
     def __init__(self, size: int):
         self.n = size
@@ -273,6 +258,9 @@ class Euclidean(Abelian):
         if found.shape[-1:] != (self.n,):
             raise ValueError(f"{name}: found shape {found.shape}; give {self.n} numbers")
         return found
+
+    def nearest(self, value, name):
+        return value
 
     def between(self, a, b):
         return b - a
@@ -350,9 +338,6 @@ class SO3(Group):
     def to_body(self, q, x):
         return turn(conjugate(q), x)
 
-    def quadratic(self, y, p):
-        return (y @ p) * y
-
     def share(self, y, p):
         return super().share(self._of_cayley(y)[0], p)
 
@@ -377,12 +362,6 @@ class SO3(Group):
 
     def show_moved(self, shown, y):
         return _turn_rows(shown, self._of_cayley(y)[0])
-
-    def store(self, value, name):
-        return quaternion_of(value, name)
-
-    def nearest(self, value, name):
-        return nearest_turn(value, 3, name)
 
     def between(self, a, b):
         f = relative(a, b)
@@ -445,12 +424,6 @@ class SE3(Group):
         w, v = y[:3], y[3:]
         return Pose(_turn_rows(shown.R, w), shown.x + shown.R @ ((v + 0.5 * cross(w, v)) / (1.0 + 0.25 * (w @ w))))
 
-    def store(self, value, name):
-        return pose_of(value, name, 3, quaternion_of)
-
-    def nearest(self, value, name):
-        return nearest_pose(value, 3, name)
-
     def between(self, a, b):
         f = relative(a[:4], b[:4])
         d = turn(conjugate(a[:4]), b[4:] - a[4:])
@@ -462,7 +435,7 @@ class SE3(Group):
         return 0.25 * (y[:3] @ y[:3])
 
 
-class SO2(Abelian):
+class SO2(Group):
     """Turns of the plane: (cos, sin) is stored, functions are given the matrix (2, 2) and ω (1,); τ(y) turns by y. It counts
     no turns: where they matter an angle is a coordinate of Rⁿ.
 
@@ -471,9 +444,10 @@ class SO2(Abelian):
         ('cos', 'sin')
     """
 
+    commutes = True
     n = 1
     columns = ("cos", "sin")
-    unit = 2
+    space = unit = 2
     axes = ("",)
 
     def increment(self, q, y, over=0.0):
@@ -485,12 +459,6 @@ class SO2(Abelian):
 
     def show_moved(self, shown, y):
         return _plane_rotation(self.retract(shown[:, 0], y))
-
-    def store(self, value, name):
-        return turn_of(value, name)
-
-    def nearest(self, value, name):
-        return nearest_turn(value, 2, name)
 
     def between(self, a, b):
         return jnp.arctan2(a[0] * b[1] - a[1] * b[0], a @ b)[None]
@@ -510,7 +478,7 @@ class SE2(Group):
 
     n = 3
     columns = ("cos", "sin", "x1", "x2")
-    unit = 2
+    space = unit = 2
     axes = ("ω", "v1", "v2")
 
     def increment(self, q, y, over=0.0):
@@ -541,12 +509,6 @@ class SE2(Group):
 
     def show_moved(self, shown, y):
         return self.show(self.retract(jnp.concatenate([shown.R[:, 0], shown.x]), y))
-
-    def store(self, value, name):
-        return pose_of(value, name, 2, turn_of)
-
-    def nearest(self, value, name):
-        return nearest_pose(value, 2, name)
 
     def between(self, a, b):
         cosine, sine = a[:2] @ b[:2], a[0] * b[1] - a[1] * b[0]

@@ -365,22 +365,28 @@ class Product(Space):
     def balance(self, p_rate, v, p):
         return p_rate - self._each("coadjoint", v, p)
 
-    @trace_once
     def retract(self, q, d):
-        return q + self._increment(q, d)
+        return q + self._of_parts("increment", "qv", q, d)
 
-    def _increment(self, q, d):
-        parts = zip(self.parts, self.positions(q), self.velocities(d), strict=True)
-        return jnp.concatenate([g.increment(x, y) for g, x, y in parts])
-
-    @trace_once
     def walk(self, q, y, z):
-        parts = zip(self.parts, self.positions(q), self.velocities(y), self.velocities(z), strict=True)
-        way = jnp.concatenate([g.walk(*x) for g, *x in parts])
+        way = self._of_parts("walk", "qvv", q, y, z)
         return jnp.where(self.tells_way(y) & self.tells_way(z), way, jnp.nan)
 
+    def cross_interval(self, q, d):
+        return jnp.where(self.tells_way(0.5 * d), self._of_parts("cross", "qv", q, 0.5 * d), jnp.nan)
+
+    @functools.partial(jax.jit, static_argnums=(0, 1, 2))
+    def _of_parts(self, method: str, kinds: str, *given: Any) -> Any:
+        """A method of every group, at positions (q) and vectors (v)."""
+        split = {"q": self.positions, "v": self.velocities}
+        rows = zip(self.parts, *(split[kind](x) for kind, x in zip(kinds, given, strict=True)), strict=True)
+        return jnp.concatenate([getattr(g, method)(*x) for g, *x in rows])
+
+    def _each(self, method: str, *vectors: Any) -> Any:
+        return self._of_parts(method, "v" * len(vectors), *vectors)
+
     def _excess(self, q):
-        return jnp.concatenate([g.excess(x) for g, x in zip(self.parts, self.positions(q), strict=True)])
+        return self._of_parts("excess", "q", q)
 
     def move(self, q, d):
         """q·τ(d), in the group to the last digit."""
@@ -397,16 +403,6 @@ class Product(Space):
         turns = [g.turn_square(y) for g, y in zip(self.parts, self.velocities(half), strict=True)]
         return functools.reduce(jnp.logical_and, [x < 1.0 for x in turns])
 
-    @trace_once
-    def cross_interval(self, q, d):
-        parts = zip(self.parts, self.positions(q), self.velocities(0.5 * d), strict=True)
-        return jnp.where(self.tells_way(0.5 * d), jnp.concatenate([g.cross(*x) for g, *x in parts]), jnp.nan)
-
-    @functools.partial(jax.jit, static_argnums=(0, 1))
-    def _each(self, method: str, *vectors: Any) -> Any:
-        rows = zip(self.parts, *map(self.velocities, vectors), strict=True)
-        return jnp.concatenate([getattr(g, method)(*x) for g, *x in rows])
-
     def trivialise(self, y, x):
         """T(y)x = τ(y)⁻¹dτ(y)[x]."""
         return self._each("trivialise", y, x)
@@ -419,7 +415,7 @@ class Product(Space):
         return at_rows(self, "between", a, b)
 
     def along(self, q, d):
-        return at_rows(self, "retract", q, d)
+        return at_rows(self, "move", q, d)
 
     def magnitudes(self, q: Any) -> Any:
         """The largest number that each part of a position, or of many, is stored by, along each velocity."""
@@ -435,8 +431,7 @@ class Product(Space):
         return rate + self._each("bracket", v, d)
 
     def to_body(self, q, d):
-        parts = zip(self.parts, self.positions(q), self.velocities(d), strict=True)
-        return jnp.concatenate([g.to_body(x, y) for g, x, y in parts])
+        return self._of_parts("to_body", "qv", q, d)
 
     def origin(self, q):
         return q, np.zeros(self.n)
@@ -461,11 +456,9 @@ class Product(Space):
     def pull_back(self, y, covectors):
         return covectors @ jax.jacfwd(lambda w: self.trivialise(y, w))(jnp.zeros_like(y))
 
-    @trace_once
     def between(self, a, b):
         """x with τ(x/2)² = a⁻¹b in each part."""
-        parts = zip(self.parts, self.positions(a), self.positions(b), strict=True)
-        return jnp.concatenate([g.between(x, y) for g, x, y in parts])
+        return self._of_parts("between", "qq", a, b)
 
 
 def _labels(names: Sequence[str], suffixes: Sequence[Sequence[str]]) -> tuple[str, ...]:

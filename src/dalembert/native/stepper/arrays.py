@@ -61,13 +61,8 @@ class Layout:
     clock: int = 0
 
     @property
-    def solutions(self) -> int:
-        """Rows of the history that are solutions."""
-        return history_length(self.stages)
-
-    @property
     def history(self) -> int:
-        """All of its rows."""
+        """Rows of the history."""
         return history_length(self.stages, self.by_stage)
 
     @functools.cached_property

@@ -21,6 +21,7 @@ from dalembert.native.stepper.arrays import (
     SINCE,
     SMOOTH,
     Layout,
+    history_length,
 )
 from dalembert.native.stepper.linear_systems import GraphOutputs, Plan
 from dalembert.native.stepper.step import Translated
@@ -201,7 +202,7 @@ class Frame:
         """The older ones move on, if they are read again."""
         if self.layout.by_stage and not self.once:
             self._remember_stage()
-        for j in reversed(range(1, 1 if self.once else self.layout.solutions)):
+        for j in reversed(range(1, 1 if self.once else history_length(self.stages.number))):
             for start, width in self.code.chunks(self.layout.z):
                 self._past(j, start, width)[0] = self._past(j - 1, start, width)[0]
         for i, x in enumerate(self.w):

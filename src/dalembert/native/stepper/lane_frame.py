@@ -14,7 +14,7 @@ import operator
 from collections.abc import Iterator, Sequence
 
 from dalembert.native.llvm.builder import Operand, where
-from dalembert.native.stepper.arrays import COUNTED, HISTORY, LONG_HISTORY, SINCE, Layout
+from dalembert.native.stepper.arrays import COUNTED, HISTORY, LONG_HISTORY, SINCE, Layout, history_length
 from dalembert.native.stepper.frame import Frame, refine
 from dalembert.native.stepper.linear_systems import GraphOutputs, Plan
 from dalembert.native.stepper.step import Translated
@@ -42,7 +42,7 @@ class LaneFrame(Frame):
         super().__init__(step, layout, outputs, plan, width)
 
     def open(self) -> None:
-        layout, self.kept = self.layout, self.layout.solutions
+        layout, self.kept = self.layout, history_length(self.stages.number)
         c = self.code
         stride = {name: c.argument(f"{name}_stride", "i64") for name in ("inputs", "rows")}
         self.in_carry = c.addresses(c.argument("carry"), c.number(layout.packed_carry.size, "i64"))

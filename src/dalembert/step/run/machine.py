@@ -208,6 +208,8 @@ def _run_by_xla(native: Native, program: StepProgram, step_options: StepOptions,
         table = table[jnp.minimum(jnp.arange(rows - start), done - 1)]
     table = jnp.where(done > 0, table, first)
     columns = columns_of(code, table)
+    if not code.layout.held:  # as JAX has it
+        columns["held_force"] = jnp.zeros_like(columns["force"])
     return unpack_run(jnp, code, carry, state, count), columns
 
 
