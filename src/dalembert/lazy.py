@@ -24,13 +24,13 @@ class Later(eqx.Module):
     @classmethod
     def of(cls, **fields: Any) -> Self:
         """From all fields as they are, in a tenth of the time that a dataclass takes."""
-        return _with_state(cls, _defaults(cls) | fields)
+        return with_state(cls, _defaults(cls) | fields)
 
     @classmethod
     def later(cls, fields: Callable[[], dict[str, Any]], **known: Any) -> Self:
         """One whose other fields are made when the first of them is asked for; `fields` gives the same whenever it
         is called."""
-        return _with_state(cls, {**known, _LATER: fields})
+        return with_state(cls, {**known, _LATER: fields})
 
     if not TYPE_CHECKING:
 
@@ -42,9 +42,11 @@ class Later(eqx.Module):
 
 
 L = TypeVar("L", bound=Later)
+M = TypeVar("M", bound=eqx.Module)
 
 
-def _with_state(kind: type[L], state: dict[str, Any]) -> L:
+def with_state(kind: type[M], state: dict[str, Any]) -> M:
+    """An object of this class with these fields, unchecked; static ones too, which equinox has no function to replace."""
     made = object.__new__(kind)
     object.__getattribute__(made, "__dict__").update(state)
     return made
@@ -65,9 +67,9 @@ def fields_as_left(one: Later) -> dict[str, Any]:
     return state
 
 
-def with_fields(one: L, **fields: Any) -> L:
-    """The same with other values of some fields; what is not made stays so."""
-    return _with_state(type(one), object.__getattribute__(one, "__dict__") | fields)
+def with_fields(one: M, **fields: Any) -> M:
+    """The same with other values of some fields, unchecked; what is not made stays so."""
+    return with_state(type(one), object.__getattribute__(one, "__dict__") | fields)
 
 
 def on_host(function: F) -> F:

@@ -31,7 +31,7 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step import simulate
 from dalembert.systems import VariationalProblem
-from dalembert.tracing import seldom
+from dalembert.tracing import over_rows, seldom
 
 SAMPLES = 3  # runs of nodes at which forms and symmetries are looked at
 DIGITS_READ = 8.0  # last digits of the nodes, by which two values may differ
@@ -95,11 +95,11 @@ def discrete_claims(
     else:
         yield PAIRS.at_most(float(form.relative), IDENTITY, "largest entry of F*Ω - Ω over that of Ω, at one pair")
     view = node_view(system, None, path.h, path.q.shape[1])
+    pairs = path.q[:-2], path.q[1:-1], path.q[2:], path.t[:-2]
     for name, generator in symmetries.items():
         promise = Promise(f"momentum of {name} is kept", NOETHER, "L_d and the reactions do not change along the symmetry")
-        yield _judge_momentum(
-            promise, system, path, generator, np.asarray(_along_pairs(view, path.q, path.t, generator)), path.steps
-        )
+        changes = np.asarray(over_rows(_change_along, pairs, view, generator))
+        yield _judge_momentum(promise, system, path, generator, changes, path.steps)
 
 
 def _kinematic(system: DiscreteSystem, path: Path) -> Iterator[Claim]:
@@ -108,37 +108,26 @@ def _kinematic(system: DiscreteSystem, path: Path) -> Iterator[Claim]:
     windows = jnp.stack([jnp.asarray(path.q)[i : len(path.q) - system.order + i] for i in range(system.order + 1)], axis=1)
     every = max(1, len(windows) // WINDOWS)
     times = jnp.asarray(path.t)[: len(windows)][::every]
-    values, terms = (np.asarray(x) for x in _defects(system, windows[::every], times))
+    values, terms = (np.asarray(x) for x in over_rows(_defect, (windows[::every], times), system))
     allowed = DIGITS_LEFT * EPSILON * float(np.max(terms))
     yield KINEMATIC.at_most(float(np.max(np.abs(values))), allowed, f"{DIGITS_LEFT:g} rounding errors of its terms")
 
 
-@seldom
-def _defects(system: Any, windows, times):
+def _defect(system: Any, window, t):
     """φ of D_K and Σ_j|∂φ/∂q_j||q_j|, the distances of the nodes for those at the origin."""
-
-    def defect(x, t):
-        value = lambda y: jnp.atleast_1d(system.call(system.kinematic, *y, t=t))  # noqa: E731
-        apart = jnp.abs(x) + jnp.max(jnp.abs(x - x[0]))
-        return value(x), jnp.sum(jnp.abs(jax.jacfwd(value)(x)) * apart, axis=(1, 2))
-
-    return jax.vmap(defect)(windows, times)
+    value = lambda y: jnp.atleast_1d(system.call(system.kinematic, *y, t=t))  # noqa: E731
+    apart = jnp.abs(window) + jnp.max(jnp.abs(window - window[0]))
+    return value(window), jnp.sum(jnp.abs(jax.jacfwd(value)(window)) * apart, axis=(1, 2))
 
 
-@seldom
-def _along_pairs(view: NodeView, q, t, generator: Callable):
-    """(K, 2): D₁L_d·ξ + D₂L_d·ξ with R_dξ, and the terms."""
-    nodes, times = jnp.asarray(q), jnp.asarray(t)
-
-    def change_along(q0, q1, q2, t):
-        call: Any = view.system.call  # pyright: ignore[reportAttributeAccessIssue]
-        left, right = call(generator, q0, t=t), call(generator, q1, t=t + view.h)
-        first, second = view.outgoing(q0, q1, t) * left, view.incoming(q0, q1, t) * right
-        work = jnp.sum(jnp.abs(view.reactions(q0, q1, q2, t + view.h) @ right))
-        terms = jnp.sum(jnp.abs(first)) + jnp.sum(jnp.abs(second))
-        return jnp.stack([jnp.abs(jnp.sum(first) + jnp.sum(second)) + view.h * work, terms])
-
-    return jax.vmap(change_along)(nodes[:-2], nodes[1:-1], nodes[2:], times[:-2])
+def _change_along(view: NodeView, generator: Callable, q0, q1, q2, t):
+    """(2,): D₁L_d·ξ + D₂L_d·ξ with R_dξ, and the terms."""
+    call: Any = view.system.call  # pyright: ignore[reportAttributeAccessIssue]
+    left, right = call(generator, q0, t=t), call(generator, q1, t=t + view.h)
+    first, second = view.outgoing(q0, q1, t) * left, view.incoming(q0, q1, t) * right
+    work = jnp.sum(jnp.abs(view.reactions(q0, q1, q2, t + view.h) @ right))
+    terms = jnp.sum(jnp.abs(first)) + jnp.sum(jnp.abs(second))
+    return jnp.stack([jnp.abs(jnp.sum(first) + jnp.sum(second)) + view.h * work, terms])
 
 
 def _judge_momentum(

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.algebra import least_norm, numerical_rank
+from dalembert.algebra import numerical_rank
 from dalembert.claims.subject import Claim, Finding, Promise, Subject, restrictions_of, reversed_motion
 from dalembert.discretize import OF_STATES, Scheme
 from dalembert.discretize.nodes import legendre_plus
@@ -23,7 +23,7 @@ from dalembert.outcome import Outcome
 from dalembert.step import simulate
 from dalembert.step.simulation import check_interrupted
 from dalembert.systems import System, momentum, motion_along, references
-from dalembert.systems.consistency import stacked_residuals
+from dalembert.systems.consistency import onto_constraints, stacked_residuals
 from dalembert.systems.equations import all_reactions, first_derivative, force, kkt_residual
 from dalembert.systems.sizes import units_of
 
@@ -289,11 +289,8 @@ def _neighbours(subject: Subject, sample: int, width: float) -> tuple[np.ndarray
 
 def _on_constraints(system: System, origin, y, t):
     """(q, v) on the manifold of the constraints near y, which depend smoothly on y."""
-    correct = lambda _, x: x - least_norm(*reversed(_violations(system, origin, x, t)))  # noqa: E731
-    if any(c.order < 2 for c in system.constraints):
-        y = jax.lax.fori_loop(0, 6, correct, y)
-    n = y.shape[0] // 2
-    return system.space.retract(origin, y[:n]), y[n:]
+    space, n = system.space, y.shape[0] // 2
+    return space.split_state(onto_constraints(system, jnp.concatenate([space.retract(origin, y[:n]), y[n:]]), t))
 
 
 def _violations(system: System, origin, y, t):

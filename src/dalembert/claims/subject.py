@@ -21,7 +21,7 @@ from dalembert.path import Path
 from dalembert.systems import CONSISTENT, System, energy, motion_along
 from dalembert.systems.consistency import stacked_residuals
 from dalembert.systems.equations import all_reactions, force
-from dalembert.tracing import seldom
+from dalembert.tracing import over_rows
 
 
 class Finding(enum.StrEnum):
@@ -210,12 +210,7 @@ class Subject:
 
     def evaluate_rows(self, function: Callable, *rows: np.ndarray) -> Any:
         """function(system, …) at each row of its arguments."""
-        return jax.tree.map(np.asarray, _over(self.system, function, rows))
-
-
-@seldom
-def _over(system: System, function: Callable, rows: tuple) -> Any:
-    return jax.vmap(lambda *x: function(system, *x))(*rows)
+        return jax.tree.map(np.asarray, over_rows(function, rows, self.system))
 
 
 def _facts(system: System, q, v, a, multipliers, t) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from dalembert.control.transcription import ControlData
 from dalembert.groups import Product
 from dalembert.numbers import described
 from dalembert.solution import ControlSolution
-from dalembert.tracing import seldom
+from dalembert.tracing import over_rows
 
 VIOLATED = 1e-6  # in the units of the path
 
@@ -128,7 +128,7 @@ def singular_arcs(problem: OptimalControl, solution: ControlSolution) -> list[Fl
     free = np.ones(u.shape, dtype=bool)
     if "u" in solution.bounds:
         free = np.asarray(solution.bounds["u"].active) == 0
-    found = flat_controls(np.asarray(_curvatures(problem, q, v, u, t))) & free
+    found = flat_controls(np.asarray(over_rows(_curvature, (q, v, u, t), problem))) & free
     return [_runs(column, t) for column in found.T]
 
 
@@ -146,11 +146,6 @@ def _runs(inside: Bool[np.ndarray, "K"], t: Float[np.ndarray, "K"]) -> Float[np.
     return np.array([(t[run[0]], t[run[-1]]) for run in runs if len(run) > 1]).reshape(-1, 2)
 
 
-@seldom
-def _curvatures(problem: OptimalControl, q, v, u, t):
-    """∂²C/∂u² at the nodes."""
-
-    def cost_hessian(q, v, u, t):
-        return jax.hessian(lambda x: problem.system.call(problem.cost, q, v, t=t, u=x))(u)
-
-    return jax.vmap(cost_hessian)(q, v, u, t)
+def _curvature(problem: OptimalControl, q, v, u, t):
+    """∂²C/∂u²."""
+    return jax.hessian(lambda x: problem.system.call(problem.cost, q, v, t=t, u=x))(u)

@@ -14,7 +14,7 @@ reach into the next window are r: the state has as many dimensions as that of th
 equations dΠ_j/dt = L_{q⁽ʲ⁾} - Π_{j-1}, Π_{k-1} = L_{q⁽ᵏ⁾}, are its limit. In the printed form momenta of size 1/hᵏ cancel
 each other, and rounding is amplified by 1/h^{2k-1} in the derivative of order 2k-1; here all have the problem's own size.
 Shared with boundary problems are `windows.window_action`, L_d and Φ_d of a window, which they sum over a path, and
-`holonomic_derivatives`. The equations from window to window are those of `step`; `measure` reads them.
+`constraint_derivatives`. The equations from window to window are those of `step`; `measure` reads them.
 """
 
 from __future__ import annotations
@@ -30,37 +30,8 @@ from jaxtyping import Array, Float
 
 from dalembert.discretize.window_maps import WindowMap, window_action
 from dalembert.systems import VariationalProblem, common_order, constraints_of_order, holonomic_constraints
+from dalembert.systems.higher.variational import constraint_derivatives
 from dalembert.tracing import remember
-
-
-def holonomic_derivatives(problem: VariationalProblem, jet: Float[Array, "k n"], t) -> Float[Array, "k mh"]:
-    """φ, dφ/dt, …, of the curve with these derivatives at t."""
-
-    return _derivatives(lambda s: holonomic_constraints(problem, _on_curve(jet, s), t + s), jet.shape[0])
-
-
-def constraint_derivatives(problem: VariationalProblem, order: int, jet: Float[Array, "k n"], t) -> Float[Array, "k-r m"]:
-    """φ, dφ/dt, …, of the constraints of order r, as far as the curve's derivatives at t go."""
-
-    def constraints(s):
-        return constraints_of_order(problem, order, [_on_curve(jet[l:], s) for l in range(order + 1)], t + s)
-
-    return _derivatives(constraints, jet.shape[0] - order)
-
-
-def _derivatives(function, number: int) -> Float[Array, "number m"]:
-    """function, its derivative, …, at 0."""
-
-    def derivative(j: int, s):
-        return function(s) if j == 0 else jax.jacfwd(lambda r: derivative(j - 1, r))(s)
-
-    return jnp.stack([derivative(j, 0.0) for j in range(number)])
-
-
-def _on_curve(jet: Float[Array, "k n"], s) -> Float[Array, "n"]:
-    """Σ_l jet[l] sˡ/l!."""
-    return jnp.asarray(sum(jet[l] * s**l / factorial(l) for l in range(jet.shape[0])))
-
 
 Differences = Float[Array, "k n"]
 Numbers = Array | np.ndarray
@@ -286,7 +257,7 @@ def _oldest_constraint(problem: VariationalProblem, window: Window, u) -> Float[
     """dʲφ/dtʲ of the slot which the window leaves behind: φ(q_0) unless it holds a derivative."""
     if window.order is None or not problem.holonomic:
         return holonomic_constraints(problem, u[0], window.begin)
-    return jnp.asarray(window.order) @ holonomic_derivatives(problem, u[:-1], window.begin)
+    return jnp.asarray(window.order) @ constraint_derivatives(problem, 0, u[:-1], window.begin)
 
 
 def _scale_window(unit: Window, h, t, differenced: bool) -> Window:

@@ -20,6 +20,7 @@ from dalembert.discretize.window_maps import (
     jets_at_times,
     window_at,
 )
+from dalembert.lazy import with_fields
 from dalembert.numbers import as_flag, as_function, as_numbers, described
 from dalembert.path import Path
 from dalembert.solution import Solution
@@ -36,7 +37,7 @@ from dalembert.systems import (
     orders_of,
     with_parameters,
 )
-from dalembert.systems.higher.variational import check_problem, with_fields
+from dalembert.systems.higher.variational import check_problem
 from dalembert.tracing import seldom
 
 

@@ -33,7 +33,7 @@ from dalembert.numbers import as_function, as_numbers, as_vector, whole_number
 from dalembert.systems import Lyapunov, System, check_flat, check_shapes, check_system, run_on_shapes
 from dalembert.systems.equations import forced_motion
 from dalembert.systems.shapes import check_scalar
-from dalembert.tracing import seldom
+from dalembert.tracing import over_rows, seldom
 
 Actuated = int | Sequence[int] | Callable
 ROUNDED = 1e-9  # relative to the terms of L
@@ -85,7 +85,8 @@ def check_simple(plant: System, points: Float[np.ndarray, "samples n"]) -> None:
     """L = ½vᵀMv - U with M > 0, and no forces; ValueError that says what else it is."""
     if plant.forces is not None:
         raise ValueError("system: has forces; V and F are constructed for L = ½ vᵀM(q)v - U(q) alone")
-    gap, masses = (np.asarray(x) for x in _simple(plant, points, np.random.default_rng(0).normal(size=points.shape)))
+    directions = np.random.default_rng(0).normal(size=points.shape)
+    gap, masses = (np.asarray(x) for x in over_rows(_scaled_terms, (points, directions), plant))
     if not np.all(np.isfinite(gap)):
         raise ValueError(f"lagrangian: is not finite near {points[0]}; give another equilibrium, or a smaller reach")
     if gap.max() > ROUNDED:
@@ -101,19 +102,14 @@ def check_simple(plant: System, points: Float[np.ndarray, "samples n"]) -> None:
         )
 
 
-@seldom
-def _simple(plant: System, points, directions):
-    """|L - (½vᵀMv - U)| relative to the sizes of the terms, and M in units of its diagonal, at every point."""
-
-    def scaled_terms(q, w):
-        M, U = mass(plant, q), potential(plant, q)
-        unit = 1.0 / jnp.sqrt(jnp.abs(jnp.diagonal(M)))
-        v = w * unit * jnp.sqrt(1.0 + jnp.abs(U))  # both terms of a size
-        kinetic = 0.5 * v @ M @ v
-        gap = jnp.abs(plant.call(plant.lagrangian, q, v, t=0.0) - kinetic + U)
-        return gap / (jnp.abs(kinetic) + jnp.abs(U)), M * unit * unit[:, None]
-
-    return eqx.filter_vmap(scaled_terms)(points, directions)
+def _scaled_terms(plant: System, q, direction):
+    """|L - (½vᵀMv - U)| relative to the sizes of the terms, and M in units of its diagonal."""
+    M, U = mass(plant, q), potential(plant, q)
+    unit = 1.0 / jnp.sqrt(jnp.abs(jnp.diagonal(M)))
+    v = direction * unit * jnp.sqrt(1.0 + jnp.abs(U))  # both terms of a size
+    kinetic = 0.5 * v @ M @ v
+    gap = jnp.abs(plant.call(plant.lagrangian, q, v, t=0.0) - kinetic + U)
+    return gap / (jnp.abs(kinetic) + jnp.abs(U)), M * unit * unit[:, None]
 
 
 HOLDS = 1e-9  # of the terms of φ₀
@@ -213,7 +209,7 @@ def matching(
     random = np.random.default_rng(whole_number(seed, "seed", 0))
     x = random.uniform(-1.0, 1.0, (whole_number(samples, "samples"), 2, n))
     starts = centre + widths * x[:, 0], fast * x[:, 1]
-    q, v, phi, size, wrong = (np.asarray(y) for y in _project_samples(problem, V, F, *starts, fast))
+    q, v, phi, size, wrong = (np.asarray(y) for y in over_rows(_project_sample, starts, problem, V, F, fast))
     finite = np.isfinite(phi) & np.isfinite(size)
     if not finite.all():
         _check_finite(problem, V, F, *(y[~finite] for y in starts))
@@ -243,18 +239,13 @@ def _check_scalars(system: System, V: Callable, F: Callable, q) -> None:
 
 def _check_finite(problem: OptimalControl, V: Callable, F: Callable, q, v) -> None:
     """ValueError where V, F or their derivatives are no numbers at a sample of the region, not only on the way to g = 0."""
-    rows = np.concatenate([np.asarray(y).reshape(len(q), -1) for y in _terms_at(problem, V, F, q, v)], axis=1)
+    rows = np.concatenate([np.asarray(y).reshape(len(q), -1) for y in over_rows(terms, (q, v), problem, V, F)], axis=1)
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if len(bad):
         raise ValueError(
             f"V, F: they, their derivatives or the plant's acceleration are not finite at q = {q[bad[0]]}, v = {v[bad[0]]}; "
             "give a region where all of them are numbers"
         )
-
-
-@seldom
-def _terms_at(problem: OptimalControl, V: Callable, F: Callable, q, v):
-    return eqx.filter_vmap(lambda *x: terms(problem, V, F, *x))(q, v)
 
 
 def terms(problem: OptimalControl, V: Callable, F: Callable, q, v) -> tuple[Array, Array, Array]:
@@ -268,23 +259,18 @@ def terms(problem: OptimalControl, V: Callable, F: Callable, q, v) -> tuple[Arra
     return vq @ v + vv @ a + dissipation, g, size
 
 
-@seldom
-def _project_samples(problem: OptimalControl, V: Callable, F: Callable, q, v, speeds):
-    """Every sample brought to g = 0 by the shortest way in v/speeds; there φ₀, its size, and how far g is from 0."""
+def _project_sample(problem: OptimalControl, V: Callable, F: Callable, speeds, q, v):
+    """A sample brought to g = 0 by the shortest way in v/speeds; there φ₀, its size, and how far g is from 0."""
+    factor = lambda w: terms(problem, V, F, q, speeds * w)[1]  # noqa: E731
 
-    def project_sample(q, v):
-        factor = lambda w: terms(problem, V, F, q, speeds * w)[1]  # noqa: E731
+    def closer(_, known):
+        w, _ = known
+        step = least_norm(jax.jacfwd(factor)(w), factor(w))
+        return w - step, jnp.linalg.norm(step) / (1.0 + jnp.linalg.norm(w))
 
-        def closer(_, known):
-            w, _ = known
-            step = least_norm(jax.jacfwd(factor)(w), factor(w))
-            return w - step, jnp.linalg.norm(step) / (1.0 + jnp.linalg.norm(w))
-
-        w, left = jax.lax.fori_loop(0, TURNS, closer, (v / speeds, jnp.asarray(jnp.inf)))
-        phi, _, size = terms(problem, V, F, q, speeds * w)
-        return q, speeds * w, phi, size, left
-
-    return eqx.filter_vmap(project_sample)(q, v)
+    w, left = jax.lax.fori_loop(0, TURNS, closer, (v / speeds, jnp.asarray(jnp.inf)))
+    phi, _, size = terms(problem, V, F, q, speeds * w)
+    return q, speeds * w, phi, size, left
 
 
 PLACES = 60  # at which a straight way from the equilibrium is looked at

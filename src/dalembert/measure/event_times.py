@@ -20,7 +20,7 @@ from dalembert.path import Path
 from dalembert.step import simulate
 from dalembert.systems import System, VariationalProblem, run_on_shapes
 from dalembert.systems.shapes import check_scalar
-from dalembert.tracing import Jitted
+from dalembert.tracing import Jitted, over_rows
 
 PARTS = 4  # of a step, between which g is looked at
 ROUNDING = 1e-14  # of the step: how closely an event is located in it
@@ -124,9 +124,8 @@ def _has_steps(path: Path) -> bool:
     return path.levels[0] == "node" and path.feedback is None and not ruled
 
 
-@Jitted
-def _event_values(system, g: Callable, q, v, t):
-    return jax.vmap(lambda x, w, s: system.call(g, x, w, t=s))(q, v, t)
+def _event_value(system, g: Callable, q, v, t):
+    return system.call(g, q, v, t=t)
 
 
 @Jitted
@@ -153,7 +152,7 @@ class _Curve:
         return self.g_values(*self.path.interpolate(t), t)
 
     def g_values(self, q, v, t) -> np.ndarray:
-        found = np.asarray(_event_values(self.system, self.g, jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)))
+        found = np.asarray(over_rows(_event_value, (q, v, t), self.system, self.g))
         if not np.all(np.isfinite(found)):
             bad = np.asarray(t)[np.argmin(np.isfinite(found))]
             raise ValueError(f"g: is {found[np.argmin(np.isfinite(found))]} on the path, at t = {bad:g}; it must be finite")

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.discretize import OF_STATES, DiscreteSystem, Scheme, WindowMap
+from dalembert.discretize import OF_STATES, Beta, DiscreteSystem, Scheme, WindowMap
 from dalembert.discretize.higher import forward_differences, momenta_of_nodes
 from dalembert.discretize.nodes import legendre_plus
-from dalembert.groups import Product, Space
+from dalembert.groups import Space
 from dalembert.lazy import on_host
 from dalembert.measure.higher import FlowPath, node_action, path_windows, read_flow_path
 from dalembert.measure.nodes import NodeView, check_direction, check_neighbours, form_of, node_ahead, node_view, states_of
@@ -27,8 +27,8 @@ from dalembert.systems import System, VariationalProblem, acceleration, is_trace
 from dalembert.systems import energy as energy_at
 from dalembert.systems import momentum as momentum_at
 from dalembert.systems.equations import all_reactions, first_derivative
-from dalembert.systems.system import group_space, label
-from dalembert.tracing import seldom
+from dalembert.systems.system import label
+from dalembert.tracing import over_rows, seldom
 
 
 class Invariant(Described, eqx.Module):
@@ -94,12 +94,7 @@ def energy(system: System | VariationalProblem, path: Path, *, scheme: WindowMap
 @functools.singledispatch
 def _energy(system: System, path: Path, _) -> Invariant:
     q, v, t = states_of(system, path)
-    return Invariant(t, _energies(system, q, v, t))
-
-
-@seldom
-def _energies(system: System, q, v, t):
-    return jax.vmap(lambda x, w, s: energy_at(system, x, w, s))(q, v, t)
+    return Invariant(t, over_rows(energy_at, (q, v, t), system))
 
 
 @on_host
@@ -154,17 +149,12 @@ def _momentum(system: System | DiscreteSystem, path: Path, generator: Callable, 
     check_direction(system, generator, path.v.shape[-1])
     xp: Any = jnp if is_traced(path) else np  # XLA would compile every slice
     q, v, t, h = (xp.asarray(x) for x in (path.q, path.v, path.t, path.h))
-    q, t = q[-v.shape[0] :], t[-v.shape[0] :]
-    if (space := group_space(system)) is not None:
-        between = form == "drift_kick_drift" and chosen.order == 2
-        return Invariant(*_group_momenta(system, space, chosen if between else None, generator, (q, v, t), h))
-    view = None
-    if form not in OF_STATES and chosen.order == 2:
-        view = node_view(system, chosen, h, q.shape[1])
-        if form == "drift_kick_drift":
-            ahead = (1.0 - chosen.state.weight) * h
-            q, t = q + ahead * v, t + ahead
-    return Invariant(t, _momenta(system, view, generator, (q, v, t), h))
+    states = q[-v.shape[0] :], v, t[-v.shape[0] :]
+    view = node_view(system, chosen, h, q.shape[1]) if form == "nodes" else None
+    if view is not None:
+        chosen = dataclasses.replace(chosen, state=Beta(1.0))  # the state is the second node of its pair
+    pairs = (chosen, view, h) if form not in OF_STATES and chosen.order == 2 else None
+    return Invariant(*over_rows(_momentum_of_state, states, system, generator, pairs))
 
 
 def _check_equal(path: Path) -> None:
@@ -177,28 +167,15 @@ def _check_equal(path: Path) -> None:
         raise ValueError("path: its steps differ in length, and this reads one h; simulate with a number for h")
 
 
-@seldom
-def _momenta(system: Any, view: NodeView | None, generator: Callable, states, h):
-    """p·ξ_Q: p = D₂L_d of the pair that ends at q, or L_v where there is no view of pairs."""
-
-    def momentum_along(x, w, s):
-        p = momentum_at(system, x, w, s) if view is None else view.momentum(x - h * w, x, s - h)
-        return p @ system.call(generator, x, t=s)
-
-    return jax.vmap(momentum_along)(*states)
-
-
-@seldom
-def _group_momenta(system: Any, space: Product, between: Scheme | None, generator: Callable, states, h):
-    """The times and ⟨μ, η⟩: at the states, or with p⁺ at the node that follows where the state lies between."""
-
-    def momentum_along(q, v, t):
-        if between is None:
-            return t, momentum_at(system, q, v, t) @ system.call(generator, q, t=t)
-        ahead, behind = node_ahead(between, space, q, v, t, h)
-        return behind.t + h, legendre_plus(between, system, behind) @ system.call(generator, ahead, t=behind.t + h)
-
-    return jax.vmap(momentum_along)(*states)
+def _momentum_of_state(system: Any, generator: Callable, pairs: tuple[Scheme, NodeView | None, Any] | None, q, v, t):
+    """The time, and p·ξ_Q: L_v at the state, or D₂L_d at the end of the pair of nodes that it belongs to. pairs: the scheme,
+    the view of nodes that are given themselves, and h."""
+    if pairs is None:
+        return t, momentum_at(system, q, v, t) @ system.call(generator, q, t=t)
+    scheme, view, h = pairs
+    ahead, behind = node_ahead(scheme, system.space, q, v, t, h)
+    p = legendre_plus(scheme, system, behind) if view is None else view.momentum(behind.q, ahead, behind.t)
+    return behind.t + h, p @ system.call(generator, ahead, t=behind.t + h)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -334,12 +311,7 @@ def _discrete_residuals(system: DiscreteSystem, path: Path, *_: Any) -> tuple[Re
 
 
 def _residual_along(name: str, t, function: Callable, x, w, a) -> Residual:
-    return Residual(name, np.asarray(t), np.asarray(_evaluate_along(function, x, w, a, t)))
-
-
-@seldom
-def _evaluate_along(function: Callable, x, w, a, t):
-    return jax.vmap(function)(x, w, a, t)
+    return Residual(name, np.asarray(t), np.asarray(over_rows(function, (x, w, a, t))))
 
 
 @_momentum.register(VariationalProblem)
@@ -444,9 +416,9 @@ def multipliers(system: System, path: Path) -> Multipliers:
         (21, 1)
     """
     q, v, t = states_of(system, path)
+    return Multipliers(t, *over_rows(_multipliers_at, (q, v, t), system))
 
-    def multipliers_at(q, v, t):
-        a, found, _ = acceleration(system, q, v, t)
-        return found, all_reactions(system, q, v, a, t).T @ found
 
-    return Multipliers(t, *jax.vmap(multipliers_at)(q, v, t))
+def _multipliers_at(system: System, q, v, t):
+    a, found, _ = acceleration(system, q, v, t)
+    return found, all_reactions(system, q, v, a, t).T @ found

@@ -19,7 +19,7 @@ from dalembert.notebook import Described
 from dalembert.numbers import as_number, as_numbers, whole_number
 from dalembert.path import Path
 from dalembert.systems import System, VariationalProblem, check_x64, constraint_numbers
-from dalembert.tracing import seldom
+from dalembert.tracing import over_rows, seldom
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,7 +240,8 @@ def _regularity(system: System | DiscreteSystem, nodes: Any, h: Any, scheme: Any
         times = as_number(t0, "t0", "a finite time") + view.h * jnp.arange(points.shape[0])
     t = times[1:-1:every]
     m = view.m
-    found = jax.tree.map(np.asarray, _derivatives(view, points[:-2:every], points[1:-1:every], points[2::every], t))
+    nodes = points[:-2:every], points[1:-1:every], points[2::every]
+    found = jax.tree.map(np.asarray, over_rows(_at_window, (*nodes, t), view))
     restrictions, n = found["kinematic"].shape[1], found["reactions"].shape[2]
     return Regularity(
         np.asarray(t),
@@ -274,11 +275,6 @@ def _as_nodes(nodes) -> Float[Array, "K n"]:
     if points.ndim != 2 or points.shape[0] < 3 or points.shape[1] == 0:
         raise ValueError(f"nodes: found shape {points.shape}; give three or more nodes, shape (K, n), or a path")
     return points
-
-
-@seldom
-def _derivatives(view: NodeView, q0, q1, q2, t) -> dict[str, Array]:
-    return jax.vmap(lambda *x: _at_window(view, *x))(q0, q1, q2, t)
 
 
 def _at_window(view: NodeView, q0: Vector, q1: Vector, q2: Vector, t) -> dict[str, Array]:

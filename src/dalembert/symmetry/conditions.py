@@ -35,7 +35,7 @@ from dalembert.systems import (
     with_inertia,
 )
 from dalembert.systems.equations import all_reactions, first_derivative, force
-from dalembert.tracing import seldom
+from dalembert.tracing import over_rows, seldom
 
 Jet = Float[Array, "slots n"]
 
@@ -245,20 +245,13 @@ class Facts(NamedTuple):
     given_by: Any
 
 
-@seldom
-def _facts(problem: Any, jets, times) -> Facts:
+def _facts(problem: Any, jet, t) -> Facts:
     of = jets_of(problem)
-
-    def facts_of(jet, t):
-        action, force, equations, given = (
-            lambda x, f=f: f(x, t) for f in (of.action, of.force, of.equations, of.given_rows)
-        )
-        return Facts(
-            *jax.value_and_grad(action)(jet), force(jet), jax.jacfwd(force)(jet), jax.jacfwd(equations)(jet),
-            of.reactions(jet, t), given(jet), jax.jacfwd(given)(jet),
-        )  # fmt: skip
-
-    return jax.vmap(facts_of)(jets, times)
+    action, force, equations, given = (lambda x, f=f: f(x, t) for f in (of.action, of.force, of.equations, of.given_rows))
+    return Facts(
+        *jax.value_and_grad(action)(jet), force(jet), jax.jacfwd(force)(jet), jax.jacfwd(equations)(jet),
+        of.reactions(jet, t), given(jet), jax.jacfwd(given)(jet),
+    )  # fmt: skip
 
 
 class Directions(NamedTuple):
@@ -375,11 +368,10 @@ def relative(balance: LeftSides) -> float:
     return float(np.max(np.abs(balance.sums) / _lengths(balance.terms)[:, None]))
 
 
-@seldom
-def _restrictions(problem: Any, jets, times):
-    """Values of the restrictions, which vanish on the samples, (K, r), and their derivatives, (K, r, slots, n)."""
+def _restrictions(problem: Any, jet, t):
+    """Values of the restrictions, which vanish on the samples, (r,), and their derivatives, (r, slots, n)."""
     of = jets_of(problem).restrictions
-    return jax.vmap(of)(jets, times), jax.vmap(jax.jacfwd(of))(jets, times)
+    return of(jet, t), jax.jacfwd(of)(jet, t)
 
 
 ITERATIONS = 12  # of Gauss and Newton: a start further away is left out
@@ -474,7 +466,7 @@ def _draw_samples(problem, start: np.ndarray, t0: float, scales: np.ndarray, cou
     time = float(np.min(scales[0] / scales[1])) if problem.time_dependent else 0.0
     times = t0 + time * random.uniform(-1.0, 1.0, count)
     jets, near = _onto(problem, start + jets, times, scales)
-    facts = Facts(*map(np.asarray, _facts(problem, jets, times)))
+    facts = Facts(*map(np.asarray, over_rows(_facts, (jets, times), problem)))
     finite = near & np.all([np.isfinite(x).reshape(count, -1).all(axis=1) for x in facts], axis=0)
     return jets[finite], times[finite], Facts(*(x[finite] for x in facts))
 
@@ -483,7 +475,7 @@ def _onto(problem, jets: np.ndarray, times: np.ndarray, scales: np.ndarray) -> t
     """Gauss-Newton with steps of least norm in units of `scales`; which of the jets arrived."""
     count, near = len(jets), np.ones(len(jets), dtype=bool)
     for last in range(ITERATIONS + 1):
-        values, slopes = map(np.asarray, _restrictions(problem, jets, times))
+        values, slopes = map(np.asarray, over_rows(_restrictions, (jets, times), problem))
         if not values.shape[1]:
             break
         scaled = (slopes * scales).reshape(count, values.shape[1], -1)

@@ -28,7 +28,7 @@ from dalembert.systems import RankDeficientError, System, check_shapes, check_sy
 from dalembert.systems import momentum as momentum_at
 from dalembert.systems.equations import all_reactions, force
 from dalembert.systems.pickling import made
-from dalembert.tracing import Jitted, seldom
+from dalembert.tracing import Jitted, over_rows, seldom
 
 TURNS = 7  # of Newton's method for the turn of a step, which begins at 0
 MISSED = 1e-6  # of the largest momentum: by how much nodes of another scheme miss the equations at least
@@ -165,7 +165,7 @@ class TurnedReduction(Described):
             return self._follow(path, self._maps(scheme), begin)
         at = None if begin is None else self.chart.coordinates(begin)
         inner = self.shifted.reconstruct(path, scheme=scheme, q0=at)
-        q, v = map(np.asarray, _lift(self.chart, inner.q, inner.v))
+        q, v = map(np.asarray, over_rows(_lift, (inner.q, inner.v), self.chart))
         return FullMotion(inner.t, q, inner.t_velocity, v)
 
     def describe(self) -> str:
@@ -291,10 +291,9 @@ def _turn_nodes(chart: GroupChart, r, phi, g, h):
     return jax.vmap(lambda x, y: chart.move(y, chart.section(x)))(r, g), jax.vmap(turn_velocity)(r[:-1], r[1:], phi, g[:-1])
 
 
-@seldom
 def _lift(chart: GroupChart, x, w):
     """(q, q̇) of (r, g) and its rates."""
-    return jax.vmap(lambda y, rate: jax.jvp(chart.position, (y,), (rate,)))(x, w)
+    return jax.jvp(chart.position, (x,), (w,))
 
 
 POINTS = 24  # states at which the hypotheses are looked at
@@ -459,22 +458,17 @@ def _of_group(system: System, group: tuple, q, v, t):
     return jax.jacfwd(slope)(v)[_index(group)][:, _index(group)], slope(v)[_index(group)]
 
 
-@seldom
 def _change_of_inertia(system: System, group: tuple, q, v, t):
     """L_ġġ, and how it changes where ġ is half as large."""
-
-    def change(x, w, s):
-        inertia = jax.hessian(lambda u: system.call(system.lagrangian, x, u, t=s))
-        here, there = (inertia(y)[_index(group)][:, _index(group)] for y in (w, w.at[_index(group)].multiply(0.5)))
-        return here, here - there
-
-    return jax.vmap(change)(q, v, t)
+    inertia = jax.hessian(lambda w: system.call(system.lagrangian, q, w, t=t))
+    here, there = (inertia(w)[_index(group)][:, _index(group)] for w in (v, v.at[_index(group)].multiply(0.5)))
+    return here, here - there
 
 
 def _check_cyclic(system: System, group: tuple[int, ...], samples: Samples) -> None:
     """ValueError for what reads a coordinate of the group, or acts on it."""
     jets, facts, at = samples.jets, samples.facts, list(group)
-    inertia, change = _change_of_inertia(system, group, jets[:, 0], jets[:, 1], samples.times)
+    inertia, change = over_rows(_change_of_inertia, (jets[:, 0], jets[:, 1], samples.times), system, group)
     largest = lambda *parts: max(float(np.max(np.abs(np.asarray(x)), initial=0.0)) for x in parts)  # noqa: E731
     by_q, push_by_q = facts.action[:, 0], facts.force_by[:, :, 0]
     reach = largest(np.ptp(jets[:, 0], axis=0)) or 1.0

@@ -31,7 +31,7 @@ from dalembert.symmetry.search import Symmetry, in_words, read_generators, symme
 from dalembert.systems import RankDeficientError, System, acceleration, check_flat, check_x64
 from dalembert.systems import momentum as momentum_at
 from dalembert.systems.equations import all_reactions, force
-from dalembert.tracing import Jitted, seldom
+from dalembert.tracing import Jitted, over_rows, seldom
 
 CLOSED = 1e-9  # relative: by how much brackets of generators may leave their span
 FREE = 1e-6  # the least singular value of the fields at a state, each of length 1
@@ -295,7 +295,7 @@ class Quotient(Described):
                 f"where the orbit does not cross the slice (least singular value of the fields before it: {free:.2g}); "
                 "take a shorter step, or a new quotient from there"
             )
-        return QuotientMotion(times, x, moves, np.asarray(_momenta(self, x, times)))
+        return QuotientMotion(times, x, moves, np.asarray(over_rows(_momentum, (x, times), self)))
 
     def reconstruct(self, motion: QuotientMotion) -> FullMotion:
         """z_k = g_0 ⋯ g_{k-1} ẑ(x_k): the motion of all coordinates from the given state, of the order of its steps.
@@ -520,10 +520,8 @@ def _compose(across: Slice, x, moves):
 _split = seldom(lambda across, z: across.split(z))
 
 
-@seldom
-def _momenta(reduced: Quotient, x, times):
-    momentum = _states(reduced.original).momentum
-    return jax.vmap(lambda y, t: momentum(reduced.slice, reduced.slice.section(y), t))(x, times)
+def _momentum(reduced: Quotient, x, t):
+    return _states(reduced.original).momentum(reduced.slice, reduced.slice.section(x), t)
 
 
 @seldom

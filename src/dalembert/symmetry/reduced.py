@@ -30,7 +30,7 @@ from dalembert.symmetry.coordinates import (
 from dalembert.systems import InconsistentDataError, RankDeficientError, System, check_shapes, check_x64, output_shape
 from dalembert.systems.distribution.reduction import check_first_order
 from dalembert.systems.equations import all_reactions
-from dalembert.tracing import Jitted, seldom
+from dalembert.tracing import Jitted, over_rows, seldom
 
 SAME = 1e-7  # of the longest step: by how much stages may miss the next state
 TURNS, NEAR = 7, 1e-12  # of Newton's method for a step of the group, which begins at 0; what it leaves
@@ -337,7 +337,7 @@ def chaplygin(system: System, q0, v0, *, group: Any, frame: Any = None, t0: floa
     chosen = indices_of(system, group, len(q))
     own = _frame(system, q, v, now, chosen, m) if frame is None else _read_frame(system, q, now, chosen, frame, m)
     _check_frame(system, own, sample(system, place, POINTS))
-    basis, ahead = map(np.asarray, _frame_parts(system, own, q[None], np.array([now])))
+    basis, ahead = map(np.asarray, over_rows(_frame_parts, (q[None], np.array([now])), system, own))
     w0, residual = _speeds(basis, ahead, v[None])
     if residual > EQUAL:
         raise InconsistentDataError(f"v0: {residual:.2g} of it is not admissible; da.project finds the nearest that is")
@@ -387,7 +387,7 @@ def _read_frame(system: System, q: np.ndarray, t: float, group: tuple[int, ...],
 def _check_frame(system: System, frame: VelocityFrame, samples: Samples) -> None:
     """ValueError where the frame does not span the admissible velocities, or L_c and f_c change along the group."""
     q, v, t = samples.jets[:, 0], samples.jets[:, 1], samples.times
-    basis, ahead = map(np.asarray, _frame_parts(system, frame, q, t))
+    basis, ahead = map(np.asarray, over_rows(_frame_parts, (q, t), system, frame))
     if not (np.all(np.isfinite(basis)) and np.all(np.isfinite(ahead))):
         raise ValueError(
             "group: its velocities are not determined by the constraints at all states that were drawn: these are not "
@@ -402,7 +402,7 @@ def _check_frame(system: System, frame: VelocityFrame, samples: Samples) -> None
             f"frame: velocities that satisfy the constraints are no B w + c, by {residual:.2g} of their size: the "
             "constraints are not affine in v, or B and c do not span them"
         )
-    work, here, there = (tuple(map(np.asarray, x)) for x in _reduced_values(system, frame, q, w, t))
+    work, here, there = (tuple(map(np.asarray, x)) for x in over_rows(_reduced_values, (q, w, t), system, frame))
     if np.max(work[0], initial=0.0) > EQUAL * np.max(work[1], initial=0.0):
         raise ValueError("system: its reactions do work on admissible velocities; Chaplygin's equations need Chetaev's")
     largest = np.max(np.abs(here[2]), initial=0.0)
@@ -424,29 +424,20 @@ def _speeds(basis: np.ndarray, ahead: np.ndarray, v: np.ndarray) -> tuple[np.nda
 _reactions_at: Any = seldom(all_reactions)
 
 
-@seldom
 def _frame_parts(system: System, frame: VelocityFrame, q, t):
-    return jax.vmap(lambda y, s: frame.basis_and_drift(system, y, s))(q, t)
+    return frame.basis_and_drift(system, q, t)
 
 
-@seldom
 def _reduced_values(system: System, frame: VelocityFrame, q, w, t):
     """(|R B| and the sizes of its terms), and (L_c, f_c, their sizes) at q and on the section."""
 
-    def values_at(y, rate, t):
-        v, force = frame.velocity(system, y, rate, t), reduced_force(system, frame, y, rate, t)
+    def values_at(y):
+        v, force = frame.velocity(system, y, w, t), reduced_force(system, frame, y, w, t)
         p = jax.grad(lambda u: system.call(system.lagrangian, y, u, t=t))(v)
-        return (
-            system.call(system.lagrangian, y, v, t=t),
-            force,
-            jnp.abs(force) + jnp.abs(frame.basis(system, y, t)).T @ jnp.abs(p),
-        )
+        size = jnp.abs(force) + jnp.abs(frame.basis(system, y, t)).T @ jnp.abs(p)
+        return system.call(system.lagrangian, y, v, t=t), force, size
 
-    def work_at(y, rate, t):
-        basis = frame.basis(system, y, t)
-        rows = all_reactions(system, y, frame.velocity(system, y, rate, t), jnp.zeros_like(y), t)
-        return jnp.abs(rows @ basis), jnp.abs(rows) @ jnp.abs(basis)
-
-    section = lambda y: frame.position(y[np.array(frame.shape, dtype=int)])  # noqa: E731
-    on = lambda y, rate, s: values_at(section(y), rate, s)  # noqa: E731
-    return jax.vmap(work_at)(q, w, t), jax.vmap(values_at)(q, w, t), jax.vmap(on)(q, w, t)
+    basis, v = frame.basis(system, q, t), frame.velocity(system, q, w, t)
+    rows = all_reactions(system, q, v, jnp.zeros_like(q), t)
+    work = jnp.abs(rows @ basis), jnp.abs(rows) @ jnp.abs(basis)
+    return work, values_at(q), values_at(frame.position(q[np.array(frame.shape, dtype=int)]))

@@ -36,7 +36,7 @@ from dalembert.symmetry.conditions import (
 from dalembert.systems import System, VariationalProblem, check_x64
 from dalembert.systems.pickling import made
 from dalembert.systems.system import LocalSystem, at_origin, group_space
-from dalembert.tracing import seldom
+from dalembert.tracing import over_rows
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -409,7 +409,7 @@ def _judge(
     """The residuals of one field. along: its directions, where they are known."""
     problem, samples, _ = search
     if along is None:
-        along = Directions(*map(np.asarray, _directions(problem, function, samples.jets, samples.times)))
+        along = Directions(*map(np.asarray, over_rows(_directions, (samples.jets, samples.times), problem, function)))
     largest = {key: relative(x) for key, x in search.conditions(along)._asdict().items()}
     work = largest.pop("work")
     if (order := jets_of(problem).order) is not None:
@@ -418,21 +418,16 @@ def _judge(
     return Symmetry(name, function, matrix, shift, largest, work, AT_ONE * search.tolerance, order)
 
 
-@seldom
-def _directions(problem, function: Callable, jets, times):
-    """ξ, and its derivatives by time along each jet: ξ⁽ʲ⁾ = d/dt ξ⁽ʲ⁻¹⁾ with q⁽ʲ⁾ of the jet; and Dξ."""
-
-    def lift(jet, t):
-        xi = lambda q, s: _in_coordinates(problem, q, jnp.asarray(problem.call(function, q, t=s), dtype=float))  # noqa: E731
-        lifts, of = [], lambda x, s: xi(x[0], s)
-        for _ in jet:
-            lifts.append(of(jet, t))
-            of = total_derivative(of)
-        lifted, slope = jnp.stack(lifts), jax.jacfwd(lambda q: xi(q, t))(jet[0])
-        several = lifted.ndim == 3
-        return (lifted, jnp.moveaxis(slope, 1, -1)) if several else (lifted[..., None], slope[..., None])
-
-    return jax.vmap(lift)(jets, times)
+def _directions(problem, function: Callable, jet, t):
+    """ξ, and its derivatives by time along a jet: ξ⁽ʲ⁾ = d/dt ξ⁽ʲ⁻¹⁾ with q⁽ʲ⁾ of the jet; and Dξ."""
+    xi = lambda q, s: _in_coordinates(problem, q, jnp.asarray(problem.call(function, q, t=s), dtype=float))  # noqa: E731
+    lifts, of = [], lambda x, s: xi(x[0], s)
+    for _ in jet:
+        lifts.append(of(jet, t))
+        of = total_derivative(of)
+    lifted, slope = jnp.stack(lifts), jax.jacfwd(lambda q: xi(q, t))(jet[0])
+    several = lifted.ndim == 3
+    return (lifted, jnp.moveaxis(slope, 1, -1)) if several else (lifted[..., None], slope[..., None])
 
 
 def _in_coordinates(problem: Any, y, direction):
@@ -478,7 +473,7 @@ def combine_fields(space: Any, kind: Kind, weights: Any) -> Callable:
 def _search_family(search: AffineSearch, family: Fields, kind: Kind) -> Symmetries:
     """`_search_affine` on groups."""
     samples = search.samples
-    along = Directions(*map(np.asarray, _directions(search.problem, family, samples.jets, samples.times)))
+    along = Directions(*map(np.asarray, over_rows(_directions, (samples.jets, samples.times), search.problem, family)))
     rows, p = search.conditions(along), len(family.names)
     every, units = [*rows[:4]], 1.0 / np.maximum(np.max(np.abs(along.lifted[:, 0]), axis=(0, 1)), SMALL)
     null = lambda blocks: _null_space(blocks, units, search.tolerance)  # noqa: E731

@@ -339,3 +339,23 @@ def _nearest(function, start, name: str):
     raise InconsistentDataError(
         f"{name}: no nearby consistent point exists: the smallest residual found is {best:.3g} after 100 iterations"
     )
+
+
+CORRECTIONS = 3  # Newton steps onto the constraints, from a point that is nearly there
+
+
+def onto_constraints(system: System, z: Array, t) -> Array:
+    """The point next to z with φ(q) = 0, dφ/dt = 0, φ(q, v) = 0: Newton's iteration with least corrections."""
+    space = system.space
+    q, v = space.split_state(z)
+    holonomic = [c for c in system.constraints if c.order == 0]
+    if holonomic:
+        positions = lambda x: jnp.concatenate([c.residual(system, x, v, v, t) for c in holonomic])  # noqa: E731
+        for _ in range(CORRECTIONS):
+            q = space.retract(q, -least_norm(space.jacobian(positions, q), positions(q)))
+    if any(c.order < 2 for c in system.constraints):
+        lower = system.with_constraints([c for c in system.constraints if c.order < 2])
+        speeds = lambda w: velocity_constraints(lower, q, w, t)  # noqa: E731
+        for _ in range(CORRECTIONS):
+            v = v - least_norm(jax.jacfwd(speeds)(v), speeds(v))
+    return jnp.concatenate([q, v])

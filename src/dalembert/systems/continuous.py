@@ -24,7 +24,7 @@ from dalembert.systems.frame import along_constraints
 from dalembert.systems.proof import Runs, RunStart, check_batch, number_of_runs, proven_start, unproven
 from dalembert.systems.sizes import check_times
 from dalembert.systems.system import System, at_origin, check_shapes, check_system
-from dalembert.tracing import Jitted, traced_once
+from dalembert.tracing import Jitted, over_many_rows, traced_once
 
 MOST = 10_000_000  # steps of one integration
 
@@ -373,13 +373,9 @@ def _native_motion(system: System, q, v, t) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _motion_by_xla(system: System, q, v, t) -> tuple[np.ndarray, np.ndarray]:
-    return as_numpy(_accelerations_and_multipliers(system, q, v, t))
+    return as_numpy(over_many_rows(_solved_motion, (q, v, t), system))
 
 
-@Jitted
-def _accelerations_and_multipliers(system: System, q, v, t):
-    def motion_at(x, w, s):
-        a, multipliers, info = acceleration(system, x, w, s)
-        return jax.tree.map(lambda y: jnp.where(info.solved, y, jnp.nan), (a, multipliers))
-
-    return jax.vmap(motion_at)(q, v, t)
+def _solved_motion(system: System, q, v, t):
+    a, multipliers, info = acceleration(system, q, v, t)
+    return jax.tree.map(lambda y: jnp.where(info.solved, y, jnp.nan), (a, multipliers))

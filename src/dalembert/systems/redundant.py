@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -18,7 +17,7 @@ from dalembert.systems.checks import examine_start
 from dalembert.systems.consistency import InconsistentDataError, RankDeficientError, Restriction, as_numpy, restrictions
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, residual_limit, units_of, with_inertia
 from dalembert.systems.system import System, check_flat, check_shapes, equation_names, label
-from dalembert.tracing import seldom
+from dalembert.tracing import over_rows
 
 
 def unit_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -28,20 +27,9 @@ def unit_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return rows / lengths, lengths
 
 
-@seldom
-def reactions_along(system: System, t, q, v):
-    """R of all equations of order 0 and 1 at many states, (B, M, n)."""
-
-    def reactions_at(t, q, v):
-        rows = [c.force_rows(system, q, v, jnp.zeros_like(q), t) for c in system.constraints if c.order < 2]
-        return jnp.concatenate(rows)
-
-    return jax.vmap(reactions_at)(t, q, v)
-
-
-@seldom
-def _restrictions(system: System, t, q, v):
-    return jax.vmap(lambda t, q, v: restrictions(system, q, v, t))(t, q, v)
+def reactions_at(system: System, q, v, t):
+    """R of all equations of order 0 and 1, (M, n)."""
+    return jnp.concatenate([c.force_rows(system, q, v, jnp.zeros_like(q), t) for c in system.constraints if c.order < 2])
 
 
 def shortest(rows: np.ndarray, multipliers: np.ndarray, rank: int) -> np.ndarray:
@@ -59,7 +47,7 @@ def shortest(rows: np.ndarray, multipliers: np.ndarray, rank: int) -> np.ndarray
 
 def check_nodes(found: Independent, t: np.ndarray, q: np.ndarray, v: np.ndarray) -> None:
     """All constraints of order 0 and 1 at all nodes, and their rank there."""
-    at = as_numpy(_restrictions(found.whole, t, q, v))
+    at = as_numpy(over_rows(restrictions, (q, v, t), found.whole))
     inertia = found.units**-2.0
     sizes = with_inertia(np.max(np.abs(q - q[0]), axis=0), inertia), with_inertia(np.max(np.abs(v), axis=0), inertia)
     for name, r in at.items():
@@ -170,7 +158,7 @@ class Independent(NamedTuple):
         multipliers[:, list(self.kept)] = known
         low = _low_rows(self.whole, q[0], v[0], t[0])
         if len(known) and self.left_out:
-            rows = np.asarray(reactions_along(self.whole, times, *between)) * self.units
+            rows = np.asarray(over_rows(reactions_at, (*between, times), self.whole)) * self.units
             multipliers[:, low] = shortest(rows, multipliers[:, low], len(low) - len(self.left_out))
         return dataclasses.replace(path, multipliers=multipliers)
 

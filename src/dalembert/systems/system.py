@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 
 from dalembert.drawing import Depicted
 from dalembert.groups import FLAT, Columns, Product, Space, columns_of
-from dalembert.lazy import front_door
+from dalembert.lazy import front_door, with_fields, with_state
 from dalembert.notebook import card
 from dalembert.numbers import as_array, as_flag, as_function, described
 from dalembert.systems.constraints import Constraint, Law, Matrix, Rows, Vector
@@ -304,10 +304,7 @@ class System(Problem):
 
     def with_constraints(self, kept: Sequence[Constraint]) -> Self:
         """The same with other constraints."""
-        made = object.__new__(type(self))
-        for name, own in vars(self).items():
-            object.__setattr__(made, name, tuple(kept) if name == "constraints" else own)
-        return made
+        return with_fields(self, constraints=tuple(kept))
 
     def equations(self, n: int | None = None) -> Any:
         """The equations as formulas, for small systems, by `dalembert.symbolic_equations`. n: number of coordinates, if
@@ -434,15 +431,9 @@ class LocalSystem(System):
     @property
     def original(self) -> System:
         """The system on the group."""
-        made = object.__new__(System)
-        values = {
-            "lagrangian": self.lagrangian, "forces": self.forces, "parameters": self.parameters, "draw": None,
-            "constraints": tuple(c.base for c in self.constraints if isinstance(c, LocalConstraint)),
-            "coordinates": Columns(self.around), "time_dependent": self.time_dependent,
-        }  # fmt: skip
-        for name, value in values.items():
-            object.__setattr__(made, name, value)
-        return made
+        own = {name: x for name, x in vars(self).items() if name not in ("origin", "around")}
+        on_group = tuple(c.base for c in self.constraints if isinstance(c, LocalConstraint))
+        return with_state(System, own | {"constraints": on_group, "coordinates": Columns(self.around)})
 
 
 def at_origin(system: Any, q0: Any, v0: Any) -> tuple[Any, Any, Any]:

@@ -6,7 +6,7 @@ from dalembert.tracing.cache import Pool, Remembered, is_unchanged, remember
 from dalembert.tracing.disk import CODE, DISK, Disk, PrivateFolder
 from dalembert.tracing.evaluation.rules import RULES, Slices, gather_slices, scatter_slices
 from dalembert.tracing.fingerprint import Walk, key_of
-from dalembert.tracing.jitted import TEXTS, Jitted, OnShapes, reading, seldom, traced_once
+from dalembert.tracing.jitted import TEXTS, Jitted, OnShapes, over_many_rows, over_rows, reading, seldom, traced_once
 from dalembert.tracing.lasting import lasting_key
 from dalembert.tracing.reads import DYNAMIC, REFLECTING, reflects
 from dalembert.tracing.sources import source

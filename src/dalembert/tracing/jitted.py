@@ -193,6 +193,16 @@ def seldom(function: Callable[P, R]) -> Jitted[P, R]:
     return Jitted(function, seldom=True)
 
 
+@seldom
+def over_rows(function: Callable[..., Any], rows: tuple[Any, ...], *given: Any) -> Any:
+    """function(*given, *row) at each row of arrays with a leading axis. function: by name, or what closes over values; a
+    lambda that reads nothing is another one in every call."""
+    return jax.vmap(lambda *row: function(*given, *row))(*rows)
+
+
+over_many_rows = Jitted(over_rows.function)  # for what is called often, or for so many rows that XLA compiles at once
+
+
 def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, for a program that calls it in several places: its operations are found, and lowered, once.
 

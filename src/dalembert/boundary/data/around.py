@@ -20,10 +20,10 @@ from jaxtyping import Array, Float
 from dalembert.boundary.data.ends import Nodes, Request, grid_nodes
 from dalembert.discretize import Interpolated, Windows, window_jets
 from dalembert.groups import Product, Space
+from dalembert.lazy import with_fields
 from dalembert.numbers import as_number, described
 from dalembert.solution import CriticalPoint
 from dalembert.systems import VariationalProblem
-from dalembert.systems.higher.variational import with_fields
 from dalembert.tracing import seldom
 
 Stored = Float[Array, "size"]

@@ -15,7 +15,6 @@ from dalembert.boundary.data.end_sets import slots_of_node
 from dalembert.boundary.data.ends import EndData, FilledSlots
 from dalembert.boundary.data.sizes import Densities, Sizes, median_size
 from dalembert.discretize import Windows
-from dalembert.discretize.higher import holonomic_derivatives
 from dalembert.systems import (
     InconsistentDataError,
     RankDeficientError,
@@ -26,8 +25,9 @@ from dalembert.systems import (
     holonomic_constraints,
     orders_of,
 )
+from dalembert.systems.higher.variational import constraint_derivatives
 from dalembert.systems.sizes import residual_limit
-from dalembert.tracing import seldom
+from dalembert.tracing import over_rows, seldom
 
 SAMPLES = 5
 APART = 0.1  # how far from the first path the other sample points are, in typical sizes
@@ -38,7 +38,7 @@ SINGULAR = 1e-10
 def densities(problem: VariationalProblem, jets: np.ndarray, times: np.ndarray, timed: bool) -> Densities:
     """Medians of derivatives of L and of the constraints at jets (samples, k+1, n) of the first path, 0 where they are not
     finite. timed: whether the final time is free."""
-    found = jax.tree.map(np.asarray, _derivatives(problem, jets, times))
+    found = jax.tree.map(np.asarray, over_rows(_derivatives, (jets, times), problem))
     _, slopes, _, holonomic, hessian, value = found
     inertia = median_size(np.diagonal(hessian, axis1=1, axis2=2))
     return Densities(inertia, median_size(slopes), median_size(holonomic), float(median_size(value)) if timed else 0.0)
@@ -55,7 +55,7 @@ def check_problem(
     random = np.random.default_rng(0)
     size = sizes.of(np.arange(jets.shape[1]))
     jet = jets + APART * random.standard_normal(jets.shape) * (size + np.abs(jets))
-    found = jax.tree.map(np.asarray, _derivatives(problem, jet, times))
+    found = jax.tree.map(np.asarray, over_rows(_derivatives, (jet, times), problem))
     values, slopes, holonomic_values, holonomic_slopes, hessian, _ = found
     slopes, holonomic_slopes = slopes * size, holonomic_slopes * size[0]
     hessian = hessian * size[-1] * size[-1][:, None]
@@ -81,7 +81,7 @@ def check_problem(
     rows = np.concatenate([highest, holonomic_slopes, held], axis=1)
     flat = _flat_directions(hessian, rows)
     if len(flat) and m:  # with multipliers, as L = 1 and |q̇|² = c² have them, L + λφ may be regular where L is not
-        curved = np.asarray(_curvatures(problem, jet, times)) * size[-1] * size[-1][:, None]
+        curved = np.asarray(over_rows(_curvatures, (jet, times), problem)) * size[-1] * size[-1][:, None]
         weights = random.uniform(0.5, 1.5, m) * sizes.action / sizes.differential
         flat = _flat_directions(hessian + np.einsum("m,smij->sij", weights, curved), rows)
     if len(flat):
@@ -149,20 +149,15 @@ def _given_rates(problem: VariationalProblem, jets, t):
     return jax.vmap(lambda jet: (rates(jet), jax.jacfwd(rates)(jet)))(jnp.asarray(jets))
 
 
-@seldom
-def _derivatives(problem: VariationalProblem, jets, times):
-    def defects_at(jet, t):
-        def phi(x):
-            return differential_constraints(problem, tuple(x), t)
+def _derivatives(problem: VariationalProblem, jet, t):
+    def phi(x):
+        return differential_constraints(problem, tuple(x), t)
 
-        hessian = jax.hessian(lambda y: density(problem, (*jet[:-1], y), t))(jet[-1])
-        slopes = jax.jacfwd(phi)(jet)
-        return (
-            phi(jet), slopes, holonomic_constraints(problem, jet[0], t),
-            jax.jacfwd(lambda q: holonomic_constraints(problem, q, t))(jet[0]), hessian, density(problem, tuple(jet), t),
-        )  # fmt: skip
-
-    return jax.vmap(defects_at)(jets, times)
+    hessian = jax.hessian(lambda y: density(problem, (*jet[:-1], y), t))(jet[-1])
+    return (
+        phi(jet), jax.jacfwd(phi)(jet), holonomic_constraints(problem, jet[0], t),
+        jax.jacfwd(lambda q: holonomic_constraints(problem, q, t))(jet[0]), hessian, density(problem, tuple(jet), t),
+    )  # fmt: skip
 
 
 def _check_rank(values: np.ndarray, slopes: np.ndarray, name: str) -> None:
@@ -204,7 +199,7 @@ def _check_highest(rows: np.ndarray, m: int) -> None:
 
 def _check_against_holonomic(problem: VariationalProblem, jets, times, values, slopes, size) -> None:
     """Equations that are a combination of φ, dφ/dt, …, dᵏφ/dtᵏ of the holonomic constraints at every sample."""
-    found = [np.asarray(x) for x in _holonomic_rates(problem, jnp.asarray(jets), jnp.asarray(times))]
+    found = [np.asarray(x) for x in over_rows(_holonomic_rates, (jets, times), problem)]
     found[1] = found[1] * size.ravel()
     if not all(np.all(np.isfinite(x)) for x in found) or not all(numerical_rank(s).full for s in found[1]):
         return
@@ -223,22 +218,15 @@ def _check_against_holonomic(problem: VariationalProblem, jets, times, values, s
             )
 
 
-@seldom
-def _holonomic_rates(problem: VariationalProblem, jets, times):
-    """φ, …, dᵏφ/dtᵏ, (samples, (k+1)mh), and their slopes in the jets."""
-
-    def rates_with_slopes(jet, t):
-        rates = lambda x: holonomic_derivatives(problem, x.reshape(jet.shape), t).ravel()  # noqa: E731
-        return rates(jet.ravel()), jax.jacfwd(rates)(jet.ravel())
-
-    return jax.vmap(rates_with_slopes)(jets, times)
+def _holonomic_rates(problem: VariationalProblem, jet, t):
+    """φ, …, dᵏφ/dtᵏ, ((k+1)mh,), and their slopes in the jet."""
+    rates = lambda x: constraint_derivatives(problem, 0, x.reshape(jet.shape), t).ravel()  # noqa: E731
+    return rates(jet.ravel()), jax.jacfwd(rates)(jet.ravel())
 
 
-@seldom
-def _curvatures(problem: VariationalProblem, jets, times):
-    """∂²φ/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ of every constraint, (samples, m, n, n)."""
-    one = lambda jet, t: jax.hessian(lambda y: differential_constraints(problem, (*jet[:-1], y), t))(jet[-1])  # noqa: E731
-    return jax.vmap(one)(jets, times)
+def _curvatures(problem: VariationalProblem, jet, t):
+    """∂²φ/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ of every constraint, (m, n, n)."""
+    return jax.hessian(lambda y: differential_constraints(problem, (*jet[:-1], y), t))(jet[-1])
 
 
 def _flat_directions(hessian: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -13,7 +13,6 @@ from jaxtyping import Bool, Float
 
 from dalembert.boundary.data.ends import EndData, Nodes
 from dalembert.discretize import Windows
-from dalembert.discretize.higher import holonomic_derivatives
 from dalembert.numbers import as_function, as_number, as_numbers, described, whole_number
 from dalembert.systems import (
     InconsistentDataError,
@@ -24,6 +23,7 @@ from dalembert.systems import (
     run_on_shapes,
     with_parameters,
 )
+from dalembert.systems.higher.variational import constraint_derivatives
 from dalembert.tracing import seldom
 
 STARTS, STEPS, MET = 12, 60, 1e-10
@@ -335,7 +335,7 @@ def sets_of(problem: Problem, ends: tuple[Any, Any], free: Bool[np.ndarray, "lev
 
 def holonomic_at_end(problem: VariationalProblem, jet, t):
     """φ and its rates of the holonomic constraints at an end."""
-    return holonomic_derivatives(problem, jnp.stack(jet), t).ravel() if problem.holonomic else jnp.zeros(0)
+    return constraint_derivatives(problem, 0, jnp.stack(jet), t).ravel() if problem.holonomic else jnp.zeros(0)
 
 
 def end_slots(w: Windows, end: int) -> np.ndarray:

@@ -25,7 +25,7 @@ from dalembert.native import Places, Unsupported, Windowed, vanishing
 from dalembert.numbers import as_function, described, real_numbers, whole_number
 from dalembert.solution import ActiveBounds
 from dalembert.systems import InconsistentDataError, Problem, output_shape, run_on_shapes, with_parameters
-from dalembert.tracing import seldom
+from dalembert.tracing import over_rows
 
 SLACK = 1e-9  # by how much what is given may be outside, relative to its size: rounding
 
@@ -241,7 +241,7 @@ class PathInequalities(NamedTuple):
         return ~((~given).astype(int) @ self.reads.T.astype(int)).astype(bool)
 
     def values(self, parameters: Any, at: PathPoints) -> Float[np.ndarray, "K m"]:
-        return np.asarray(_path_values(self.function, at, parameters))
+        return np.asarray(over_rows(_path_values, at, self.function, parameters))
 
     def value_sizes(self, parameters: Any, at: PathPoints, sizes: tuple) -> Float[np.ndarray, "m"]:
         """Changes of every component of G, (m,), where q, v and u change by their sizes."""
@@ -250,7 +250,7 @@ class PathInequalities(NamedTuple):
         apart = [0.1 * s * random.standard_normal((len(chosen), len(s))) for s in sizes]
         moved = self.function.problem.space.along, np.add, np.add
         near = [move(x[chosen], d) for move, x, d in zip(moved, at[:3], apart, strict=True)]
-        found: Any = _path_slopes(self.function, PathPoints(near[0], near[1], near[2], at.t[chosen]), parameters)
+        found: Any = over_rows(_path_slopes, (*near, at.t[chosen]), self.function, parameters)
         slopes = [np.abs(np.nan_to_num(d)) for d in found]
         rows = np.array(sum(d @ s for d, s in zip(slopes, sizes, strict=True)))
         middle, largest = np.median(rows, axis=0), rows.max(axis=0)
@@ -348,20 +348,13 @@ def _reads(function: PathFunction, parameters: Any, n: int, r: int, m: int) -> n
     return ~np.asarray(zero).reshape(m, 2 * n + r)
 
 
-@seldom
-def _path_values(function: PathFunction, at: PathPoints, parameters):
-    return jax.vmap(lambda x: function(x.q, x.v, x.u, x.t, parameters))(at)
+def _path_values(function: PathFunction, parameters, q, v, u, t):
+    return function(q, v, u, t, parameters)
 
 
-@seldom
-def _path_slopes(function: PathFunction, at: PathPoints, parameters):
-    space = function.problem.space
-
-    def slopes_at(q, v, u, t):
-        moved = lambda y, v, u: function(space.retract(q, y), v, u, t, parameters)  # noqa: E731
-        return jax.jacfwd(moved, (0, 1, 2))(jnp.zeros_like(v), v, u)
-
-    return jax.vmap(lambda x: slopes_at(*x))(at)
+def _path_slopes(function: PathFunction, parameters, q, v, u, t):
+    moved = lambda y, v, u: function(function.problem.space.retract(q, y), v, u, t, parameters)  # noqa: E731
+    return jax.jacfwd(moved, (0, 1, 2))(jnp.zeros_like(v), v, u)
 
 
 def parabola_rates(t: Float[np.ndarray, "nodes"]) -> Float[np.ndarray, "inner 3"]:

@@ -30,7 +30,7 @@ from dalembert.systems import (
     holonomic_constraints,
     orders_of,
 )
-from dalembert.tracing import seldom
+from dalembert.tracing import over_rows
 
 POINTS, DEGREE = 48, 24  # of the path, and of the λ that are tried
 DECAY = 4.0  # how much smoother than necessary the path is
@@ -239,23 +239,19 @@ def linearise(problem: VariationalProblem, size: Float[np.ndarray, "n"]) -> Call
     """φ and its slopes, for positions in units of their sizes."""
 
     def call(jets, times):
-        values, slopes = _constraint_slopes(problem, jnp.asarray(jets * size), jnp.asarray(times))
+        values, slopes = over_rows(_constraint_slopes, (jets * size, times), problem)
         return np.asarray(values), np.asarray(slopes) * size
 
     return call
 
 
-@seldom
-def _constraint_slopes(problem: VariationalProblem, jets, times):
+def _constraint_slopes(problem: VariationalProblem, jet, t):
     """φ of all constraints and its derivatives by the jet."""
 
-    def slopes_at(jet, t):
-        def phi(x):
-            return jnp.concatenate([holonomic_constraints(problem, x[0], t), differential_constraints(problem, tuple(x), t)])
+    def phi(x):
+        return jnp.concatenate([holonomic_constraints(problem, x[0], t), differential_constraints(problem, tuple(x), t)])
 
-        return phi(jet), jax.jacfwd(phi)(jet)
-
-    return jax.vmap(slopes_at)(jets, times)
+    return phi(jet), jax.jacfwd(phi)(jet)
 
 
 def _dependent(made: Transcription, z: np.ndarray, count: int) -> list[np.ndarray]:

@@ -21,10 +21,10 @@ from dalembert.boundary.data.sizes import Sizes
 from dalembert.boundary.kkt.assembly import ROWS, TIME, Place, Term, term_of
 from dalembert.boundary.kkt.window_unknowns import BlockLayout, SlotGroup, WindowUnknowns
 from dalembert.discretize import Windows, window_jets
-from dalembert.discretize.higher import constraint_derivatives, holonomic_derivatives
 from dalembert.discretize.window_maps import ends_with_derivatives, inner_points, window_action
 from dalembert.groups import Product, Space
 from dalembert.systems import InconsistentDataError, VariationalProblem, constraints_of_order, with_parameters
+from dalembert.systems.higher.variational import constraint_derivatives
 
 GIVEN = 1e-8  # largest |φ| on nodes that are given, relative to the path
 
@@ -140,11 +140,7 @@ class NodeTerm:
     def __call__(self, z, data, parameters):
         weight, time = data
         problem, x = self.reading.node(self.problem, parameters, z)
-        if self.order:
-            rates = constraint_derivatives(problem, self.order, x, time)
-        else:
-            rates = holonomic_derivatives(problem, x, time)
-        return jnp.zeros(()), weight * rates[self.begin :].ravel()
+        return jnp.zeros(()), weight * constraint_derivatives(problem, self.order, x, time)[self.begin :].ravel()
 
 
 def _slots(width: int, stride: int, n: int) -> list[tuple[int, int]]:

@@ -22,13 +22,13 @@ from dalembert.measure.perturbed_flow import one_step_map
 from dalembert.notebook import Described
 from dalembert.numbers import EPSILON, as_array, as_number, as_positive, as_tolerance, refuse_traced, whole_number
 from dalembert.step import simulate
-from dalembert.systems import System, acceleration, check_initial_data, check_system, momentum, velocity_constraints
-from dalembert.systems.consistency import stacked_residuals
+from dalembert.systems import System, acceleration, check_initial_data, check_system, momentum
+from dalembert.systems.consistency import onto_constraints, stacked_residuals
 from dalembert.systems.distribution.charts import read_points
 from dalembert.systems.equations import force
 from dalembert.systems.sizes import check_times
 from dalembert.systems.system import at_origin
-from dalembert.tracing import Jitted, seldom
+from dalembert.tracing import Jitted, over_many_rows, over_rows, seldom
 
 Vector = Float[Array, "n"]
 State = Float[Array, "2n"]
@@ -37,7 +37,6 @@ MORE = 2  # powers of h that are fitted beyond those wanted: what they take up d
 LADDER = 2.0 ** np.arange(-4, 8)  # times the user's step: sizes of the steps that are tried
 KNOWN = 0.1  # relative doubt about a term, above which it is not known
 BATCH = 64  # states that are evaluated together
-CORRECTIONS = 3  # Newton steps onto the constraints, from a point that is nearly there
 
 
 class Stencil(NamedTuple):
@@ -327,20 +326,15 @@ def as_step_size(h) -> Float[Array, ""]:
 
 def expand_at(made: Modified, states: Any, times: Any) -> Expansion:
     """The expansion at each state, with a leading axis."""
-    return in_batches(_expand_batch, made, states, times)
+    return in_batches(expand, made, states, times, over=over_many_rows)
 
 
-@Jitted
-def _expand_batch(made: Modified, states: Float[Array, "K two_n"], times: Float[Array, "K"]) -> Expansion:
-    return jax.vmap(lambda z, t: expand(made, z, t))(states, times)
-
-
-def in_batches(function: Callable, made: Modified, *rows: Any) -> Any:
+def in_batches(function: Callable, made: Modified, *rows: Any, over: Callable = over_rows) -> Any:
     """function(made, …) at each row of its arguments: one program for every number of rows."""
     count = len(rows[0])
     padded = [np.concatenate([x, np.repeat(x[-1:], -count % BATCH, axis=0)]) for x in map(np.asarray, rows)]
     made = essentials(made)
-    parts = [function(made, *(jnp.asarray(x[i : i + BATCH]) for x in padded)) for i in range(0, count, BATCH)]
+    parts = [over(function, tuple(x[i : i + BATCH] for x in padded), made) for i in range(0, count, BATCH)]
     return jax.tree.map(lambda *x: np.concatenate(x)[:count], *parts)
 
 
@@ -406,23 +400,6 @@ def inertial_units(made: Modified):
     largest = jnp.max(diagonal)
     units = jnp.where(diagonal > 0.0, jnp.sqrt(largest / jnp.where(diagonal > 0.0, diagonal, 1.0)), 1.0)
     return jnp.tile(units, 2)
-
-
-def onto_constraints(system: System, z: State, t) -> State:
-    """The point next to z with φ(q) = 0, dφ/dt = 0, φ(q, v) = 0: Newton's iteration with least corrections."""
-    space = system.space
-    q, v = space.split_state(z)
-    holonomic = [c for c in system.constraints if c.order == 0]
-    if holonomic:
-        positions = lambda x: jnp.concatenate([c.residual(system, x, v, v, t) for c in holonomic])  # noqa: E731
-        for _ in range(CORRECTIONS):
-            q = space.retract(q, -least_norm(space.jacobian(positions, q), positions(q)))
-    if any(c.order < 2 for c in system.constraints):
-        lower = system.with_constraints([c for c in system.constraints if c.order < 2])
-        speeds = lambda w: velocity_constraints(lower, q, w, t)  # noqa: E731
-        for _ in range(CORRECTIONS):
-            v = v - least_norm(jax.jacfwd(speeds)(v), speeds(v))
-    return jnp.concatenate([q, v])
 
 
 def tangent_part(system: System, z: State, t, vectors: Float[Array, "S two_n"]) -> Float[Array, "S two_n"]:

@@ -26,15 +26,14 @@ from dalembert.measure.backward.equation import (
     expand_at,
     in_batches,
     inertial_units,
-    onto_constraints,
 )
 from dalembert.measure.nodes import kernel, states_of
 from dalembert.measure.symplectic import exterior_derivative
 from dalembert.notebook import Described
 from dalembert.path import Path
 from dalembert.systems import check_flat, energy, momentum
-from dalembert.systems.consistency import stacked_residuals
-from dalembert.tracing import Jitted, seldom
+from dalembert.systems.consistency import onto_constraints, stacked_residuals
+from dalembert.tracing import over_many_rows
 
 CLOSED, CLOSED_BY_FIT = 1e-5, 3e-3  # of its terms: what differences leave of the condition, of f and of its terms
 BY_SLOPE, UNCLEAR = 10.0, 0.05  # times the doubt about a term: that about its derivatives, at most
@@ -150,11 +149,10 @@ def _derivatives(made: Modified, z: np.ndarray, fields: np.ndarray) -> tuple[np.
     return slopes[0], slopes[1], slopes[2]
 
 
-@seldom
-def _tangents(made: Modified, states):
-    """A basis of the variations tangent to the constraints at each state, (K, 2n, d)."""
-    rows, units = jax.jacfwd(lambda y: stacked_residuals(made.system, *_halves(y), made.t0)), inertial_units(made)
-    return jax.vmap(lambda z: units[:, None] * kernel(rows(z) * units))(states)
+def _tangents(made: Modified, z):
+    """A basis of the variations tangent to the constraints at a state, (2n, d)."""
+    units, rows = inertial_units(made), jax.jacfwd(lambda y: stacked_residuals(made.system, *_halves(y), made.t0))(z)
+    return units[:, None] * kernel(rows * units)
 
 
 def _halves(z) -> tuple[Array, Array]:
@@ -167,27 +165,25 @@ def form_at(made: Modified, h: float | None, states: np.ndarray, times: np.ndarr
     scheme = made.scheme
     between = scheme.order == 2 and scheme.form_for(made.system.constraints) == "drift_kick_drift"
     if h is None or not between:
-        return in_batches(_node_form, made, states, times)
-    return in_batches(_form_between, made, states, times, np.full(len(states), h))
+        return in_batches(_node_form, made, states, times, over=over_many_rows)
+    return in_batches(_form_between, made, states, times, np.full(len(states), h), over=over_many_rows)
 
 
-@Jitted
-def _node_form(made: Modified, states, times):
-    def theta(y, t):
+def _node_form(made: Modified, z, t):
+    def theta(y):
         q, v = _halves(y)
         return jnp.concatenate([momentum(made.system, q, v, t), jnp.zeros_like(v)])
 
-    return jax.vmap(lambda z, t: -exterior_derivative(lambda y: theta(y, t), z))(states, times)
+    return -exterior_derivative(theta, z)
 
 
-@Jitted
-def _form_between(made: Modified, states, times, steps):
-    def theta(y, t, h):
+def _form_between(made: Modified, z, t, h):
+    def theta(y):
         (q, v), ahead = _halves(y), (1.0 - made.scheme.state.weight) * h
         p = legendre_plus(made.scheme, made.system, Interval(q + (ahead - h) * v, h * v, t + ahead - h, h))
         return jnp.concatenate([p, ahead * p])
 
-    return jax.vmap(lambda z, t, h: -exterior_derivative(lambda y: theta(y, t, h), z))(states, times, steps)
+    return -exterior_derivative(theta, z)
 
 
 class KeptEnergy(Described, eqx.Module):
@@ -214,7 +210,7 @@ class KeptEnergy(Described, eqx.Module):
             A number, or (K,).
         """
         states = np.concatenate([np.atleast_2d(q), np.atleast_2d(v)], axis=1)
-        found = _along_ways(self.made, float(self.h), states) if not self.exact else in_batches(_energies, self.made, states)
+        found = _along_ways(self.made, float(self.h), states) if not self.exact else in_batches(_energy, self.made, states)
         return found if np.ndim(q) > 1 else float(found[0])
 
 
@@ -263,28 +259,23 @@ def _along_ways(made: Modified, h: float, states: np.ndarray) -> np.ndarray:
     """E(z₀) + ∫ i_{f_h}ω_h along straight ways from z₀, bent onto the constraints, by Gauss's rule."""
     shares = (np.arange(PIECES)[:, None] + GAUSS_NODES).ravel() / PIECES
     weights = np.tile(GAUSS_WEIGHTS, PIECES) / PIECES
-    at, direction = in_batches(_ways, made, np.repeat(states, len(shares), axis=0), np.tile(shares, len(states)))
+    at, direction = in_batches(_way, made, np.repeat(states, len(shares), axis=0), np.tile(shares, len(states)))
     times = np.full(len(at), float(made.t0))
     found = expand_at(made, at, times)
     field = found.field + h ** np.array(made.powers) @ found.terms[:, : len(made.powers)]
     slopes = np.einsum("ka,kab,kb->k", field, form_at(made, h, at, times), direction)
-    base = in_batches(_energies, made, np.asarray(made.states[:1]))
+    base = in_batches(_energy, made, np.asarray(made.states[:1]))
     return base + slopes.reshape(len(states), -1) @ weights
 
 
-@seldom
-def _ways(made: Modified, states, shares):
+def _way(made: Modified, z, share):
     """The point at a share of the way from the first state given, and the derivative by the share."""
-
-    def point(z, s):
-        return onto_constraints(made.system, made.states[0] + s * (z - made.states[0]), made.t0)
-
-    return jax.vmap(lambda z, s: jax.jvp(lambda x: point(z, x), (s,), (jnp.ones_like(s),)))(states, shares)
+    point = lambda s: onto_constraints(made.system, made.states[0] + s * (z - made.states[0]), made.t0)  # noqa: E731
+    return jax.jvp(point, (share,), (jnp.ones_like(share),))
 
 
-@seldom
-def _energies(made: Modified, states):
-    return jax.vmap(lambda z: energy(made.system, *_halves(z), made.t0))(states)
+def _energy(made: Modified, z):
+    return energy(made.system, *_halves(z), made.t0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -348,15 +339,9 @@ def _energy_rates(made: Modified, h: float, states: np.ndarray, times: np.ndarra
     return rates, np.einsum("kja,ka->kj", np.abs(fields), np.abs(slope))
 
 
-@seldom
-def _energy_slopes(made: Modified, states, times):
+def _energy_slopes(made: Modified, z, t):
     """∇E and ∂E/∂t."""
-    space = made.system.space
-
-    def slopes(z, t):
-        q, v = space.split_state(z)
-        n = v.shape[0]
-        of = lambda x, s: energy(made.system, space.retract(q, x[:n]), x[n:], s)  # noqa: E731
-        return jax.grad(of, (0, 1))(jnp.concatenate([jnp.zeros_like(v), v]), t)
-
-    return jax.vmap(slopes)(states, times)
+    q, v = made.system.space.split_state(z)
+    n = v.shape[0]
+    of = lambda x, s: energy(made.system, made.system.space.retract(q, x[:n]), x[n:], s)  # noqa: E731
+    return jax.grad(of, (0, 1))(jnp.concatenate([jnp.zeros_like(v), v]), t)

@@ -23,14 +23,14 @@ from dalembert.measure.backward.equation import (
     in_batches,
     inertial_units,
     motion_field,
-    onto_constraints,
 )
 from dalembert.measure.nodes import check_neighbours, form_of, states_of
 from dalembert.notebook import Described
 from dalembert.numbers import EPSILON, refuse_traced
 from dalembert.path import Path
 from dalembert.systems import check_flat
-from dalembert.tracing import Jitted
+from dalembert.systems.consistency import onto_constraints
+from dalembert.tracing import over_many_rows
 
 BLOCKS = 128  # of the run, in which the remainder is summed
 AROUND = 1.5  # times f'' on the path is what it is taken for in the neighbourhood
@@ -109,7 +109,7 @@ def error_bound(made: Modified, path: Path) -> ErrorBound:
     h = float(path.h)
     z, n = np.concatenate([q, v], axis=1), q.shape[1]
     parts = h ** made.stencil.powers[:, None] * expand_at(made, z, t).terms
-    count, slopes = len(made.powers), in_batches(_slopes, made, z, t)
+    count, slopes = len(made.powers), in_batches(_slopes, made, z, t, over=over_many_rows)
     defect, beyond = parts[:, :count].sum(axis=1), parts[:, count]
     carried, local, doubt = _over_steps(slopes, defect, h)
     estimate = np.zeros_like(z)
@@ -149,11 +149,9 @@ class Remaining(NamedTuple):
     rest: np.ndarray
 
 
-@Jitted
-def _slopes(made: Modified, states, times):
-    """A at each state."""
-    field = lambda y, t: motion_field(made.system, onto_constraints(made.system, y, t), t)  # noqa: E731
-    return jax.vmap(jax.jacfwd(field))(states, times)
+def _slopes(made: Modified, z, t):
+    """A at a state."""
+    return jax.jacfwd(lambda y: motion_field(made.system, onto_constraints(made.system, y, t), t))(z)
 
 
 def _over_steps(slopes: np.ndarray, defect: np.ndarray, h: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -216,5 +214,5 @@ def _remainders(
 def _bend(made: Modified, along: Remaining, ends: np.ndarray, direction: np.ndarray) -> np.ndarray:
     """f''(direction, ·) at the ends of the blocks, by a difference of A."""
     z, t = along.z[ends], along.t[ends]
-    ahead, behind = (in_batches(_slopes, made, z + s * direction, t) for s in (DIFFERENCE, -DIFFERENCE))
+    ahead, behind = (in_batches(_slopes, made, z + s * direction, t, over=over_many_rows) for s in (DIFFERENCE, -DIFFERENCE))
     return (ahead - behind) / (2.0 * DIFFERENCE)

@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -30,9 +29,9 @@ from dalembert.show.panels import (
 )
 from dalembert.show.results import Shown, scene_for
 from dalembert.solution import ControlSolution, CriticalPoint
-from dalembert.systems import System, holonomic_constraints
 from dalembert.systems import energy as energy_at
-from dalembert.tracing import seldom
+from dalembert.systems import holonomic_constraints
+from dalembert.tracing import over_rows
 
 ARRAYS = ("t", "x", "y", "at")  # names under which `pack` stands
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
@@ -117,17 +116,12 @@ def _energy(shown: Shown) -> Panel | None:
         found = _attempt(lambda: measured_energy(problem, result, scheme=shown.subject.scheme))
         t, values = (t, None) if found is None else (np.asarray(found.t), np.asarray(found.values))
     elif isinstance(result, ControlSolution) and problem is not None:
-        values = np.asarray(_energies(problem, shown.q, np.asarray(result.v), t))
+        values = np.asarray(over_rows(energy_at, (shown.q, np.asarray(result.v), t), problem))
     if values is None or not values.size:
         return None
     first = float(values[0])
     drift = float(np.nanmax(np.abs(values - first), initial=0.0))
     return Panel("energy E − E₀", t, [("E − E₀", values - first)], note=f"E₀ = {first:.6g}, largest change {drift:.2g}")
-
-
-@seldom
-def _energies(system: System, q, v, t):
-    return jax.vmap(lambda x, w, s: energy_at(system, x, w, s))(q, v, t)
 
 
 def _residuals(shown: Shown) -> Panel | None:
@@ -142,22 +136,17 @@ def _residuals(shown: Shown) -> Panel | None:
         return Panel("constraint residuals |φ|", np.asarray(kept[0].t), lines, log=True) if kept else None
     if not isinstance(result, CriticalPoint) or problem is None:
         return None
-    values = np.asarray(_position_constraints(problem, shown.q, shown.t))
+    values = np.asarray(over_rows(_position_constraints, (shown.q, shown.t), problem))
     lines = [("φ(q)", np.max(np.abs(values), axis=1))] if values.size else []
     return Panel("constraint residuals |φ|", shown.t, lines, log=True)
 
 
-@seldom
 def _position_constraints(problem: Any, q, t):
-    """φ(q, t) at all nodes."""
-
-    def values_at(x, s):
-        if hasattr(problem, "holonomic"):
-            return holonomic_constraints(problem, x, s)
-        found = [c.residual(problem, x, x, x, s) for c in getattr(problem, "constraints", ()) if c.order == 0]
-        return jnp.concatenate([jnp.zeros(0), *found])
-
-    return jax.vmap(values_at)(q, t)
+    """φ(q, t)."""
+    if hasattr(problem, "holonomic"):
+        return holonomic_constraints(problem, q, t)
+    found = [c.residual(problem, q, q, q, t) for c in getattr(problem, "constraints", ()) if c.order == 0]
+    return jnp.concatenate([jnp.zeros(0), *found])
 
 
 def _attempt(make: Callable[[], Any]) -> Any:

@@ -31,7 +31,7 @@ from dalembert.systems.distribution.reduction import (
 from dalembert.systems.equations import Time
 from dalembert.systems.sizes import CONSISTENT
 from dalembert.systems.system import LocalSystem, System, check_shapes, group_space
-from dalembert.tracing import seldom
+from dalembert.tracing import over_rows, seldom
 
 Rows = Float[np.ndarray, "m n"]
 
@@ -324,7 +324,7 @@ def velocity_chart(system: System, q, v, t: Time, dependent: Sequence[int | str]
     points, speeds = as_points(q, v)
     n, now = points.shape[1], jnp.asarray(as_number(t, "t", "a finite time"), dtype=float)
     m = sum(check_shapes(system, points[0], speeds[0], now))
-    rows, bends = (np.asarray(x) for x in _velocity_slopes(system, points, speeds, now))
+    rows, bends = (np.asarray(x) for x in over_rows(_velocity_slopes, (points, speeds), system, now))
     if m == 0:
         return Connection(system, jnp.arange(n), jnp.zeros(0), True)
     best, least = best_chart(list(rows))
@@ -372,14 +372,10 @@ def _rows_of(given, name: str) -> Float[Array, "B n"]:
     return array if array.ndim == 2 and array.size else as_vector(array, name)[None]
 
 
-@seldom
-def _velocity_slopes(system: System, points, speeds, t):
-    """φ_v at every point, and its relative change when v changes."""
-    n = points.shape[1]
-    other = jnp.asarray(np.random.default_rng(1).uniform(-1.0, 1.0, n))
-    rows = jax.vmap(lambda x, w: constraint_rows(system, x, w, t))(points, speeds)
-    bends = jax.vmap(lambda x, w: affinity(system, x, w, w + (1 + jnp.abs(w)) * other, t))(points, speeds)
-    return rows, bends
+def _velocity_slopes(system: System, t, q, v):
+    """φ_v, and its relative change when v changes."""
+    other = jnp.asarray(np.random.default_rng(1).uniform(-1.0, 1.0, len(v)))
+    return constraint_rows(system, q, v, t), affinity(system, q, v, v + (1 + jnp.abs(v)) * other, t)
 
 
 def _refuse(system: System, chart, found: float, best, least: float, points: int) -> None:

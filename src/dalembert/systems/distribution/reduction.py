@@ -27,7 +27,7 @@ from dalembert.systems.constraints import Nonholonomic
 from dalembert.systems.equations import Time, acceleration_equations, all_reactions, euler_lagrange, velocity_constraints
 from dalembert.systems.pickling import made
 from dalembert.systems.system import System, check_flat, check_shapes, check_system
-from dalembert.tracing import seldom
+from dalembert.tracing import over_rows, seldom
 
 Vector = Float[Array, "n"]
 Rows = Float[Array, "m"]
@@ -340,9 +340,9 @@ def leaf_forms(system: System, x: Float[np.ndarray, "n+1"], scale: Float[np.ndar
     """
     random = np.random.default_rng(0)
     speeds = scale[:-1] * random.standard_normal((2, len(x) - 1))
-    if not system.constraints or not float(_affinity(system, x, speeds)) <= AFFINE:
+    if not system.constraints or not float(_affinity(system, x[:-1], speeds[0], speeds[1], x[-1])) <= AFFINE:
         return None
-    forms = lambda points: np.asarray(_forms(system, points, speeds[0])) * scale  # noqa: E731
+    forms = lambda points: np.asarray(over_rows(_forms_at, (points,), system, speeds[0])) * scale  # noqa: E731
     nearby = x + NEARBY * scale * random.uniform(-1.0, 1.0, len(x))
     while True:
         rank = forms(x[None]).shape[1]
@@ -355,14 +355,11 @@ def leaf_forms(system: System, x: Float[np.ndarray, "n+1"], scale: Float[np.ndar
         forms = functools.partial(_derived_system, forms, scale, count)
 
 
-@seldom
-def _forms(system: System, points, v):
-    return jax.vmap(lambda x: constraint_forms(system, x[:-1], jnp.asarray(v), x[-1]))(points)
+def _forms_at(system: System, v, x):
+    return constraint_forms(system, x[:-1], v, x[-1])
 
 
-@seldom
-def _affinity(system: System, x, speeds):
-    return affinity(system, jnp.asarray(x)[:-1], jnp.asarray(speeds[0]), jnp.asarray(speeds[1]), x[-1])
+_affinity: Any = seldom(affinity)
 
 
 def solved_for(forms: np.ndarray, among: np.ndarray | slice = slice(-1)) -> list[int]:

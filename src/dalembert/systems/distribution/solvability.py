@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -260,47 +261,33 @@ NEARBY = 0.05  # their distance in each coordinate, relative to 1 + |q_i|
 _Systems = tuple[System, System, System]
 
 
-class _Terms(NamedTuple):
-    """mass: L_vv. whole: ∂(d/dt L_v - L_q - f - Rᵀλ)/∂a. rows: ∂/∂a of the reduced constraints, nearby: at other points.
-    residual, gradient: of what restricts (q, v)."""
-
-    mass: Array
-    whole: Array
-    rows: Array
-    reactions: Array
-    nearby: Array
-    residual: Array
-    gradient: Array
-    affinity: Array
-    omega: Array
-    slopes: Array
-
-
 def _acceleration_rows(system: System, q, v, a, t) -> Array:
     """∂/∂a of the constraints as equations for a: φ_q of order 0, φ_v of order 1, φ_a of order 2."""
     return jax.jacfwd(lambda b: acceleration_equations(system, q, v, b, t))(a)
 
 
 @seldom
-def _look(systems: _Systems, q, v, z, t, points, speeds, pushes) -> _Terms:
+def _look(systems: _Systems, q, v, z, t, points, speeds, pushes) -> dict[str, Array]:
+    """mass: L_vv. whole: ∂(d/dt L_v - L_q - f - Rᵀλ)/∂a. rows: ∂/∂a of the reduced constraints, nearby: at other points.
+    residual, gradient: of what restricts (q, v)."""
     (whole, moving, lower), n = systems, q.shape[0]
     a, multipliers = z[:n], z[n:]
     balance = lambda b: euler_lagrange(whole, q, v, b, t) - all_reactions(whole, q, v, b, t).T @ multipliers  # noqa: E731
     residuals = lambda y: stacked_residuals(lower, y[:n], y[n:], t)  # noqa: E731
     y = jnp.concatenate([q, v])
     omega, slopes = jax.vmap(lambda x: forms_and_slopes(lower, x, v, t))(jnp.concatenate([q[None], points]))
-    return _Terms(
-        jax.jacfwd(lambda b: euler_lagrange(whole, q, v, b, t))(a),
-        jax.jacfwd(balance)(a),
-        _acceleration_rows(moving, q, v, a, t),
-        all_reactions(moving, q, v, a, t),
-        jax.vmap(lambda x, w, b: _acceleration_rows(moving, x, w, b, t))(points, speeds, pushes),
-        jnp.max(jnp.abs(residuals(y)), initial=0.0),
-        jax.jacfwd(residuals)(y),
-        jnp.max(jax.vmap(lambda x, w: affinity(lower, x, v, w, t))(points, speeds)),
-        omega,
-        slopes,
-    )
+    return {
+        "mass": jax.jacfwd(lambda b: euler_lagrange(whole, q, v, b, t))(a),
+        "whole": jax.jacfwd(balance)(a),
+        "rows": _acceleration_rows(moving, q, v, a, t),
+        "reactions": all_reactions(moving, q, v, a, t),
+        "nearby": jax.vmap(lambda x, w, b: _acceleration_rows(moving, x, w, b, t))(points, speeds, pushes),
+        "residual": jnp.max(jnp.abs(residuals(y)), initial=0.0),
+        "gradient": jax.jacfwd(residuals)(y),
+        "affinity": jnp.max(jax.vmap(lambda x, w: affinity(lower, x, v, w, t))(points, speeds)),
+        "omega": omega,
+        "slopes": slopes,
+    }
 
 
 def solvability(system: System, q0, v0, t0: float = 0.0) -> Solvability:
@@ -349,7 +336,7 @@ def solvability(system: System, q0, v0, t0: float = 0.0) -> Solvability:
     random = np.random.default_rng(0).uniform(-1.0, 1.0, (3, POINTS, q.shape[0]))
     center = (np.asarray(q), np.asarray(v), z[: len(q)])
     near = (jnp.asarray(x + NEARBY * (1 + np.abs(x)) * r) for x, r in zip(center, random, strict=True))
-    terms = as_numpy(_look(systems, q, v, jnp.asarray(z), t, *near))
+    terms = SimpleNamespace(**as_numpy(_look(systems, q, v, jnp.asarray(z), t, *near)))
     return _judge(systems, terms, np.append(q, t), found is not None)
 
 

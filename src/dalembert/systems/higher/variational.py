@@ -3,7 +3,6 @@ equations at one time, momenta, and which derivatives they determine."""
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import factorial
@@ -15,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.lazy import with_fields
 from dalembert.native import Places, Unsupported, Windowed, vanishing
 from dalembert.numbers import as_flag, as_function, described, whole_number
 from dalembert.solution import Solution
@@ -127,14 +127,6 @@ def check_problem(problem: Any, what: str | None = "this") -> None:
         check_flat(problem, what)
 
 
-def with_fields(problem: VariationalProblem, **fields: Any) -> VariationalProblem:
-    """The problem with other fields, unchecked; static ones too, which equinox has no function to replace."""
-    changed = copy.copy(problem)
-    for name, value in fields.items():
-        object.__setattr__(changed, name, value)
-    return changed
-
-
 def with_parameters(problem: P, parameters: Any) -> P:
     """The problem with other parameters of the same structure, or with none at all."""
     return eqx.tree_at(lambda p: p.parameters, problem, parameters, is_leaf=lambda x: x is None)
@@ -159,13 +151,23 @@ def differential_constraints(problem: VariationalProblem, jet: Sequence[Float[Ar
 def constraints_of_order(
     problem: VariationalProblem, order: int, jet: Sequence[Float[Array, "n"]], t
 ) -> Float[Array, "m_order"]:
-    """Those of `differential_constraints` that read q and `order` derivatives, stacked."""
-    return _stacked(problem, [pair for pair in problem.differential if pair[0] == order], jet, t)
+    """Those that read q and `order` derivatives, the holonomic ones of order 0, stacked."""
+    known = problem.differential if order else [(0, f) for f in problem.holonomic]
+    return _stacked(problem, [pair for pair in known if pair[0] == order], jet, t)
 
 
 def holonomic_constraints(problem: VariationalProblem, q: Float[Array, "n"], t) -> Float[Array, "m"]:
     """φ(q, t), the holonomic ones, stacked."""
-    return _stacked(problem, [(0, f) for f in problem.holonomic], (q,), t)
+    return constraints_of_order(problem, 0, (q,), t)
+
+
+def constraint_derivatives(problem: VariationalProblem, order: int, jet: Float[Array, "k n"], t) -> Float[Array, "k-r m"]:
+    """φ, dφ/dt, …, of the constraints of an order r, as far as the curve's derivatives at t go."""
+
+    def along(s):
+        return constraints_of_order(problem, order, [jnp.asarray(_curve(jet[l:], s)) for l in range(order + 1)], t + s)
+
+    return jnp.stack(_taylor(along, jet.shape[0] - order - 1))
 
 
 def constraint_numbers(problem: VariationalProblem, n: int) -> tuple[int, int]:
