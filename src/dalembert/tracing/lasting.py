@@ -93,7 +93,8 @@ def _name(same: Same) -> str:
         module, name = getattr(x, "__module__", None) or "", getattr(x, "__qualname__", "")
     if module.split(".")[0] not in LASTING or not is_library(module):
         raise _OfThisProcessError(name)
-    if not name or _is_at(module, name, x) or (isinstance(x, type) and "<locals>" not in name):
+    program = not isinstance(x, types.FunctionType) and _is_at(module, name, getattr(x, "function", None))  # of `seldom(f)`
+    if not name or program or _is_at(module, name, x) or (isinstance(x, type) and "<locals>" not in name):
         return f"{module}:{name}"
     if isinstance(x, types.FunctionType):
         return f"{module}:{name} {_bytes(reads(x.__code__).content)!r}"
@@ -105,7 +106,7 @@ def _is_at(module: str, name: str, x: Any) -> bool:
     found: Any = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, part, None)
-    return found is x
+    return found is x and x is not None
 
 
 @functools.cache
