@@ -198,6 +198,24 @@ def test_several_problems_at_once():
     assert [float(s.action) for s in found] == pytest.approx([6 * 0.25, 6.0], rel=0.01)
 
 
+def test_numbers_at_ends_are_swept_by_the_names_of_positions_and_of_velocities():
+    problem = da.VariationalProblem(
+        lambda q, v, a: 0.5 * a.R @ a.R + 0.5 * a.x @ a.x, derivatives=2, coordinates={"R": SO3, "x": 2}
+    )
+    given = {"initial": (ONE | {"x": [0.0, 0.0]}, {}), "T": 1.0, "steps": 6}
+    q, v = {"R": turned([1, 2, 2], 1.0), "x": [1.0, 2.0]}, {"R": [0.1, 0.2, 0.3]}
+    swept = da.sweep(problem, {"final.x.2": [0.5, 2.0], "final.v.R.3": [0.3, 0.6]}, given | {"final": (q, v)})
+    for x, w in ((0.5, 0.3), (2.0, 0.6)):
+        end = q | {"x": [1.0, x]}, {"R": [0.1, 0.2, w]}
+        alone = da.solve(problem, final=end, **given)
+        assert_allclose(swept.sel(final_x_2=x, final_v_R_3=w).q, alone.q, rtol=0, atol=1e-13)
+    whole = da.sweep(problem, {"final": [(q, v), (q, {"R": [0.0, 0.0, 0.7], "x": [5.0, 6.0]})]}, given).data
+    assert [float(whole[f"final_v_{x}"][1]) for x in ("R.1", "R.2", "R.3", "x.1", "x.2")] == [0.0, 0.0, 0.7, 5.0, 6.0]
+    assert float(whole["final_R.w"][0]) == pytest.approx(np.cos(0.5))
+    with pytest.raises(ValueError, match=r"a velocity, x being a coordinate of R\.1, R\.2"):
+        da.sweep(problem, {"final.v.R.w": [0.5]}, given | {"final": (q, v)})
+
+
 def test_a_guess_takes_what_a_path_gives_of_one_coordinate():
     problem = da.VariationalProblem(lambda q, v: 0.5 * v.R @ v.R + 0.5 * v.x @ v.x, coordinates={"R": SO3, "x": 1})
     ends = {"initial": ({**ONE, "x": 0.0},), "final": ({"R": turned((1, 1, 0), 1.0), "x": 2.0},)}

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from dalembert.boundary import Free, Nodes, On
+from dalembert.groups import Columns
 from dalembert.numbers import as_numbers, described
 from dalembert.path.study import SweptName
 from dalembert.store.studies import RUN_NAMES, SOLUTION_NAMES, label_of
@@ -211,7 +212,9 @@ class SweptProblem(NamedTuple):
 
         swept = Swept.of(problem, values, combine, "argument that can be swept", (ARGUMENTS, SOLUTION_NAMES), read_numbers)
         _check_apart(places)
-        return cls(problem, dict(arguments), swept, places)
+        numbers = {p.argument for p in places.values() if p.argument in ENDS and p.rows is None}
+        rows = {x: _stored_rows(x, arguments[x], problem.coordinates) for x in numbers}
+        return cls(problem, {**arguments, **rows}, swept, places)
 
     @property
     def moving(self) -> bool:
@@ -255,7 +258,7 @@ def _read_values(
         raise ValueError(f"{here}: points are swept as a whole, {{'through': [{{t: q}}, …]}}")
     array = several(as_numbers(values, here), here)
     if argument in ENDS:
-        keys = _keys_of_end(words, base, here, argument, names)
+        keys = _keys_of_end(words, _stored_rows(argument, base, names), here, argument, names)
     else:
         keys = tuple(int(word) if word.isdecimal() else word for word in words)
     pair = argument == "bounds" and keys[-1] not in SIDES
@@ -271,9 +274,11 @@ def _read_values(
 
 def _keys_of_end(words: list[str], end: Any, here: str, argument: str, names: Any) -> tuple[Any, ...]:
     """Level and component of 'x' or 'v.x'."""
-    level, component = (words[0], words[1]) if len(words) == 2 else ("q", words[0])
-    if len(words) > 2 or level not in LEVELS:
-        raise ValueError(f"{here}: give {argument}.x for a position, {argument}.v.x for a velocity, x being a coordinate")
+    level, component = (words[0], ".".join(words[1:])) if len(words) > 1 and words[0] in LEVELS else ("q", ".".join(words))
+    names = _names_at(LEVELS.index(level), names)
+    if "." in component and component not in (names or ()):
+        raise ValueError(f"{here}: give {argument}.x for a position, {argument}.v.x for a velocity, x being a coordinate"
+                         + (f" of {', '.join(names)}" if names else ""))  # fmt: skip
     if not isinstance(end, list | tuple) or LEVELS.index(level) >= len(end):
         raise ValueError(f"{here}: needs {argument}=, a tuple (q, v, …) that has {level}, in which this number is put")
     row = end[LEVELS.index(level)]
@@ -294,6 +299,23 @@ def _keys_of_end(words: list[str], end: Any, here: str, argument: str, names: An
     return LEVELS.index(level), i
 
 
+def _names_at(level: int, names: Any) -> Any:
+    """Of the numbers at a level of an end: on groups those of velocities differ from those of positions."""
+    return names.space.axes if level and isinstance(names, Columns) else names
+
+
+def _stored_rows(argument: str, value: Any, names: Any) -> Any:
+    """On groups the numbers that are stored of an end, or of points; elsewhere, and where it is none, what is given."""
+    if not isinstance(names, Columns):
+        return value
+    read = names.space.read_position, names.space.read_velocity
+    if argument in ENDS and isinstance(value, list | tuple) and len(value) <= len(read):
+        return tuple(None if x is None else read[i](x, f"{argument}[{i}]") for i, x in enumerate(value))
+    if argument == "through" and isinstance(value, Mapping):
+        return {t: read[0](x, f"through[{t}]") for t, x in value.items()}
+    return value
+
+
 def _wholes(argument: str, values: Any, here: str, names: Any) -> tuple[np.ndarray, SweptPlace, tuple[str, ...]]:
     """Of a whole argument, a value of which has the same form in all runs: its numbers."""
     if not isinstance(values, Sequence | np.ndarray) or isinstance(values, str):
@@ -302,8 +324,9 @@ def _wholes(argument: str, values: Any, here: str, names: Any) -> tuple[np.ndarr
     several(np.empty(len(rows)), here)
     if any(isinstance(x, On) or not isinstance(x, Mapping | list | tuple | Nodes) for x in rows):
         raise TypeError(f"{here}: found {described(rows[0])}; give a list of what solve takes as {argument}=")
-    forms = [jax.tree.structure(x, is_leaf=_is_numbers) for x in rows]
-    found = [jax.tree_util.tree_leaves_with_path(x, is_leaf=_is_numbers) for x in rows]
+    stored = [_stored_rows(argument, x, names) for x in rows]
+    forms = [jax.tree.structure(x, is_leaf=_is_numbers) for x in stored]
+    found = [jax.tree_util.tree_leaves_with_path(x, is_leaf=_is_numbers) for x in stored]
     arrays = [[as_numbers(leaf, f"{here}[{i}]") for _, leaf in one] for i, one in enumerate(found)]
     shapes = [[x.shape for x in one] for one in arrays]
     for i in range(len(rows)):
@@ -339,6 +362,7 @@ def _number_name(argument: str, keys: tuple, place: tuple[int, ...], names: Any)
     words = [getattr(key, "key", getattr(key, "idx", getattr(key, "name", key))) for key in keys]
     words += place
     if argument in ENDS and keys and hasattr(keys[0], "idx"):
+        names = _names_at(words[0], names)
         words[0] = LEVELS[words[0]] if 0 < words[0] < len(LEVELS) else "" if words[0] == 0 else words[0]
     if names and place and place[-1] < len(names):
         words[-1] = names[place[-1]]
