@@ -11,7 +11,7 @@ from scipy.spatial.transform import Rotation
 
 import dalembert as da
 from dalembert.gallery import ENTRIES, free_rigid_body
-from dalembert.groups import SE2, SO2, SO3
+from dalembert.groups import SE2, SE3, SO2, SO3
 
 angular_velocity = free_rigid_body.angular_velocity
 BODY, BALL, SLED = (ENTRIES[name] for name in ("free_rigid_body", "chaplygin_ball", "sled"))
@@ -270,6 +270,26 @@ def test_projection_to_the_group_and_to_the_constraint():
     assert_allclose(R, da.groups.nearest_rotation(1.01 * np.eye(3) + 0.01), rtol=0, atol=1e-14)
     assert np.abs(BALL.system.constraints[0].residual(BALL.system, near.q, near.v, near.v, 0.0)).max() < 1e-14
     assert da.solvability(BALL.system, near.q, near.v).solvable
+
+
+@pytest.mark.parametrize("away", [[0.0, 0.0, 0.0], [1.0, 2.0, 3.0]])
+def test_projection_in_millimetres(away):
+    """Positions far larger than the radians beside them: the residual of a consistent state is rounding of what is stored,
+    and on the way to the nearest one the constraint is curved by more than Gauss and Newton's steps can take."""
+    tip, e1 = jnp.array([0.0, 20.0, 150.0]), jnp.array([1.0, 0.0, 0.0])
+    hinge = da.Holonomic(lambda q: q.g.x - q.g.R @ tip - q.s * e1)
+    arm = da.System(lambda q, v: v.g @ v.g + v.s @ v.s, hinge, coordinates={"g": SE3, "s": 1})
+    R = Rotation.from_rotvec(2.5 / np.sqrt(1.09) * np.array([1.0, 0.0, 0.3])).as_matrix()
+    turn = Rotation.from_rotvec(np.linalg.norm(away) * np.array([0.02, -0.03, 0.01])).as_matrix()
+    start = arm.space.read_position({"g": (R @ turn, R @ tip + 25.0 * e1 + jnp.array(away)), "s": 25.0}, "q0")
+    near = da.project(arm, start, {"g": [0.4, 0.2, -0.3, 0.0, 0.0, 0.0]})
+    residual = lambda q: arm.constraints[0].residual(arm, q, near.v, near.v, 0.0)  # noqa: E731
+    assert np.abs(residual(near.q)).max() < 5e-11  # rounding of 150 mm by the condition of the slope
+    # the way is across what the constraint leaves, in the coordinates around the start in which it is shortest
+    y = arm.space.coordinates_around(start, near.q)
+    assert near.moved_q == pytest.approx(np.linalg.norm(y), rel=1e-9, abs=1e-12)
+    slope = jax.jacfwd(lambda y: residual(arm.space.retract(start, y)))(y)
+    assert_allclose(y - np.linalg.pinv(slope) @ (slope @ y), 0.0, rtol=0, atol=1e-9)
 
 
 def test_files_and_stores(tmp_path):

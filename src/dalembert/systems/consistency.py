@@ -259,7 +259,7 @@ def project(system: System, q0, v0, t0: float = 0.0) -> Projection:
     lower = system.with_constraints([c for c in system.constraints if c.order < 2])
     holonomic = [c for c in lower.constraints if c.order == 0]
     positions = lambda x: jnp.concatenate([c.residual(system, x, v, v, t) for c in holonomic])  # noqa: E731
-    new_q = _nearest(positions, q, "q0") if holonomic else q
+    new_q = _nearest(positions, q, "q0", system.magnitudes) if holonomic else q
     new_v = _nearest(lambda w: velocity_constraints(lower, new_q, w, t), v, "v0") if lower.constraints else v
     return Projection(new_q, new_v, float(jnp.linalg.norm(new_q - q)), float(jnp.linalg.norm(new_v - jnp.asarray(v))))
 
@@ -288,8 +288,8 @@ def value_and_slope(function: Callable, x):
     return function(x), jax.jacfwd(function)(x)
 
 
-def _rounding_on_the_way(j, x, correction):
-    """The error of f by rounding of f and of the correction Jᵀy: ROUNDING |J| (|J⁺| |J| |x| + |Jᵀ| |y|).
+def _rounding_on_the_way(j, size, correction):
+    """The error of f by rounding of f and of the correction Jᵀy: ROUNDING |J| (|J⁺| |J| |x| + |Jᵀ| |y|), |x| being size.
 
     Terms that cancel count, which a limit relative to x does not see: across a trailer that is straight behind its car no
     velocity is left. 0 where rows are nearly parallel: there rounding may be large, and excuses nothing.
@@ -297,13 +297,17 @@ def _rounding_on_the_way(j, x, correction):
     if np.linalg.cond(j / np.linalg.norm(j, axis=1, keepdims=True)) > PARALLEL:
         return 0.0
     inverse = np.linalg.pinv(j)
-    of_f, of_terms = np.abs(inverse) @ np.abs(j) @ np.abs(x), np.abs(j.T) @ np.abs(inverse.T @ correction)
+    of_f, of_terms = np.abs(inverse) @ np.abs(j) @ size, np.abs(j.T) @ np.abs(inverse.T @ correction)
     return ROUNDING * (np.abs(j) @ (of_f + of_terms))
 
 
-def _nearest(function, start, name: str):
-    """Gauss-Newton for min |x - start|, f(x) = 0: x ← start - Jᵀ(JJᵀ)⁻¹(f(x) + J(start - x)), J = f'(x)."""
+def _nearest(function, start, name: str, magnitudes: Callable = np.abs):
+    """Gauss-Newton for min |x - start|, f(x) = 0: x ← start - Jᵀ(JJᵀ)⁻¹(f(x) + J(start - x)), J = f'(x).
+
+    Where f is curved so much that the steps grow, those along f = 0 have the length of Barzilai and Borwein. magnitudes:
+    numbers as large as those by which x is stored: `System.magnitudes`."""
     x, best, since, first, met, size, limit = start, np.inf, 0, None, False, np.inf, 0.0
+    step, grows, last, stored = np.inf, False, (x, x), np.abs(np.asarray(x))
     f, j = value_and_slope(function, x)
     for _ in range(100):
         f, j = np.asarray(f), np.asarray(j)
@@ -322,19 +326,26 @@ def _nearest(function, start, name: str):
                 f"{found.singular_values.round(12)}): they are redundant, contradictory, or degenerate at this point"
             )
         new = start - least_norm(jnp.asarray(j), jnp.asarray(f + j @ np.asarray(start - x)))
+        along = np.asarray(start - x) - np.asarray(least_norm(jnp.asarray(j), jnp.asarray(j @ np.asarray(start - x))))
+        grows = grows or np.linalg.norm(new - x) > max(step, EXACT * np.linalg.norm(new - start))
+        if grows:
+            change = np.asarray(x - last[0])
+            new = new - (1.0 - min(1.0, change @ change / max(abs(change @ (along - last[1])), 1e-300))) * along
+        last = x, along
         step = float(jnp.linalg.norm(new - x))
         x, moved = new, np.abs(np.asarray(new - start))
-        limit = np.abs(j) @ (EXACT * moved + ROUNDING * np.abs(np.asarray(x)))
+        stored = np.abs(magnitudes(np.asarray(x)))
+        limit = np.abs(j) @ (EXACT * moved + ROUNDING * stored)
         f, j = value_and_slope(function, x)
         size = np.abs(np.asarray(f))
         met = np.all(size <= limit)
-        if met and step <= 1e-13 * np.linalg.norm(moved) + ROUNDING * float(jnp.linalg.norm(x)):
+        if met and step <= 1e-13 * np.linalg.norm(moved) + ROUNDING * np.linalg.norm(stored):
             return x
         worst = float(np.max(size))
         best, since = (worst, 0) if worst < 0.5 * best else (best, since + 1)
         if since > 40:
             break
-    if met or np.all(size <= limit + _rounding_on_the_way(np.asarray(j), np.asarray(x), np.asarray(start - x))):
+    if met or np.all(size <= limit + _rounding_on_the_way(np.asarray(j), stored, np.asarray(start - x))):
         return x
     raise InconsistentDataError(
         f"{name}: no nearby consistent point exists: the smallest residual found is {best:.3g} after 100 iterations"
