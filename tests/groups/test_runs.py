@@ -272,6 +272,18 @@ def test_projection_to_the_group_and_to_the_constraint():
     assert da.solvability(BALL.system, near.q, near.v).solvable
 
 
+@pytest.mark.parametrize("backend", ["native", "jax"])
+def test_half_a_turn_is_an_outcome_of_many_runs(backend):
+    given = {"h": 0.1, "steps": 30, "solver": da.Solver(backend=backend)}
+    s = da.System(lambda q, v: 0.5 * v.w @ v.w, forces=lambda q, v: {"w": jnp.array([3.0])}, coordinates={"w": SO2})
+    many = da.ensemble(s, np.tile([1.0, 0.0], (3, 1)), [[1.0], [28.0], [40.0]], **given)
+    assert [(many[i].outcome.name, many[i].steps) for i in range(3)] == [
+        ("SUCCESS", 30),
+        ("HALF_TURN", 11),
+        ("HALF_TURN", 0),
+    ]
+
+
 @pytest.mark.parametrize("away", [[0.0, 0.0, 0.0], [1.0, 2.0, 3.0]])
 def test_projection_in_millimetres(away):
     """Positions far larger than the radians beside them: the residual of a consistent state is rounding of what is stored,

@@ -28,6 +28,7 @@ from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.scaled import Scaled, in_units
 from dalembert.step.programs.varying import Varying, clock_of, vary_steps
 from dalembert.step.run.assemble import facts_of, fields_of_rows, first_velocities, known_nodes, path_of, warn_of_resolution
+from dalembert.step.run.diagnose import codes_of_many
 from dalembert.step.run.driver import end_at, with_one_before
 from dalembert.step.run.loop import JaxSteps, row_of, rows_of, traced_run
 from dalembert.step.run.machine import Native, columns_of, compile_program, empty_rows, pack_run, parameters_of, unpack_run
@@ -103,9 +104,9 @@ def ensemble(
 
     Returns:
         A Path whose arrays have a leading axis of length B and full length in time; after the end of a run its last
-        state is repeated. path.code (B,) has the Outcome of each run as Newton's iteration found it, and path.lane(i)
-        is the i-th path, up to its end. path.provenance is the record of the whole call; initial data and parameters of
-        more than 1000 numbers are recorded by shape only.
+        state is repeated. path.code (B,) has the Outcome of each run as Newton's iteration found it, on groups also
+        HALF_TURN; path.lane(i) is the i-th path, up to its end. path.provenance is the record of the whole call; initial
+        data and parameters of more than 1000 numbers are recorded by shape only.
 
     Raises:
         ValueError: an argument has the wrong shape or value; the message names it, and the run if only one is wrong.
@@ -189,8 +190,9 @@ class Lanes:
         arguments = (prepared, self._step_options, carry, grid, running._replace(code=self._code, until=until))
         other = _jax if until is None else _without_end
         carry, fields = native_first(_native, other, *arguments) if native else other(*arguments)
+        code = codes_of_many(prepared.program, self._step_options, carry, grid.t0, grid.h)
         # Arrays of all rows are made when they are looked at: after Ctrl-C not before it is answered.
-        return Path.later(lambda: _of_many(fields(), grid), code=carry.code, h=np.full(len(carry.k), grid.h))
+        return Path.later(lambda: _of_many(fields() | {"code": code}, grid), code=code, h=np.full(len(carry.k), grid.h))
 
     def own_code(self, size: int) -> tuple[Path, dict[str, str]]:
         """Machine code whose pivots are chosen at the first run, whatever was compiled before in this process: so that

@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from dalembert.algebra import value_and_jacobian
 from dalembert.native import CompiledFunction, Unsupported, compile_function
@@ -51,7 +52,7 @@ def diagnosis(program: StepProgram, step_options: StepOptions, carry: RunState, 
         and bool(_stands(program, step_options, carry, t0, h))
     ):
         return Outcome.NO_POSITIVE_STEP
-    if not program.system.space.flat and bool(_turns_too_far(program, step_options, carry, t0, h)):
+    if not program.system.space.flat and bool(_of_one(program, step_options, carry, t0, h)):
         return Outcome.HALF_TURN
     call, start = jax.tree.map(np.asarray, _failed_step_of(program, step_options, carry, t0, h))
     found = closest(program, call, start)
@@ -89,7 +90,6 @@ def _stands(program: VaryingSteps, step_options: StepOptions, carry: RunState, t
     return ~jnp.isfinite(program.part_at(call.s, call.h).h) | (solved & ~jnp.isfinite(s[-3]))
 
 
-@seldom
 def _turns_too_far(program: StepProgram, step_options: StepOptions, carry: RunState, t0, h):
     """True if the positions of the step that failed have no value where it begins, or where it is solved: half a turn."""
     call, start = _failed_step(program, step_options, carry, t0, h)
@@ -97,6 +97,24 @@ def _turns_too_far(program: StepProgram, step_options: StepOptions, carry: RunSt
     both = jnp.stack([start, z])
     moved = jax.vmap(lambda x: program.advance(x, call.q, call.s, call.t, call.h)[0])(both)
     return jnp.any(jnp.all(jnp.isfinite(both), axis=1) & ~jnp.all(jnp.isfinite(moved), axis=1))
+
+
+_of_one = seldom(_turns_too_far)
+
+
+@seldom
+def _of_many(programs: StepProgram, step_options: StepOptions, carries: RunState, t0, h):
+    return eqx.filter_vmap(lambda program, carry: _turns_too_far(program, step_options, carry, t0, h))(programs, carries)
+
+
+def codes_of_many(programs: StepProgram, step_options: StepOptions, carries: RunState, t0, h) -> Int[np.ndarray, "B"]:
+    """The outcomes of an ensemble as Newton's iteration found them, but for half a turn on a group."""
+    code = np.array(carries.code)
+    failed = np.isin(code, [int(outcome) for outcome in _UNSOLVED])
+    if not programs.system.space.flat and np.any(failed):
+        far = _of_many(programs, step_options, carries._replace(reduced=None), t0, h)
+        code[failed & np.asarray(far)] = int(Outcome.HALF_TURN)
+    return code
 
 
 class Closest(NamedTuple):
