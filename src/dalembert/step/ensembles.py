@@ -404,7 +404,8 @@ def _repeat_last(table: np.ndarray, done: np.ndarray, first: dict, code) -> None
         return
     none = np.flatnonzero(done == 0)
     for name, field in code.layout.packed_row.fields.items():
-        table[none, 0, field.offset : field.offset + field.length] = first[name][none].reshape(len(none), field.length)
+        if field.length:  # rows of groups without a law hold no force
+            table[none, 0, field.offset : field.offset + field.length] = first[name][none].reshape(len(none), field.length)
     done = np.maximum(done, 1)
     for i in np.flatnonzero(done < table.shape[1]):
         table[i, done[i] :] = table[i, done[i] - 1]
