@@ -41,18 +41,18 @@ class InteriorMachine:
         self._numbers = self._constants(bounds)
         arrays = self._arrays = self._constant_arrays(linear, bounds)
         made = frontal.factorization
-        tail, n, count = made.reach * kkt.size, kkt.blocks * kkt.size, len(bounds.places)
+        n, count = kkt.blocks * kkt.size, len(bounds.places)
         self._words = {name: a.ctypes.data for name, a in arrays.items()} | made.addresses
         self._words |= {
             "fixed_count": len(kkt.fixed_places), "monitored_count": len(kkt.spans), "bound_count": count,
-            "blocks": kkt.blocks, "size": kkt.size, "tail": tail, "most": settings.max_iterations, "stop": 0,
+            "blocks": kkt.blocks, "size": kkt.size, "most": settings.max_iterations, "stop": 0,
             "terms": len(sums.terms), "coordinates": coordinates, "data": frontal.data.ctypes.data,
             "room": self._room, "constraints": int(np.sum(~kkt.fixed & ~kkt.primal)),
             "negative": made.loaded.address("negative"),
         }  # fmt: skip
         groups = (
-            (n, ("z", "new_z", "right", "other", "constraints_sum", "added", "diagonal", "pivots")), (n + 1, ("g", "new_g")),
-            (n + tail, ("x", "y", "w")), (count, ("multipliers", "slacks", "new_slacks", "dual_step")),
+            (n, ("z", "new_z", "right", "other", "constraints_sum", "added", "diagonal", "pivots", "x", "y", "w")),
+            (n + 1, ("g", "new_g")), (count, ("multipliers", "slacks", "new_slacks", "dual_step")),
             (coordinates, ("sizes", "norms")), (coordinates + 1, ("reach",)), (2 * self._room, ("filter",)),
             (kkt.blocks * made.stored, ("stored",)),
         )  # fmt: skip

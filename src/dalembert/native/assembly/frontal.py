@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -237,39 +238,49 @@ def _substitute(plan: SymbolicPlan, parts: Sequence[EliminatedGroup], x: dict[in
 
 
 def backward(plan: SymbolicPlan) -> Code:
-    """L⁻ᵀx."""
+    """L⁻ᵀx. Of a sum what is known last is added last: a block waits for the one after it no longer than it has to."""
     c, count, _, x_ = _new_code()
+    size = plan.size
+    reached = max((q for near in plan.below for q in near), default=0)
+    order = [p for group in plan.pivots for p in group]
+    later = zeros(c, "later", range(size, max(reached + 1, 2 * size if plan.differences else 0)))
     differences = zeros(c, "difference", plan.differences)  # of the block after this one
     with c.loop(0, count) as n:
         i = count - 1 - n
-        base = x_[i * plan.size :]
-        after = [p + plan.size for p in plan.differences]
-        touched = sorted({*range(plan.size), *(q for near in plan.below for q in near), *after})
-        x = {q: base[q] for q in touched} | {p + 2 * plan.size: slot[0] for p, slot in differences.items()}
+        base = x_[i * size :]
+        x = {p: base[p] for p in range(size)} | {q: slot[0] for q, slot in later.items()}
+        x |= {p + 2 * size: slot[0] for p, slot in differences.items()}
         for group, near, part in [*zip(plan.pivots, plan.below, _stored_factors(i, plan), strict=True)][::-1]:
-            multipliers = iter(part.multipliers)
-            for q in near:
+            multipliers = dict(zip(itertools.product(near, group), part.multipliers, strict=True))
+            for q in sorted(near, key=lambda q: (q // size, order.index(q % size)), reverse=True):
                 for p in group:
-                    x[p] = x[p] - next(multipliers) * x[q]
+                    x[p] = x[p] - multipliers[q, p] * x[q]
         for p, slot in differences.items():
             slot[0] = x[p]
-            x[p] = x[p] + x[p + plan.size]
-        for p in range(plan.size):
-            base[p] = x[p]
+            x[p] = x[p] + x[p + size]
         if differences:
-            _hold_fixed(i, plan, base, {p: (slot, x[p + plan.size]) for p, slot in differences.items()})
+            _hold_fixed(i, plan, x, differences)
+        for p in range(size):
+            base[p] = x[p]
+        after = {q: slot[0] for q, slot in later.items()}
+        for q, slot in later.items():
+            slot[0] = x[q - size] if q < 2 * size else after[q - size]
     c.line("ret void")
     return c
 
 
-def _hold_fixed(i: Operand, plan: SymbolicPlan, base: Operand, differences: dict[int, tuple[Operand, Operand]]) -> None:
+def _hold_fixed(i: Operand, plan: SymbolicPlan, x: dict[int, Operand], differences: dict[int, Operand]) -> None:
     """Set every fixed z_p to 0, and its difference to -z_{p+b}."""
+    held = {p: i.code.slot("held") for p in differences}
+    for p, slot in held.items():
+        slot[0] = x[p]
     with where_fixed(i):
         free = i.code.argument("free")[i * plan.size :]
-        for p, (slot, later) in differences.items():
+        for p, slot in differences.items():
             part = free[p]
-            slot[0] = slot[0] * part + (part - 1.0) * later
-            base[p] = base[p] * part
+            slot[0] = slot[0] * part + (part - 1.0) * x[p + plan.size]
+            held[p][0] = x[p] * part
+    x.update((p, slot[0]) for p, slot in held.items())
 
 
 def _stored_factors(i: Operand, plan: SymbolicPlan) -> list[EliminatedGroup]:
@@ -448,14 +459,11 @@ def _negative(plan: SymbolicPlan) -> Code:
 
 
 class FrontalFactorization:
-    """Factorization and solution for the sum of some summands: machine code, called with addresses.
-
-    reach: blocks after a block that are coupled to it. stored: numbers of a block that are kept.
-    """
+    """Factorization and solution for the sum of some summands: machine code, called with addresses. stored: numbers of a
+    block that are kept."""
 
     def __init__(self, summands: Sequence[Summand], plan: SymbolicPlan):
         self.plan, self.stored = plan, plan.stored
-        self.reach = max((q for near in plan.below for q in near), default=0) // plan.size
         code, self.constants = CACHE.result(text, tuple(summands), plan)
         self.loaded = CACHE.load(code, plain=True)
         number = {"first": 7, "forward": 4, "backward": 4}
@@ -489,28 +497,22 @@ class BoundFactorization:
 
     def factor(self, z: np.ndarray, diagonal: np.ndarray | None, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(stored, x): L and D of every block, and K⁻¹ right, at a path z (blocks, b). diagonal: (blocks, b), what is added
-        to the diagonal, 1 where a component is fixed; None: nothing elsewhere. x is a view of an array with room after the
-        last block."""
-        found, x = np.empty((len(z), self.factorization.stored)), self._workspace(right)
+        to the diagonal, 1 where a component is fixed; None: nothing elsewhere."""
+        found, x = np.empty((len(z), self.factorization.stored)), np.array(right, order="C")
         into, workspace, added = found.ctypes.data, x.ctypes.data, self._unit if diagonal is None else diagonal.ctypes.data
         data = self.data.ctypes.data
         self.factorization.first(len(z), z.ctypes.data, self._free, self._fixed_blocks, added, into, workspace, data)
         self.factorization.backward(len(z), into, self._free, self._fixed_blocks, workspace)
-        return found, x[: len(z)]
+        return found, x
 
     def solve(self, stored: np.ndarray, right: np.ndarray) -> np.ndarray:
         """K⁻¹ right, (blocks, b)."""
-        x = self._workspace(right)
+        x = np.array(right, order="C")
         kept, workspace = stored.ctypes.data, x.ctypes.data
         self.factorization.forward(len(right), kept, self._free, self._fixed_blocks, workspace)
         self.factorization.backward(len(right), kept, self._free, self._fixed_blocks, workspace)
-        return x[: len(right)]
+        return x
 
     def negative(self, stored: np.ndarray) -> int:
         """Number of negative eigenvalues of D: as many as those of K."""
         return int(self.factorization.negative(len(stored), stored.ctypes.data))
-
-    def _workspace(self, right: np.ndarray) -> np.ndarray:
-        x = np.empty((len(right) + self.factorization.reach, right.shape[1]))
-        x[: len(right)], x[len(right) :] = right, 0.0
-        return x

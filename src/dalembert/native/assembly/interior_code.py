@@ -17,7 +17,7 @@ from dalembert.native.llvm.packing import Packing
 from dalembert.native.llvm.subset import Real, Reals, Record, Truth, Whole, atomic, local, machine, program
 
 WORDS = Packing.words(
-    "blocks", "size", "tail", "fixed_count", "monitored_count", "most", "bound_count", "room", "constraints", "stop",
+    "blocks", "size", "fixed_count", "monitored_count", "most", "bound_count", "room", "constraints", "stop",
     "terms", "coordinates",
     Wholes=("fixed_places", "monitored", "places"), Address=("first", "forward", "backward", "negative", "data"),
     Reals=("z", "g", "new_z", "new_g", "x", "y", "w", "right", "other", "constraints_sum", "stored", "free", "fixed_blocks",
@@ -192,7 +192,6 @@ def factorize(job: Any, values: Any, trial: Any) -> Truth:
             job.diagonal[i] = job.added[i] + trial.shift * job.shifted[i]
             job.pivots[i] = job.diagonal[i] + values.nudged * job.nudge[i]
             job.x[i] = job.right[i]
-        fill(job.tail, job.x[n:])
         job.first(job.blocks, job.z, job.free, job.fixed_blocks, job.pivots, job.stored, job.x, job.data)
         trial.factorizations += 1.0
         negative = job.negative(job.blocks, job.stored)
@@ -463,7 +462,6 @@ def solution(job: Any, values: Any, x: Reals, right: Reals) -> Whole:
 
 def substitute(job: Any, x: Reals) -> None:
     """x ← K⁻¹x, by the factors that are stored."""
-    fill(job.tail, x[job.blocks * job.size :])
     job.forward(job.blocks, job.stored, job.free, job.fixed_blocks, x)
     job.backward(job.blocks, job.stored, job.free, job.fixed_blocks, x)
 
