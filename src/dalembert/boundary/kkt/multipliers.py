@@ -37,11 +37,11 @@ def alternation(given: Sequence) -> Float[np.ndarray, "m"]:
     t, x = given
     if len(t) < 5 or not x.shape[1]:
         return np.zeros(x.shape[1])
-    at, knots = t[2:-2, None], t[np.arange(2, len(t) - 2)[:, None] + NEAR]
-    cubic, line = lagrange_weights(at, knots), lagrange_weights(at, knots[:, [0, 3]])
-    middle, near = x[2:-2], [x[2 + k : len(t) - 2 + k] for k in NEAR.tolist()]
-    fine = 0.375 * (middle - sum(w[:, None] * y for w, y in zip(cubic.T, near, strict=True)))
-    coarse = middle - sum(w[:, None] * y for w, y in zip(line.T, (near[0], near[-1]), strict=True))
+    fine, middle, (first, *inner, last) = x, x[2:-2], (t[2:-2] - t[2 + k : len(t) - 2 + k] for k in NEAR)
+    for k in range(1, 5):
+        fine = np.diff(fine, axis=0) / (t[k:] - t[:-k])[:, None]
+    fine = fine * (0.375 * first * last * inner[0] * inner[1])[:, None]
+    coarse = middle - x[:-4] - (first / (first - last))[:, None] * (x[4:] - x[:-4])
     sizes = [np.sqrt(np.mean(y**2, axis=0)) for y in (fine, coarse, x)]
     return np.where((sizes[0] > LARGE * sizes[1]) & (sizes[0] > SMALL * sizes[2]), sizes[0], 0.0)
 
