@@ -22,11 +22,10 @@ from dalembert.boundary.interior.iteration import SHORTEST_FRONTAL, InteriorPoin
 from dalembert.boundary.interior.path import Bounds, InteriorPath, place_bounds
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.system import KKTSystem
-from dalembert.boundary.newton import BoundaryNewton, Iterate, Settings, Termination, is_small
+from dalembert.boundary.newton import BoundaryNewton, Iterate, Settings, Termination
 from dalembert.interrupts import wanted
 
 FEW = 8  # iterations that Newton's method is given at first: a warm start takes one or two
-ROUGH = 1e-4  # tolerance to which the filter goes where Newton's method ends what it finds
 FIRST, LEAST = 0.125, 1e-3  # of the steps on the way from a path whose equations do not hold
 HELD = 1e-2  # how far θ = log T goes from its guess where T is held
 
@@ -95,28 +94,24 @@ def _with_activity(end: InteriorPath) -> tuple[Iterate, Activity]:
 
 
 class FilteredSearch:
-    """A minimum without bounds: the filter, whose end Newton's whole steps make exact, or the filter itself. From a
-    solution, whose multipliers are known, Newton's whole steps first, as in the warm starts of a controller."""
+    """A minimum without bounds: the filter, whose end Newton's whole steps make exact where its last step was none of these.
+    From a solution, whose multipliers are known, Newton's whole steps first, as in the warm starts of a controller."""
 
     def __init__(self, kkt: KKTSystem, z: np.ndarray, settings: Settings):
         linear, none = LinearSolver(kkt, z, SHORTEST_FRONTAL), place_bounds(kkt.blocks, kkt.size, [])
-        rough = dataclasses.replace(settings, tolerance=max(settings.tolerance, ROUGH))
-        self._newton = BoundaryNewton(kkt, linear, settings)
-        self._rough, self._exact = (InteriorPoint(kkt, linear, chosen, none) for chosen in (rough, settings))
+        self._newton, self._filter = BoundaryNewton(kkt, linear, settings), InteriorPoint(kkt, linear, settings, none)
 
     def __call__(self, path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None) -> tuple[Iterate, Activity]:
         kkt, tried = self._newton.kkt, []
         if np.any(path[:, ~kkt.primal]):
             tried.append(self._newton.whole_steps(path, sizes))
         if not tried or not _over(tried[0]):
-            end = self._rough.minimise(path, sizes)
-            it, tolerance = end.newton, self._newton.settings.tolerance
+            end = self._filter.minimise(path, sizes)
+            it = end.newton
             tried.append(it)
-            exact = end.whole and it.shift == 0.0 and is_small(it.update, it.violation, tolerance)
-            if it.end is Termination.CONVERGED and not exact:
-                tried.append(self._newton.whole_steps(tried[-1].z, sizes, tried[-1].at))
-                if not _over(tried[-1]):
-                    tried.append(self._exact.minimise(tried[-1].z, sizes).newton)
+            if it.iterations < self._newton.settings.max_iterations and not (_over(it) and end.whole and it.shift == 0.0):
+                exact = self._newton.whole_steps(it.z, sizes, it.at)
+                tried.insert(len(tried) if _over(exact) else 0, exact)
         return count_all(tried), no_activity(kkt)
 
 
