@@ -262,19 +262,29 @@ def smooth_path(t: np.ndarray, initial: EndData | None, final: EndData | None, t
         return lambda s, order: (
             what[0] + (s - where[0])[:, None] * speed if order == 0 else np.tile(speed * (order == 1), (len(s), 1))
         )
-    if len(where) == 2 and all(kind == 1 for kind, _ in slopes):
-        return functools.partial(_cubic, where, [*what, *(speed for _, speed in slopes)])
+    order = np.argsort(where)
+    times, points = np.array(where)[order], np.array(what)[order]
+    if len(times) == 2:
+        return functools.partial(
+            _cubic, times, [*points, *_natural_slopes(slopes, np.diff(points, axis=0)[0] / np.diff(times))]
+        )
     from scipy.interpolate import CubicSpline
 
-    order = np.argsort(where)
     boundary: Any = tuple(slopes)
-    spline = CubicSpline(np.array(where)[order], np.array(what)[order], bc_type=boundary)
+    spline = CubicSpline(times, points, bc_type=boundary)
     return lambda s, order: spline(s, order) if order <= 3 else np.zeros((len(s), n))
 
 
-def _cubic(ends: list[float], given: list[np.ndarray], s: np.ndarray, order: int) -> np.ndarray:
+def _natural_slopes(given: list[Any], rise: np.ndarray) -> list[np.ndarray]:
+    """Slopes at both ends of one cubic, whose second derivative vanishes where none is given; rise: from end to end."""
+    if all(kind == 2 for kind, _ in given):
+        return [rise, rise]
+    return [slope if kind == 1 else 1.5 * rise - 0.5 * given[1 - k][1] for k, (kind, slope) in enumerate(given)]
+
+
+def _cubic(ends: np.ndarray, given: list[np.ndarray], s: np.ndarray, order: int) -> np.ndarray:
     """A derivative of Hermite's cubic. given: the values at both ends, then the slopes. SciPy's spline through these two
-    takes as long as a good part of a solution with 100 steps."""
+    takes as long as a good part of a solution with 100 steps, and to load it as long as the rest of a first call."""
     begin, h = ends[0], ends[1] - ends[0]
     first, last, slope, end = given
     rise = (last - first) / h
