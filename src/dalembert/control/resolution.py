@@ -25,12 +25,11 @@ def unresolved(accelerations: RowFunction, found: ControlSolution, sizes: Float[
 
     def distances(parts: int) -> np.ndarray:
         ends = integrate_steps(accelerations, found.q[:-1], found.v[:-1], found.u[:-1], found.u[1:], found.t[:-1], h, parts)
-        off = space.differences(found.q[1:], ends)
-        return (np.abs(off) / moves).max(axis=1)
+        return np.abs(space.differences(found.q[1:], ends)) / moves
 
     if np.all(distances(1) < SUSPICIOUS):  # a quarter of the time of all parts
         return ""
-    off = distances(PARTS)
+    off = distances(PARTS).max(axis=1)
     if not np.any(off > UNRESOLVED):
         return ""
     k = int(np.nanargmax(off))
