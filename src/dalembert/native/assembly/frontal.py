@@ -252,7 +252,7 @@ def backward(plan: SymbolicPlan) -> Code:
         x |= {p + 2 * size: slot[0] for p, slot in differences.items()}
         for group, near, part in [*zip(plan.pivots, plan.below, _stored_factors(i, plan), strict=True)][::-1]:
             multipliers = dict(zip(itertools.product(near, group), part.multipliers, strict=True))
-            for q in sorted(near, key=lambda q: (-(q // size), -order.index(q % size) if q < size else q)):
+            for q in sorted(near, key=lambda q: (q // size, order.index(q % size)), reverse=True):
                 for p in group:
                     x[p] = x[p] - multipliers[q, p] * x[q]
         for p, slot in differences.items():
