@@ -116,6 +116,21 @@ def test_a_solution_with_bounds_is_a_warm_start():
     assert int(near.statistics.iterations) < int(cold.statistics.iterations)
 
 
+def test_contacts_with_a_bound_slide_to_where_they_cost_less():
+    """The first search settles the nodes at which x touches its bound: 60.657, 60.808, 60.972, … where the end is farther
+    and farther away, though with 40 steps a motion that does not touch it at all costs 57.6 and less."""
+    bounds = {"u": (-12.0, 12.0), "q": {"x": (None, 1.1)}, "v": {"x": (-2.0, 2.5)}}
+    costs = []
+    for end in (0.97, 0.99, 1.01):
+        ends = {**CART_ENDS, "final": ((end, np.pi), (0.0, 0.0))}
+        found = da.solve(CART, **ends, steps=40, bounds=bounds)
+        first = da.multistart(CART, [found.q], **ends, steps=40, bounds=bounds).solutions[0]
+        assert found.kind == first.kind == "minimum"
+        assert float(found.cost) <= float(first.cost) * (1.0 + 1e-6)
+        costs.append(float(found.cost))
+    assert costs[2] < costs[1] < costs[0] < 57.7
+
+
 def test_forces_that_are_too_small_are_infeasible_and_say_where():
     with pytest.raises(da.SolveError, match=r"(?s)several guesses.*violated most at t = ") as caught:
         da.solve(CART, **CART_ENDS, steps=80, bounds={"u": (-5.0, 5.0)})

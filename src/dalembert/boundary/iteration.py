@@ -19,7 +19,7 @@ import numpy as np
 from dalembert.boundary.interior.activity import Activity, activity_of, leave_saddle, no_activity
 from dalembert.boundary.interior.ipopt import IpoptSearch
 from dalembert.boundary.interior.iteration import SHORTEST_FRONTAL, InteriorPoint
-from dalembert.boundary.interior.path import Bounds, InteriorPath, place_bounds
+from dalembert.boundary.interior.path import FIRST_BARRIER, Bounds, InteriorPath, place_bounds
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton import BoundaryNewton, Iterate, Settings, Termination
@@ -27,6 +27,7 @@ from dalembert.interrupts import wanted
 
 FEW = 8  # iterations that Newton's method is given at first: a warm start takes one or two
 FIRST, LEAST = 0.125, 1e-3  # of the steps on the way from a path whose equations do not hold
+SAME = 1e-6  # relative difference of two costs that count as one
 HELD = 1e-2  # how far θ = log T goes from its guess where T is held
 
 T = TypeVar("T")
@@ -59,11 +60,7 @@ def search_of(
         newton = BoundaryNewton(kkt, LinearSolver(kkt, z), settings)
         way = newton.minimise if settings.minimum else functools.partial(_extremal, newton)
         return lambda path, sizes, forces: (way(path, sizes), no_activity(kkt))
-    interior = InteriorPoint(
-        kkt, LinearSolver(kkt, z, SHORTEST_FRONTAL), settings, place_bounds(kkt.blocks, kkt.size, bounds)
-    )
-
-    return lambda path, sizes, forces: _with_activity(interior.minimise(path, sizes, forces))
+    return BoundedSearch(kkt, z, settings, place_bounds(kkt.blocks, kkt.size, bounds))
 
 
 def _extremal(newton: BoundaryNewton, path: np.ndarray, sizes: np.ndarray) -> Iterate:
@@ -91,6 +88,30 @@ def _extremal(newton: BoundaryNewton, path: np.ndarray, sizes: np.ndarray) -> It
 
 def _with_activity(end: InteriorPath) -> tuple[Iterate, Activity]:
     return end.newton, activity_of(end)
+
+
+class BoundedSearch:
+    """A minimum inside bounds. Where the path of a search reaches a bound while μ is small, the node of the contact is soon
+    settled, and with it one of several minima that differ by this node alone."""
+
+    def __init__(self, kkt: KKTSystem, z: np.ndarray, settings: Settings, bounds: Bounds):
+        self._interior = InteriorPoint(kkt, LinearSolver(kkt, z, SHORTEST_FRONTAL), settings, bounds)
+
+    def __call__(self, path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None) -> tuple[Iterate, Activity]:
+        return _with_activity(self._interior.minimise(path, sizes, forces))
+
+    def search_again(self, end: tuple[Iterate, Activity], sizes: np.ndarray) -> tuple[Iterate, Activity]:
+        """The end of a search, or of a second one from there, if it costs less. Its first barrier is worth as much as the
+        cost: it moves the path off its bounds, so that a contact may slide to other nodes as μ falls."""
+        it, activity = end
+        barrier = it.at.objective / (it.kkt.curvature * it.kkt.blocks)
+        if barrier <= FIRST_BARRIER:  # the first search began with as much
+            return end
+        second = _with_activity(self._interior.minimise(it.z.copy(), sizes, activity.multipliers, barrier))
+        better = second[0].end is Termination.CONVERGED and second[0].at.objective < (1.0 - SAME) * it.at.objective
+        first, last = (end, second) if better else (second, end)
+        count_all([first[0], last[0]])
+        return last
 
 
 class FilteredSearch:

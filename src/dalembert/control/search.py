@@ -28,7 +28,7 @@ from dalembert.boundary import Iterate, KKTSystem, Settings, Termination
 from dalembert.boundary.data.drawn import sine_waves
 from dalembert.boundary.interior.activity import Activity
 from dalembert.boundary.interior.path import violation
-from dalembert.boundary.iteration import Search, count_all, search_of
+from dalembert.boundary.iteration import BoundedSearch, Search, count_all, search_of
 from dalembert.control.transcription import ControlStart, balance_controls
 from dalembert.interrupts import wanted
 from dalembert.solution import ControlSolution
@@ -38,6 +38,7 @@ BENDS = (0.5, -0.5)  # heights, in typical sizes
 WAVES, DRAWN = 3, 4  # half periods of waves beside a path, and how many of these are drawn
 FAILED = (Termination.INFEASIBLE, Termination.NOT_CONVERGED, Termination.SINGULAR)
 FIRST, SHORTEST = 0.25, 0.03  # steps of s
+SLIDES = 2e-3  # of the cost: where a touch might gain less by sliding, it gains less than 5e-4
 REACHED = (
     "homotopy: came {:.0f} % of the way from no bounds and inequalities to the given ones. This is the motion there, which "
     "still violates them: look where, give it more time, or give a path as guess"
@@ -77,6 +78,27 @@ class ControlSearch:
         count_all([*(it for it in tried if it is not best[0]), best[0]])
         best[0].restorations += len(tried) - 1
         return best
+
+    def slide_contacts(self, end: End) -> End:
+        """The end of a search, or of further ones, see `BoundedSearch.search_again`, as long as positions touch their bounds
+        and these searches find less cost."""
+        while self._slides(end):
+            found = self.search.search_again(end, self.sizes)
+            if found is end:
+                break
+            end = found
+        return end
+
+    def _slides(self, end: End) -> bool:
+        """True if a contact might gain by sliding to the next node: the multiplier times the slack there."""
+        (it, activity), state = end, self.start.data.layout.part("state")
+        if it.end is not Termination.CONVERGED or not isinstance(self.search, BoundedSearch):
+            return False
+        active = activity.active[:, state] != 0
+        slacks = np.where(active, np.inf, activity.margins[:, state] * it.kkt.units[:, state])
+        beside = np.minimum(slacks[:-2], slacks[2:])
+        ends = active[1:-1] & np.isfinite(beside)  # of runs of nodes at a bound
+        return bool(np.abs(activity.multipliers[1:-1, state])[ends] @ beside[ends] > SLIDES * it.at.objective)
 
     def starts(self) -> Iterator[First]:
         """First paths with the forces of bounds, one after the other until one leads somewhere."""

@@ -178,11 +178,18 @@ class InteriorPoint:
             return None
         return InteriorMachine(self.kkt, self._linear, self.settings, self.bounds)
 
-    def minimise(self, z: np.ndarray, sizes: np.ndarray | None = None, forces: np.ndarray | None = None) -> InteriorPath:
+    def minimise(
+        self,
+        z: np.ndarray,
+        sizes: np.ndarray | None = None,
+        forces: np.ndarray | None = None,
+        barrier: float | None = None,
+    ) -> InteriorPath:
         """From the path z (blocks, b), moved inside the bounds; sizes: see `BoundaryNewton.minimise`; forces: (blocks, b),
-        what the multipliers of the bounds add to the gradient, where they are known: a warm start."""
+        what the multipliers of the bounds add to the gradient, where they are known: a warm start. barrier: the first μ of
+        such a start, found from the errors where it is not given."""
         kkt = self.kkt
-        z, multipliers, barrier = self._begin(z, forces)
+        z, multipliers, barrier = self._begin(z, forces, barrier)
         here = self.bounds.snapshot(z)
         it = Iterate(kkt, self._linear.fresh(), z, here.at, kkt.positions if sizes is None else sizes, 0.0)
         first = Filter(violation(kkt, here.at), self.settings.tolerance)
@@ -203,7 +210,9 @@ class InteriorPoint:
         leave_if_wanted()
         return self._iterate(path)
 
-    def _begin(self, z: np.ndarray, forces: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, float]:
+    def _begin(
+        self, z: np.ndarray, forces: np.ndarray | None, barrier: float | None
+    ) -> tuple[np.ndarray, np.ndarray, float]:
         """(path, multipliers, μ). Where multipliers are known μ is as small as the equations are solved there, and slacks
         are s = μ/z: what is active stays at its bound."""
         kkt, bounds = self.kkt, self.bounds
@@ -213,7 +222,8 @@ class InteriorPoint:
         known, at = bounds.of_forces(forces), kkt.evaluate(z)
         dual = np.abs((at.gradient + bounds.slope(known)).ravel() * self._dual)
         error = max(float(dual.max()), violation(kkt, at))
-        barrier = float(np.clip(error, WARM_BARRIER, FIRST_BARRIER)) if at.finite else FIRST_BARRIER
+        if barrier is None:
+            barrier = float(np.clip(error, WARM_BARRIER, FIRST_BARRIER)) if at.finite else FIRST_BARRIER
         z = bounds.apart(z, barrier / np.maximum(known, np.sqrt(barrier)))
         middle = barrier / bounds.slacks(z)
         return z, np.clip(known, middle / 10.0, 10.0 * middle), barrier
