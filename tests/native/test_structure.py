@@ -7,6 +7,16 @@ from scipy.sparse.csgraph import connected_components, maximum_bipartite_matchin
 from dalembert.native import cycles, matching
 
 
+def test_augmenting_paths_may_be_long():
+    """A chain of a thousand links, each coordinate beside its multiplier: paths go through all of them."""
+    chain, links = np.eye(1000, dtype=bool), np.eye(1000, dtype=bool) | np.eye(1000, k=1, dtype=bool)
+    pattern = np.block([[chain, links.T], [links, np.zeros_like(chain)]])
+    found = matching(pattern)
+    assert found is not None
+    assert sorted(found) == list(range(2000))
+    assert np.all(pattern[found, np.arange(2000)])
+
+
 def test_matchings_and_cycles_of_random_structures():
     random, singular = np.random.default_rng(0), 0
     for n in random.integers(1, 14, 400):

@@ -48,22 +48,30 @@ def matching(pattern: np.ndarray) -> np.ndarray | None:
 
     Written out, and `cycles` too, because SciPy's graphs take longer to import than all else that the first call does.
     """
-    columns, column_of = [np.flatnonzero(column).tolist() for column in pattern.T], dict[int, int]()
-
-    def reaches(column: int, seen: set[int]) -> bool:
-        """True if the column has a row now, some others having changed theirs."""
-        for row in sorted(columns[column], key=column_of.__contains__):  # those that are free first
-            if row not in seen:
-                seen.add(row)
-                if row not in column_of or reaches(column_of[row], seen):
-                    column_of[row] = column
-                    return True
-        return False
-
-    few_first = sorted(range(len(columns)), key=lambda column: len(columns[column]))  # or paths were as long as a chain
-    if not all(reaches(column, set()) for column in few_first):
-        return None
-    return np.array(sorted(column_of, key=column_of.__getitem__), int)
+    rows = [np.flatnonzero(column).tolist() for column in pattern.T]
+    column_of: dict[int, int] = {}
+    for start in range(len(rows)):
+        came, front, free = {}, [start], None  # row → the column from which it was reached
+        while front and free is None:
+            column = front.pop()
+            for row in rows[column]:
+                if row not in came:
+                    came[row] = column
+                    if row not in column_of:
+                        free = row
+                        break
+                    front.append(column_of[row])
+        if free is None:
+            return None
+        while free is not None:  # every row of the path goes over to the column that reached it
+            column = came[free]
+            before = next((r for r, c in column_of.items() if c == column), None)
+            column_of[free] = column
+            free = None if column == start else before
+    found = np.empty(len(rows), int)
+    for row, column in column_of.items():
+        found[column] = row
+    return found
 
 
 def cycles(uses: np.ndarray) -> tuple[int, np.ndarray]:
