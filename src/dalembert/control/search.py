@@ -82,8 +82,9 @@ class ControlSearch:
     def slide_contacts(self, end: End) -> End:
         """The end of a search, or of further ones, see `BoundedSearch.search_again`, as long as positions touch their bounds
         and these searches find less cost."""
-        while self._slides(end):
-            found = self.search.search_again(end, self.sizes)
+        search = self.search
+        while isinstance(search, BoundedSearch) and self._slides(end):
+            found = search.search_again(end, self.sizes)
             if found is end:
                 break
             end = found
@@ -92,7 +93,7 @@ class ControlSearch:
     def _slides(self, end: End) -> bool:
         """True if a contact might gain by sliding to the next node: the multiplier times the slack there."""
         (it, activity), state = end, self.start.data.layout.part("state")
-        if it.end is not Termination.CONVERGED or not isinstance(self.search, BoundedSearch):
+        if it.end is not Termination.CONVERGED:
             return False
         active = activity.active[:, state] != 0
         slacks = np.where(active, np.inf, activity.margins[:, state] * it.kkt.units[:, state])
