@@ -17,6 +17,7 @@ from dalembert.boundary.kkt.linear import inertia_of, inertia_with_held
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.kkt.unknowns import PathUnknowns
 from dalembert.boundary.newton import Iterate
+from dalembert.lazy import with_state
 from dalembert.solution import ActiveBounds
 
 PINNED = 1e8  # added to the diagonal of what is at a bound, relative to the largest entry of its row
@@ -45,10 +46,12 @@ class Activity(NamedTuple):
     def part(self, places: np.ndarray, limits: np.ndarray, level: Level, values: np.ndarray) -> ActiveBounds:
         """Of the components at places (K, m) of the flat path, with these values. limits: (2, K, m)."""
         active, multipliers, margins = (x.ravel()[places] for x in (self.active, self.multipliers, self.margins))
-        return ActiveBounds(
-            lower=limits[0].copy(), upper=limits[1].copy(), multipliers=multipliers / level.weights[:, None], active=active,
-            margin=np.asarray(float(np.min(margins, initial=np.inf))), t=level.times.copy(), values=values,
-        )  # fmt: skip
+        fields = {
+            "lower": limits[0].copy(), "upper": limits[1].copy(), "multipliers": multipliers / level.weights[:, None],
+            "active": active, "margin": np.asarray(float(np.min(margins, initial=np.inf))), "t": level.times.copy(),
+            "values": values,
+        }  # fmt: skip
+        return with_state(ActiveBounds, fields)
 
     def bounds_of(
         self, unknowns: PathUnknowns, it: Iterate, q: np.ndarray, v: np.ndarray, values: dict[str, np.ndarray]
