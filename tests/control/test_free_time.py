@@ -106,9 +106,11 @@ def test_least_time_under_a_speed_limit():
     np.testing.assert_allclose(found.bounds["v"].t[[0, -1]], [0.0, found.t[-1]])
 
 
-def test_zermelo_crosses_a_river_written_with_constraints():
+@pytest.mark.parametrize(("guess", "bounds", "steps"), [(1.5, None, 60), (0.4, None, 40), (1.5, {"u": (-0.1, 0.1)}, 100)])
+def test_zermelo_crosses_a_river_written_with_constraints(guess, bounds, steps):
     """A ship of speed 1 through water that flows with w(y), to the point opposite. In the least time cos θ/(1 + w cos θ) is
-    constant (Zermelo 1931): T from two integrals. A little is paid for turning."""
+    constant (Zermelo 1931): T from two integrals. A little is paid for turning. Nobody crosses in 0.4, and a search that
+    lets T go at once ends near T = 0 under these bounds."""
 
     def flow(y):
         return 3.2 * y * (1.0 - y)
@@ -123,9 +125,8 @@ def test_zermelo_crosses_a_river_written_with_constraints():
         coordinates=("x", "y", "heading"),
     )  # fmt: skip
     crossing = da.OptimalControl(ship, cost=lambda q, v, u: 1.0 + 0.01 * u @ u, actuated="heading")
-    found = da.solve(
-        crossing, initial=({"x": 0.0, "y": 0.0}, None), final=({"x": 0.0, "y": 1.0}, None), T=da.Free(1.5), steps=60
-    )
+    ends = {"initial": ({"x": 0.0, "y": 0.0}, None), "final": ({"x": 0.0, "y": 1.0}, None)}
+    found = da.solve(crossing, **ends, T=da.Free(guess), steps=steps, bounds=bounds)
 
     def cosine(y, c):
         return c / (1.0 - c * flow(y))
@@ -136,10 +137,15 @@ def test_zermelo_crosses_a_river_written_with_constraints():
     constant = brentq(lambda c: integral(c, lambda a, w: a + w), -0.9, 0.0)
     least = integral(constant, lambda a, w: 1.0)
     assert found.kind == "minimum"
-    assert least < float(found.t[-1]) < least + 5e-4
-    assert least < float(found.cost) < least + 1e-3
-    middle = np.cos(found.q[30, 2])
-    assert middle / (1.0 + flow(found.q[30, 1]) * middle) == pytest.approx(constant, abs=0.03)
+    slower = 0.0 if bounds is None else 5e-4  # turning takes longer inside the bounds
+    assert least < float(found.t[-1]) < least + 5e-4 + slower
+    assert least < float(found.cost) < least + 1e-3 + slower
+    assert float(found.final_time.guess) == guess
+    if bounds is None:
+        middle = np.cos(found.q[steps // 2, 2])
+        assert middle / (1.0 + flow(found.q[steps // 2, 1]) * middle) == pytest.approx(constant, abs=0.03)
+    else:
+        assert np.max(np.abs(found.u)) == pytest.approx(0.1, abs=1e-8)
 
 
 def test_a_blade_ends_on_a_circle_at_the_best_time():

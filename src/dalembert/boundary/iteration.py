@@ -28,6 +28,7 @@ from dalembert.interrupts import wanted
 FEW = 8  # iterations that Newton's method is given at first: a warm start takes one or two
 FIRST, LEAST = 0.125, 1e-3  # of the steps on the way from a path whose equations do not hold
 SAME = 1e-6  # relative difference of two costs that count as one
+RANGE, RANGES = 0.25, 20  # of θ in one search, and how many of these there are at most
 HELD = 1e-2  # how far θ = log T goes from its guess where T is held
 
 T = TypeVar("T")
@@ -53,7 +54,7 @@ def search_of(
         ipopt = IpoptSearch(kkt, z, settings, place_bounds(kkt.blocks, kkt.size, bounds))
         return lambda path, sizes, forces: _with_activity(ipopt.minimise(path, sizes, forces))
     if time is not None and settings.minimum:
-        return FreeTimeSearch(kkt, z, settings, place_bounds(kkt.blocks, kkt.size, bounds), time)
+        return FreeTimeSearch(kkt, z, settings, place_bounds(kkt.blocks, kkt.size, bounds), time, filtered)
     if not bounds and filtered and settings.minimum:
         return FilteredSearch(kkt, z, settings)
     if not bounds:
@@ -139,16 +140,17 @@ class FilteredSearch:
 class FreeTimeSearch:
     """A minimum with the final time: the ways to it, one after the other until one arrives.
 
-    Without bounds: a few whole steps of Newton's method; T held first; T free at once; Newton's method to its end. It also
-    ends what the others found. With bounds: T free at once, as least time may have no solution with T held; T held first.
+    Without bounds: a few whole steps of Newton's method; T held first; T free at once; unless the filter is asked for,
+    Newton's method to its end, which also ends what the others found. With bounds: T free at once, as least time may have no
+    solution with T held; T held first.
     """
 
-    def __init__(self, kkt: KKTSystem, z: np.ndarray, settings: Settings, bounds: Bounds, time: int):
+    def __init__(self, kkt: KKTSystem, z: np.ndarray, settings: Settings, bounds: Bounds, time: int, filtered: bool):
         linear = LinearSolver(kkt, z, SHORTEST_FRONTAL)
-        lower, upper = (b.copy() for b in bounds)
-        lower.flat[time], upper.flat[time] = max(lower.flat[time], -HELD), min(upper.flat[time], HELD)
-        self._held = InteriorPoint(kkt, linear, settings, Bounds(lower, upper))
-        self._free = InteriorPoint(kkt, linear, settings, bounds)
+        self._filtered = filtered
+        self._within = lambda limits: InteriorPoint(kkt, linear, settings, limits)
+        self._bounds, self._time = bounds, time
+        self._held, self._free = self._within(self._near(0.0, HELD)), self._within(bounds)
         self._bounded = bool(np.isfinite(bounds).any())
         own = LinearSolver(kkt, z)
         few = dataclasses.replace(settings, max_iterations=min(FEW, settings.max_iterations))
@@ -158,9 +160,10 @@ class FreeTimeSearch:
         return self._inside(path, sizes, forces) if self._bounded else self._without_bounds(path, sizes)
 
     def _inside(self, path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None) -> tuple[Iterate, Activity]:
-        first = end = self._free.minimise(path, sizes, forces)
+        begin = self._free.minimise if forces is None else self._by_ranges
+        first = end = begin(path, sizes, forces)
         if not _over(first.newton):
-            end = self._held_first(path, sizes)
+            end = self._held_first(path, sizes, self._by_ranges)
             end = end if _over(end.newton) else first
         return end.newton, activity_of(end)
 
@@ -169,19 +172,44 @@ class FreeTimeSearch:
         nothing, tried = no_activity(newton.kkt), [self._few.whole_steps(path, sizes)]
         if _over(tried[0]):
             return tried[0], nothing
-        for way in (self._held_first, self._free.minimise):
+        for way in (functools.partial(self._held_first, then=self._free.minimise), self._free.minimise):
             tried.append(way(path, sizes).newton)
             if tried[-1].end is Termination.CONVERGED:
                 tried.append(newton.minimise(tried[-1].z, sizes))
                 if tried[-1].end is Termination.CONVERGED:
                     return count_all(tried), nothing
-        tried.append(newton.minimise(path, sizes))
+        if not self._filtered:
+            tried.append(newton.minimise(path, sizes))
         return count_all(tried), nothing
 
-    def _held_first(self, path: np.ndarray, sizes: np.ndarray) -> InteriorPath:
+    def _near(self, theta: float, width: float) -> Bounds:
+        """The bounds, with T near a value."""
+        lower, upper = (b.copy() for b in self._bounds)
+        lower.flat[self._time] = max(lower.flat[self._time], theta - width)
+        upper.flat[self._time] = min(upper.flat[self._time], theta + width)
+        return Bounds(lower, upper)
+
+    def _held_first(self, path: np.ndarray, sizes: np.ndarray, then: Callable[..., InteriorPath]) -> InteriorPath:
         before = self._held.minimise(path, sizes)
-        end = self._free.minimise(before.newton.z, sizes)
+        end = then(before.newton.z, sizes)
         count_all([before.newton, end.newton])
+        return end
+
+    def _by_ranges(self, path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None = None) -> InteriorPath:
+        """T free in a range around where it is, then around where that ends, until a range does not hold it: where the cost
+        has no curvature in T, steps of any length lower it."""
+        tried = list[Iterate]()
+        for _ in range(RANGES):
+            theta = path.flat[self._time]
+            end = self._within(self._near(theta, RANGE)).minimise(path, sizes, forces)
+            path, forces = end.newton.z, None
+            tried.append(end.newton)
+            if end.newton.end is not Termination.CONVERGED or abs(path.flat[self._time] - theta) < 0.99 * RANGE:
+                break
+        else:
+            end = self._free.minimise(path, sizes)
+            tried.append(end.newton)
+        count_all(tried)
         return end
 
 

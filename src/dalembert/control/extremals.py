@@ -53,6 +53,7 @@ from dalembert.solution import ControlSolution
 from dalembert.systems import check_x64
 from dalembert.systems.sizes import as_scales
 
+LONGER = (1.0, 2.0, 4.0)  # times the guess of the final time
 OTHER = (
     "the steps do not resolve the motion that the first path led to, of cost {:.6g}: this one was found from another path. "
     "Give more steps if the first is wanted"
@@ -78,7 +79,7 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     found = leave_saddles(ready.search, end, ready.sizes, assess)
     found = dataclasses.replace(found, remark=remark) if remark else found
     if timed and end[0].end in FAILED:
-        found = _fix_time_first(problem, asked, data.t, found)
+        found = _fix_time_first(problem, asked, data, found)
         if found.outcome is not Outcome.SUCCESS and not by_steps:
             other = leave_saddles(ready.search, ready.minimise(ready.sizes, starts), ready.sizes, assess)
             found = _count_searches([found, other]) if other.outcome is Outcome.SUCCESS else found
@@ -104,16 +105,26 @@ def _prefer_resolved(
     return found
 
 
-def _fix_time_first(problem: OptimalControl, asked: Asked, t: np.ndarray, failed: ControlSolution) -> ControlSolution:
-    """With a free final time: from the solution at its guess, where both exist; otherwise what has failed. A time that is
-    only held near its guess, as `FreeTimeSearch` does first, still changes every constraint of the search."""
-    fixed = extremal(problem, asked._replace(grid=TimeGrid(None, None, t), certify=False))
-    if fixed.outcome is not Outcome.SUCCESS:
+def _fix_time_first(problem: OptimalControl, asked: Asked, data: ControlData, failed: ControlSolution) -> ControlSolution:
+    """With a free final time: from the solution at its guess, or at a longer time, where both exist; otherwise what has
+    failed. A time that is only held near its guess, as `FreeTimeSearch` does first, still changes every constraint of the
+    search."""
+    tried, horizon = [failed], data.horizon
+    assert horizon is not None
+    for factor in LONGER:
+        t = horizon.times(data.t, factor)
+        if t[-1] > horizon.limits[1]:
+            break
+        tried.append(extremal(problem, asked._replace(grid=TimeGrid(None, None, t), certify=False)))
+        if tried[-1].outcome is Outcome.SUCCESS:
+            grid = asked.grid._replace(T=dataclasses.replace(horizon.free, guess=float(t[-1])))
+            tried.append(extremal(problem, asked._replace(grid=grid, request=asked.request._replace(guess=tried[-1]))))
+            break
+    time = tried[-1].final_time
+    if time is None or tried[-1].outcome is not Outcome.SUCCESS:
         return failed
-    found = extremal(problem, asked._replace(request=asked.request._replace(guess=fixed)))
-    if found.outcome is not Outcome.SUCCESS:
-        return failed
-    return _count_searches([failed, fixed, found])
+    guess = np.asarray(horizon.free.guess)
+    return dataclasses.replace(_count_searches(tried), final_time=dataclasses.replace(time, guess=guess))
 
 
 def _count_searches(tried: Sequence[ControlSolution]) -> ControlSolution:
