@@ -24,7 +24,7 @@ from dalembert.step import simulate
 from dalembert.step.simulation import check_interrupted
 from dalembert.systems import System, momentum, motion_along, references
 from dalembert.systems.consistency import onto_constraints, stacked_residuals
-from dalembert.systems.equations import all_reactions, first_derivative, force, kkt_residual
+from dalembert.systems.equations import all_reactions, force, kkt_residual, reduce_index
 from dalembert.systems.sizes import units_of
 
 STRETCHED = 1e-5  # what differences can tell from a rank that is lost
@@ -124,7 +124,7 @@ def _terms_of(number: int, rate: bool) -> Callable:
 
         def of(y, w, b):
             x = system.space.retract(q, y)
-            return first_derivative(system, c, x, w, t) if rate else c.residual(system, x, w, b, t)
+            return reduce_index(system, c, 1, x, w, w, t) if rate else c.residual(system, x, w, b, t)
 
         return tuple(jnp.abs(x) for x in jax.jacfwd(of, (0, 1, 2))(jnp.zeros_like(v), v, a))
 

@@ -40,7 +40,7 @@ from dalembert.discretize import Interval, Node, Scheme
 from dalembert.discretize.nodes import forced_ends, kinematic_equations
 from dalembert.groups import Product
 from dalembert.systems import momentum
-from dalembert.systems.equations import all_reactions, first_derivative, force
+from dalembert.systems.equations import all_reactions, force, reduce_index
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,9 +212,7 @@ def position_equations(system: Any, q, t) -> list[Any]:
 
 def velocity_equations(system: Any, q, v, t) -> list[Any]:
     """dφ/dt of each holonomic constraint, φ(q, v) of each of the others."""
-    return [
-        first_derivative(system, c, q, v, t) if c.order == 0 else c.residual(system, q, v, v, t) for c in system.constraints
-    ]
+    return [reduce_index(system, c, 1, q, v, v, t) for c in system.constraints]
 
 
 def state_constraints(system: Any, jet: Sequence, t) -> Any:

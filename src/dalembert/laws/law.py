@@ -23,7 +23,7 @@ from dalembert.notebook import Described, described_by_fields
 from dalembert.numbers import EPSILON, as_number, as_numbers, as_vector, is_traced
 from dalembert.step import SampledFeedback
 from dalembert.systems import Constraint, System, acceleration, check_flat, check_shapes, check_system
-from dalembert.systems.equations import acceleration_equation, force, forced_motion
+from dalembert.systems.equations import force, forced_motion, reduce_index
 from dalembert.systems.pickling import reduced
 from dalembert.tracing import seldom, traced_once
 
@@ -252,7 +252,7 @@ class Affine(NamedTuple):
 def affine(system: System, q: Float[Array, "n"], v: Float[Array, "n"], t) -> Affine:
     """The index-reduced constraints along the motion under forces Rᵀλ: C_a(drift + responses λ) + C_0, at a = 0."""
     rest, (own, others) = jnp.zeros_like(v), split(system)
-    wanted = lambda a: jnp.concatenate([acceleration_equation(system, c, q, v, a, t) for c in own])  # noqa: E731
+    wanted = lambda a: jnp.concatenate([reduce_index(system, c, 2, q, v, a, t) for c in own])  # noqa: E731
     rows = jnp.concatenate([c.force_rows(system, q, v, rest, t) for c in own])
     drift, responses = forced_motion(system, others, rows, q, v, t)
     known, by_a = value_and_jacobian(wanted, rest)
@@ -265,7 +265,7 @@ def is_affine(system: System, q: Float[Array, "n"], v: Float[Array, "n"], t) -> 
     own, others = split(system)
 
     def acceleration_slopes(a):
-        by_a = [jax.jacfwd(lambda x, c=c: acceleration_equation(system, c, q, v, x, t))(a).ravel() for c in own]
+        by_a = [jax.jacfwd(lambda x, c=c: reduce_index(system, c, 2, q, v, x, t))(a).ravel() for c in own]
         return jnp.concatenate(by_a + [c.force_rows(system, q, v, a, t).ravel() for c in (*own, *others)])
 
     return not depends(acceleration_slopes, jnp.zeros_like(v))

@@ -34,7 +34,7 @@ from dalembert.systems import (
     holonomic_constraints,
     with_inertia,
 )
-from dalembert.systems.equations import all_reactions, first_derivative, force
+from dalembert.systems.equations import all_reactions, force, reduce_index
 from dalembert.tracing import over_rows, seldom
 
 Jet = Float[Array, "slots n"]
@@ -115,7 +115,7 @@ class SystemJets(JetSpace):
 
     def restrictions(self, jet, t):
         holonomic = [c for c in self.problem.constraints if c.order == 0]
-        rates = [first_derivative(self.problem, c, jet[0], jet[1], t) for c in holonomic]
+        rates = [reduce_index(self.problem, c, 1, jet[0], jet[1], jet[1], t) for c in holonomic]
         return jnp.concatenate([self.equations(jet, t), *rates])
 
     def force(self, jet, t):

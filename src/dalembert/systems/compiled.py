@@ -39,7 +39,7 @@ from dalembert.native import (
     travel_by_xla,
 )
 from dalembert.systems.consistency import stacked_residuals
-from dalembert.systems.equations import EXACT, first_derivative, first_guess, kkt_residual
+from dalembert.systems.equations import EXACT, first_guess, kkt_residual, reduce_index
 from dalembert.systems.higher.variational import VariationalProblem, highest_equations, ostrogradsky_momenta
 from dalembert.systems.sizes import units_of
 from dalembert.systems.system import Problem, Rebuilt, System, SystemParts, check_shapes, name_role, parts_of
@@ -67,7 +67,7 @@ def restriction(system: System, q, v, t) -> tuple[Array, Array, Array, Array]:
 
     mass = value_and_jacobian(jax.grad(lambda w: system.call(system.lagrangian, q, w, t=t)), v)[1]
     (first, by_q), (second, by_v) = value_and_jacobian(positions, q), value_and_jacobian(velocities, v)
-    rates = stacked(first_derivative(system, c, q, v, t) for c in holonomic)
+    rates = stacked(reduce_index(system, c, 1, q, v, v, t) for c in holonomic)
     return mass, jnp.concatenate([by_q, by_v]), first, jnp.concatenate([rates, second])
 
 

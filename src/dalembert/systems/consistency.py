@@ -23,7 +23,7 @@ from dalembert.groups import Product
 from dalembert.lazy import on_host
 from dalembert.notebook import described_by_fields
 from dalembert.numbers import as_array, as_number, as_state, check_x64, refuse_traced
-from dalembert.systems.equations import first_derivative, motion_at, velocity_constraints
+from dalembert.systems.equations import motion_at, reduce_index, velocity_constraints
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, with_inertia
 from dalembert.systems.system import LocalSystem, System, check_shapes, check_system, group_space, label
 from dalembert.tracing import seldom
@@ -112,7 +112,7 @@ def velocity_residuals(system: System, q, v, t) -> dict[str, Array]:
         name = label(i, c)
         if c.order == 0:
             out[f"{name} at q0"] = c.residual(system, q, v, v, t)
-            out[f"d/dt of {name} at (q0, v0)"] = first_derivative(system, c, q, v, t)
+            out[f"d/dt of {name} at (q0, v0)"] = reduce_index(system, c, 1, q, v, v, t)
         elif c.order == 1:
             out[f"{name} at (q0, v0)"] = c.residual(system, q, v, v, t)
     return out

@@ -92,42 +92,28 @@ def euler_lagrange(system: System, q: Vector, v: Vector, a: Vector, t) -> Vector
     return space.balance(rate, v, p) - slope - force(system, q, v, t)
 
 
-def first_derivative(system: System, constraint: Constraint, q: Vector, v: Vector, t) -> Rows:
-    """dφ/dt = φ_q v + φ_t of a holonomic constraint."""
+def reduce_index(system: System, constraint: Constraint, order: int, q: Vector, v: Vector, a: Vector, t) -> Rows:
+    """The constraint as an equation for the derivative of this order: differentiated along (v, a) as often as it takes."""
+    if constraint.order >= order:
+        return constraint.residual(system, q, v, a, t)
     now = jnp.asarray(t, dtype=float)
-    rates = system.space.rate(q, v), jnp.ones_like(now)
-    return jax.jvp(lambda x, s: constraint.residual(system, x, v, v, s), (q, now), rates)[1]
+    along = lambda x, w, s: reduce_index(system, constraint, order - 1, x, w, w, s)  # noqa: E731
+    return jax.jvp(along, (q, v, now), (system.space.rate(q, v), a, jnp.ones_like(now)))[1]
 
 
 def velocity_constraints(system: System, q: Vector, v: Vector, t) -> Rows:
     """The restrictions of v: φ(q, v) of constraints of order 1, dφ/dt of those of order 0, stacked in the user's order."""
-    rows = [
-        first_derivative(system, c, q, v, t) if c.order == 0 else c.residual(system, q, v, v, t) for c in system.constraints
-    ]
-    return jnp.concatenate(rows) if rows else jnp.zeros(0)
-
-
-def acceleration_equation(system: System, constraint: Constraint, q: Vector, v: Vector, a: Vector, t) -> Rows:
-    """The constraint as an equation for a: differentiated twice (order 0), once (order 1), or as it is (order 2)."""
-    now = jnp.asarray(t, dtype=float)
-    direction = (system.space.rate(q, v), a, jnp.ones_like(now))
-    if constraint.order == 0:
-        return jax.jvp(lambda *x: first_derivative(system, constraint, *x), (q, v, now), direction)[1]
-    if constraint.order == 1:
-        return jax.jvp(lambda x, w, s: constraint.residual(system, x, w, w, s), (q, v, now), direction)[1]
-    return constraint.residual(system, q, v, a, t)
+    return jnp.concatenate([jnp.zeros(0), *(reduce_index(system, c, 1, q, v, v, t) for c in system.constraints)])
 
 
 def acceleration_equations(system: System, q: Vector, v: Vector, a: Vector, t) -> Rows:
-    """Those of all constraints, stacked in the user's order."""
-    rows = [acceleration_equation(system, c, q, v, a, t) for c in system.constraints]
-    return jnp.concatenate(rows) if rows else jnp.zeros(0)
+    """Equations for a: constraints differentiated twice (order 0), once (order 1), or as they are, in the user's order."""
+    return jnp.concatenate([jnp.zeros(0), *(reduce_index(system, c, 2, q, v, a, t) for c in system.constraints)])
 
 
 def all_reactions(system: System, q: Vector, v: Vector, a: Vector, t) -> Matrix:
     """R of all constraints, stacked in the user's order."""
-    rows = [c.force_rows(system, q, v, a, t) for c in system.constraints]
-    return jnp.concatenate(rows) if rows else jnp.zeros((0, v.shape[0]))
+    return jnp.concatenate([jnp.zeros((0, len(v))), *(c.force_rows(system, q, v, a, t) for c in system.constraints)])
 
 
 def forced_motion(
@@ -136,7 +122,7 @@ def forced_motion(
     """(drift, responses) of a = drift + responses u: the motion with these constraints, under forces Rᵀu. rows: R."""
     n, rest = v.shape[0], jnp.zeros_like(v)
     equations = lambda a: jnp.concatenate(  # noqa: E731
-        [euler_lagrange(system, q, v, a, t), *(acceleration_equation(system, c, q, v, a, t) for c in constraints)]
+        [euler_lagrange(system, q, v, a, t), *(reduce_index(system, c, 2, q, v, a, t) for c in constraints)]
     )
     bound = jnp.concatenate([jnp.zeros((0, n)), *(c.force_rows(system, q, v, rest, t) for c in constraints)])
     k = bound.shape[0]
@@ -155,7 +141,7 @@ def kkt_residual(system: System, q: Vector, v: Vector, t, z: Float[Array, "n_plu
     rows, at = [motion], 0
     for c in system.constraints:
         law = c.law(system)
-        rows.append(acceleration_equation(system, c, q, v, a, t) if law is None else multipliers[at : at + 1] - law(q, v, t))
+        rows.append(reduce_index(system, c, 2, q, v, a, t) if law is None else multipliers[at : at + 1] - law(q, v, t))
         at += rows[-1].shape[0]
     return jnp.concatenate(rows)
 
