@@ -13,11 +13,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.native import Places, Unsupported, Windowed, vanishing
-from dalembert.numbers import as_flag, as_function, described, whole_number
+from dalembert.numbers import as_function, described, whole_number
 from dalembert.systems import Problem, with_parameters
 from dalembert.systems.constraints import annihilator
 from dalembert.systems.pickling import made
-from dalembert.systems.system import as_arrays, names_of
+from dalembert.systems.system import names_of
 
 HIGHEST = 64  # nodes before the last one in a window
 
@@ -82,7 +82,6 @@ class DiscreteSystem(Problem):
         (6, 1)
     """
 
-    lagrangian: Callable = eqx.field(static=True)
     kinematic: Callable | None = eqx.field(static=True)
     reactions: Callable | None = eqx.field(static=True)
     virtual: Callable | None = eqx.field(static=True)
@@ -90,9 +89,6 @@ class DiscreteSystem(Problem):
     forces: Callable | None = eqx.field(static=True)
     order: int = eqx.field(static=True)
     factor: int = eqx.field(static=True)
-    coordinates: tuple[str, ...] | None = eqx.field(static=True)
-    parameters: Any
-    time_dependent: bool = eqx.field(static=True)
     h_scales: ClassVar[bool] = True
     why_equal_steps: ClassVar[str] = (
         "L_d of a DiscreteSystem is a function of two nodes for steps of one length, and h only scales time and "
@@ -126,11 +122,10 @@ class DiscreteSystem(Problem):
             raise ValueError("reactions, virtual: found both; give the constraint forces or the virtual displacements")
         order = whole_number(order, "order", 1, HIGHEST)
         chosen = order if factor is None else whole_number(factor, "factor", 1, order + 1)
-        self.lagrangian, self.kinematic, self.reactions, self.virtual = lagrangian, kinematic, reactions, virtual
-        self.initial, self.forces, self.order, self.factor = initial, forces, order, chosen
-        self.coordinates = None if coordinates is None else names_of(coordinates)
-        self.parameters = None if parameters is None else as_arrays(parameters, "parameters")
-        self.time_dependent = as_flag(time_dependent, "time_dependent")
+        names = None if coordinates is None else names_of(coordinates)
+        self.read_arguments(lagrangian, names, parameters, time_dependent)
+        self.kinematic, self.reactions, self.virtual, self.initial = kinematic, reactions, virtual, initial
+        self.forces, self.order, self.factor = forces, order, chosen
 
     @classmethod
     def nonholonomic(cls, lagrangian, constraint, reactions, **options) -> DiscreteSystem:

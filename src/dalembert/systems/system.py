@@ -35,14 +35,20 @@ class Problem(eqx.Module):
     A pytree: functions are static, parameters are leaves, so that it passes through jit, vmap and grad.
     """
 
-    lagrangian: eqx.AbstractVar[Callable]
-    coordinates: eqx.AbstractVar[tuple[str, ...] | None]
-    parameters: eqx.AbstractVar[Any]
-    time_dependent: eqx.AbstractVar[bool]
+    lagrangian: Callable = eqx.field(static=True)
+    coordinates: tuple[str, ...] | None = eqx.field(static=True)
+    parameters: Any
+    time_dependent: bool = eqx.field(static=True)
     from_state: ClassVar[bool] = False  # whether its runs start from (q, v) that satisfy the constraints
     h_scales: ClassVar[bool] = False  # whether the step of a run only scales time and multipliers
     takes_force: ClassVar[bool] = True  # whether a generalised force acts besides its own
     why_equal_steps: ClassVar[str] = ""  # why its steps have one length, where they must
+
+    def read_arguments(self, lagrangian: Callable, coordinates: Any, parameters: Any, time_dependent: Any) -> None:
+        """The fields that all problems have, where one is made."""
+        self.lagrangian, self.coordinates = lagrangian, coordinates
+        self.parameters = None if parameters is None else as_arrays(parameters, "parameters")
+        self.time_dependent = as_flag(time_dependent, "time_dependent")
 
     @property
     def space(self) -> Space:
@@ -259,12 +265,8 @@ class System(Problem):
         1.62
     """
 
-    lagrangian: Callable = eqx.field(static=True)
     constraints: tuple[Constraint, ...]
     forces: Callable | None = eqx.field(static=True)
-    coordinates: tuple[str, ...] | None = eqx.field(static=True)
-    parameters: Any
-    time_dependent: bool = eqx.field(static=True)
     draw: Callable | None = eqx.field(static=True, metadata=UNREAD)
     from_state: ClassVar[bool] = True
 
@@ -296,10 +298,8 @@ class System(Problem):
                     f"constraints: item {i} is {described(constraint)}; give Holonomic, Nonholonomic, SecondOrder "
                     "or Lyapunov"
                 )
-        self.lagrangian, self.constraints, self.forces = lagrangian, given, forces
-        self.coordinates = read_coordinates(coordinates)
-        self.parameters = None if parameters is None else as_arrays(parameters, "parameters")
-        self.time_dependent = as_flag(time_dependent, "time_dependent")
+        self.read_arguments(lagrangian, read_coordinates(coordinates), parameters, time_dependent)
+        self.constraints, self.forces = given, forces
         self.draw = None if draw is None else as_function(draw, "draw", "of q that returns shapes")
 
     def with_constraints(self, kept: Sequence[Constraint]) -> Self:

@@ -16,11 +16,11 @@ from jaxtyping import Array, Float
 
 from dalembert.lazy import with_fields
 from dalembert.native import Places, Unsupported, Windowed, vanishing
-from dalembert.numbers import as_flag, as_function, described, whole_number
+from dalembert.numbers import as_function, described, whole_number
 from dalembert.solution import Solution
 from dalembert.systems.constraints import Constraint, Kinematic
 from dalembert.systems.shapes import check_scalar, output_shape, run_on_shapes
-from dalembert.systems.system import Problem, as_arrays, check_flat, read_coordinates
+from dalembert.systems.system import Problem, check_flat, read_coordinates
 from dalembert.tracing import UNREAD, seldom
 
 P = TypeVar("P", bound=Problem)
@@ -65,13 +65,9 @@ class VariationalProblem(Problem):
         (2, 3.0)
     """
 
-    lagrangian: Callable = eqx.field(static=True)
     holonomic: tuple[Callable, ...] = eqx.field(static=True)
     differential: tuple[tuple[int, Callable], ...] = eqx.field(static=True)
     derivatives: int = eqx.field(static=True)
-    coordinates: tuple[str, ...] | None = eqx.field(static=True)
-    parameters: Any
-    time_dependent: bool = eqx.field(static=True)
     draw: Callable | None = eqx.field(static=True, metadata=UNREAD)
     takes_force: ClassVar[bool] = False
     why_equal_steps: ClassVar[str] = (
@@ -98,15 +94,13 @@ class VariationalProblem(Problem):
             raise TypeError(
                 f"constraints: found {type(constraints).__name__}; give functions φ(q, v, …), or Holonomic, Nonholonomic"
             )
-        self.lagrangian, self.derivatives = lagrangian, derivatives
+        self.derivatives = derivatives
         equations = [_equation(c, i, derivatives) for i, c in enumerate(given)]
         self.holonomic = tuple(f for order, f in equations if order == 0)
         self.differential = tuple((order, f) for order, f in equations if order > 0)
-        self.coordinates = read_coordinates(coordinates)
+        self.read_arguments(lagrangian, read_coordinates(coordinates), parameters, time_dependent)
         if derivatives > MOST_ON_GROUPS and not self.space.flat:
             raise ValueError(f"derivatives: found {derivatives}; on groups there are 1 or {MOST_ON_GROUPS}")
-        self.parameters = None if parameters is None else as_arrays(parameters, "parameters")
-        self.time_dependent = as_flag(time_dependent, "time_dependent")
         self.draw = None if draw is None else as_function(draw, "draw", "of q that returns shapes")
 
     @property
