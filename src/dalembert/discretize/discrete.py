@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.native import Places, Unsupported, Windowed, vanishing
 from dalembert.numbers import as_function, described, whole_number
-from dalembert.systems import Problem, with_parameters
+from dalembert.systems import Problem
 from dalembert.systems.constraints import annihilator
+from dalembert.systems.higher.variational import dependence
 from dalembert.systems.pickling import made
 from dalembert.systems.system import names_of
 
@@ -230,19 +230,9 @@ def _at_both(constraint: Callable) -> Callable:
 def _last_read(system: DiscreteSystem, n: int) -> int:
     """The place in the window, from 0, of the last node that the reactions depend on, as their graph shows it."""
     k, function = system.order, system.virtual if system.reactions is None else system.reactions
-    leaves, tree = jax.tree.flatten(system.parameters)
     assert function is not None
-
-    def slopes(x, t, *p):
-        own = with_parameters(system, jax.tree.unflatten(tree, p))
-        return (jax.jacfwd(lambda y: jnp.ravel(own.call(function, *y, t=t)))(x.reshape(k + 1, n)),)
-
-    place = Places(tuple(range((k + 1) * n)), 0)
-    try:
-        zero = vanishing(Windowed(slopes, (place,), (), ((), *(jnp.shape(x) for x in leaves))))[0]
-    except Unsupported:
-        return k
-    return int(np.max(np.flatnonzero(np.any(~zero.reshape(-1, k + 1, n), axis=(0, 2))), initial=0))
+    found = dependence(system, function, k + 1, n)
+    return k if found is None else int(np.max(np.flatnonzero(found.any(axis=0)), initial=0))
 
 
 def node_reactions(system: DiscreteSystem, window: Sequence[Float[Array, "n"]], t) -> Float[Array, "m n"]:

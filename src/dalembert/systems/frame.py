@@ -123,7 +123,7 @@ def degrees(g: Graph, outputs: Sequence[int], name: str) -> dict[int, float]:
     return found
 
 
-def energy(on: Algebra, lagrangian: int, name: str) -> PiecewiseEnergy:
+def piecewise_energy(on: Algebra, lagrangian: int, name: str) -> PiecewiseEnergy:
     """name: of the velocities. Unsupported where L is no such sum."""
     g = on.g
     degree = degrees(g, [lagrangian], name)
@@ -459,7 +459,8 @@ class _Written:
         lagrangian, phi, forces = self._trace_functions(rebuilt, y[:n], t, v)
         self._depend = Dependence(g)
         on = Algebra(g, self.moves)
-        d, kinetic = AllowedDirections(on, phi, v.tolist(), self.last, self._sample), energy(on, lagrangian, self.last)
+        d = AllowedDirections(on, phi, v.tolist(), self.last, self._sample)
+        kinetic = piecewise_energy(on, lagrangian, self.last)
         self._continuous([*phi, *nodes_of(kinetic.pieces), *nodes_of(kinetic.metric)])
         equations = self.equations = OrthonormalEquations(d, kinetic, q, t, forces)
         equations.velocity(w, [g.variable(self.extra, i) for i in range(self.k)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import factorial
+from math import factorial, prod
 from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
@@ -157,21 +157,24 @@ def holonomic_constraints(problem: VariationalProblem, q: Float[Array, "n"], t) 
 
 def constraint_derivatives(problem: VariationalProblem, order: int, jet: Float[Array, "k n"], t) -> Float[Array, "k-r m"]:
     """φ, dφ/dt, …, of the constraints of an order r, as far as the curve's derivatives at t go."""
+    return jnp.stack(_rates_along(lambda x, s: constraints_of_order(problem, order, x, s), order, jet, t))
 
-    def along(s):
-        return constraints_of_order(problem, order, [jnp.asarray(_curve(jet[l:], s)) for l in range(order + 1)], t + s)
 
-    return jnp.stack(_taylor(along, jet.shape[0] - order - 1))
+def _rates_along(phi: Callable, order: int, jet: Float[Array, "k n"], t) -> list[Array]:
+    """φ, dφ/dt, … of a function of q, its first `order` derivatives and the time, as far as the curve's derivatives go."""
+    along = lambda s: phi([jnp.asarray(_curve(jet[l:], s)) for l in range(order + 1)], t + s)  # noqa: E731
+    return _taylor(along, len(jet) - order - 1) if order < len(jet) else []
 
 
 def constraint_numbers(problem: VariationalProblem, n: int) -> tuple[int, int]:
     """Numbers of differential and of holonomic constraints; errors that name a function of the wrong shape."""
-    return run_on_shapes(_check_functions, problem, np.zeros(n))
+    orders, held = run_on_shapes(_check_functions, problem, np.zeros(n))
+    return len(orders), held
 
 
 def orders_of(problem: VariationalProblem, n: int) -> tuple[int, ...]:
     """The number of derivatives that each differential equation reads, (m,), in the order of `differential_constraints`."""
-    return run_on_shapes(_orders, problem, np.zeros(n))
+    return run_on_shapes(_check_functions, problem, np.zeros(n))[0]
 
 
 def common_order(problem: VariationalProblem) -> int:
@@ -186,28 +189,21 @@ def common_order(problem: VariationalProblem) -> int:
     return orders[0]
 
 
-def _orders(problem: VariationalProblem, q) -> tuple[int, ...]:
-    jet, t = [q] * (problem.derivatives + 1), jnp.zeros(())
-    sizes = [jnp.size(problem.call(f, *jet[: order + 1], t=t)) for order, f in problem.differential]
-    return tuple(order for (order, _), size in zip(problem.differential, sizes, strict=True) for _ in range(size))
-
-
-def _check_functions(problem: VariationalProblem, q) -> tuple[int, int]:
+def _check_functions(problem: VariationalProblem, q) -> tuple[tuple[int, ...], int]:
+    """The orders of the differential equations, and the number of holonomic ones."""
     names = ", ".join(["q", "v", "a", "j", "s"][: problem.derivatives + 1]) + (", t" if problem.time_dependent else "")
     jet, t = [q] * (problem.derivatives + 1), jnp.zeros(())
     check_scalar(lambda: problem.call(problem.lagrangian, *jet, t=t), "lagrangian", names)
-    numbers = []
-    for group in (problem.differential, tuple((0, f) for f in problem.holonomic)):
-        total = 0
+    groups: tuple[list[int], list[int]] = [], []
+    for orders, group in zip(groups, (problem.differential, [(0, f) for f in problem.holonomic]), strict=True):
         for i, (order, f) in enumerate(group):
             shape = output_shape(
                 lambda f=f, order=order: problem.call(f, *jet[: order + 1], t=t), f"constraints: item {i}", names
             )
             if len(shape) > 1:
                 raise ValueError(f"constraints: item {i} returns shape {shape}; give () or (m,)")
-            total += shape[0] if shape else 1
-        numbers.append(total)
-    return numbers[0], numbers[1]
+            orders += [order] * prod(shape)
+    return tuple(groups[0]), len(groups[1])
 
 
 def _equation(constraint, i: int, k: int) -> tuple[int, Callable]:
@@ -286,20 +282,28 @@ def _equation_orders(problem: VariationalProblem, q) -> list[list[int]]:
 
 
 def _dependence(problem: VariationalProblem, given: int, function: Callable, n: int) -> list[int]:
-    """Of every equation the highest derivative on which it depends, from the graph of its slopes."""
+    """Of every equation the highest derivative on which it depends."""
+    found = dependence(problem, function, given + 1, n)
+    if found is None:
+        return [given] * jnp.size(problem.call(function, *[jnp.zeros(n)] * (given + 1), t=jnp.zeros(())))
+    return [given if not row.any() else int(np.max(np.flatnonzero(row))) for row in found]
+
+
+def dependence(problem: Problem, function: Callable, count: int, n: int) -> np.ndarray | None:
+    """True where a number that the function returns depends on the i-th of its `count` points (n,), as the graph of its
+    slopes shows it, (numbers, count); None where that cannot be written."""
     leaves, tree = jax.tree.flatten(problem.parameters)
 
-    def dependence_slopes(x, t, *p):
+    def slopes(x, t, *p):
         own = with_parameters(problem, jax.tree.unflatten(tree, p))
-        return (jax.jacfwd(lambda y: jnp.atleast_1d(own.call(function, *y, t=t)))(x.reshape(given + 1, n)),)
+        return (jax.jacfwd(lambda y: jnp.ravel(own.call(function, *y, t=t)))(x.reshape(count, n)),)
 
-    place = Places(tuple(range((given + 1) * n)), 0)
+    place = Places(tuple(range(count * n)), 0)
     try:
-        zero = vanishing(Windowed(dependence_slopes, (place,), (), ((), *(jnp.shape(x) for x in leaves))))[0]
+        zero = vanishing(Windowed(slopes, (place,), (), ((), *(jnp.shape(x) for x in leaves))))[0]
     except Unsupported:
-        return [given] * jnp.size(problem.call(function, *[jnp.zeros(n)] * (given + 1), t=jnp.zeros(())))
-    dependent = np.any(~zero.reshape(-1, given + 1, n), axis=2)
-    return [given if not row.any() else int(np.max(np.flatnonzero(row))) for row in dependent]
+        return None
+    return np.any(~zero.reshape(-1, count, n), axis=2)
 
 
 def lift(function: Callable, order: int) -> Callable:
@@ -362,15 +366,9 @@ def ostrogradsky_momenta(
 def constraint_rates(problem: VariationalProblem, derivatives: Float[Array, "r n"], t) -> list[list[Array]]:
     """[φ, dφ/dt, …] of every constraint, the holonomic ones first, as many as (q, …, q⁽ʳ⁻¹⁾) determine: all vanish on a
     solution."""
-    out = []
-    for order, f in (*((0, f) for f in problem.holonomic), *problem.differential):
-
-        def constraint_along(s, order=order, f=f):
-            jet = [_curve(derivatives[j:], s) for j in range(order + 1)]
-            return jnp.atleast_1d(problem.call(f, *jet, t=t + s))
-
-        out.append(_taylor(constraint_along, len(derivatives) - 1 - order) if order < len(derivatives) else [])
-    return out
+    every = (*((0, f) for f in problem.holonomic), *problem.differential)
+    phi = lambda f: lambda x, s: jnp.atleast_1d(problem.call(f, *x, t=s))  # noqa: E731
+    return [_rates_along(phi(f), order, derivatives, t) for order, f in every]
 
 
 @seldom
