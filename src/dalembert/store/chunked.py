@@ -7,11 +7,12 @@ with nothing but its length and its sum, so that no codec that a file names is e
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
 import warnings
-from collections.abc import Container
+from collections.abc import Callable, Container
 from pathlib import Path as File
 from typing import Any, NamedTuple
 
@@ -170,16 +171,19 @@ def attributes_of_store(place: File) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def check_content(place: File, contents: Container[Any], what: str) -> dict[str, Any]:
+def check_content(place: File, contents: Container[Any], what: str, is_sound: Callable[[Any], bool]) -> dict[str, Any]:
     """The attributes of a store; FileError where they are not those of one of these contents, of a format that this version
-    reads. what: such a store is, in words."""
+    reads. what: such a store is, in words; is_sound: of the attributes, or an error where one is missing."""
     found = attributes_of_store(place)
     version = found.get("dalembert_format")
     if not isinstance(version, int) or found.get("content") not in contents:
         raise FileError(place, f"is not a {what} of dalembert: its attributes differ")
     if version > FORMAT:
         raise FileError(place, f"is written in format {version}, this dalembert reads up to {FORMAT}; update it")
-    return found
+    with contextlib.suppress(KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError):
+        if is_sound(found):
+            return found
+    raise FileError(place, f"is damaged: an attribute of the {what} is missing or invalid")
 
 
 def metadata(place: File) -> dict[str, Any]:

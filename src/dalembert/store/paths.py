@@ -212,7 +212,9 @@ def _outline(word: dict[str, Any], at: np.ndarray) -> Outline:
 LENGTH, TIME = "coordinate unit", "time unit"
 FORCE = "unit of the Lagrangian / coordinate unit"
 # The other scalars are real.
-COUNTED = ("steps_done", "code", "iterations", "max_iterations", "crossings", "turns", "leaps", "failed_step")
+COUNTED = (
+    "steps_done", "code", "iterations", "max_iterations", "crossings", "turns", "leaps", "failed_step", "plan_codes",
+)  # fmt: skip
 LATER = ("turns", "leaps")  # statistics that files of earlier versions have no number of
 # variable: (field of its times, last axis, long_name, units)
 VARIABLES = {
@@ -222,35 +224,37 @@ VARIABLES = {
     "constraint_forces": ("t_multipliers", "coordinate", "constraint force Rᵀλ", FORCE),
     "feedback": ("t_feedback", "coordinate", "held force of the sampled feedback law", FORCE),
 }
-SCALARS = {
-    "h": ("step", TIME),
-    "steps_done": ("number of steps that were solved", "1"),
-    "code": ("how the run ended", "1"),
+Table = dict[str, tuple[tuple[str, ...], str, str]]  # variable: (dimensions, long_name, units)
+SCALARS: Table = {
+    "h": ((), "step", TIME),
+    "steps_done": ((), "number of steps that were solved", "1"),
+    "code": ((), "how the run ended", "1"),
 }
 LOOP_CONTENT = "closed loop"
-# of a ClosedLoop, the last four where they are there: dimensions, long_name, units
-LOOP = {
+LOOP: Table = {  # of a ClosedLoop, the last four where they are there
     "u": (("time_sample", "control"), "control, held until the next", "unit of the control"),
     "planned": (("time", "coordinate"), "position in the controller's plan", LENGTH),
     "plan_codes": (("time_sample",), "how the plan of a control ended", "1"),
     "disturbance": (("step", "coordinate"), "generalised force of the disturbance over a step", FORCE),
     "noise": (("time_sample", "state"), "error of the measured (q, v)", "unit of q or v"),
 }
-VARYING = {"h_last": ("last step, to all its digits", TIME)}  # only where steps vary in length
-STATISTICS = {
-    "iterations": ("Newton iterations, total", "1"),
-    "max_iterations": ("Newton iterations, largest number in one step", "1"),
-    "residual": ("largest row-scaled residual at the end of a step", "1"),
-    "crossings": ("number of times two roots of a step crossed", "1"),
-    "turns": ("number of steps in which the velocity turned by more than a right angle, -1 if not counted", "1"),
+VARYING: Table = {"h_last": ((), "last step, to all its digits", TIME)}  # only where steps vary in length
+STATISTICS: Table = {
+    "iterations": ((), "Newton iterations, total", "1"),
+    "max_iterations": ((), "Newton iterations, largest number in one step", "1"),
+    "residual": ((), "largest row-scaled residual at the end of a step", "1"),
+    "crossings": ((), "number of times two roots of a step crossed", "1"),
+    "turns": ((), "number of steps in which the velocity turned by more than a right angle, -1 if not counted", "1"),
     "leaps": (
+        (),
         "number of steps near which the equations may be singular, or too long for the motion, -1 if not counted",
         "1",
     ),
-    "failed_step": ("step that could not be solved, -1 if there is none", "1"),
-    "failed_time": ("time of the step that could not be solved", TIME),
-    "failed_residual": ("row-scaled residual of the step that could not be solved", "1"),
+    "failed_step": ((), "step that could not be solved, -1 if there is none", "1"),
+    "failed_time": ((), "time of the step that could not be solved", TIME),
+    "failed_residual": ((), "row-scaled residual of the step that could not be solved", "1"),
 }
+OPTIONAL = (*LATER, *VARYING, *list(LOOP)[1:])
 
 
 def path_to_xarray(path: Path) -> xarray.Dataset:
@@ -273,18 +277,11 @@ def path_to_xarray(path: Path) -> xarray.Dataset:
         if getattr(path, name) is not None and not (free and name == "constraint_forces"):
             labels = {"long_name": long_name, "units": units}
             variables[name] = ((*lanes, dimension[times], axis_of(name, axis, on_group)), numbers_of(path, name), labels)
-    own = {} if path.h_last is None else VARYING
-    for owner, table in ((path, SCALARS | own), (path.statistics, STATISTICS)):
-        for name, (long_name, units) in table.items():
-            variables[name] = (lanes, numbers_of(owner, name), {"long_name": long_name, "units": units})
-    if isinstance(path, ClosedLoop):
-        for name, (axes, long_name, units) in LOOP.items():
-            if getattr(path, name) is not None:
-                variables[name] = (
-                    axes_of(name, axes, on_group),
-                    getattr(path, name),
-                    {"long_name": long_name, "units": units},
-                )
+    for owner, table in ((path, SCALARS | VARYING | LOOP), (path.statistics, STATISTICS)):
+        for name, (axes, long_name, units) in table.items():
+            if getattr(owner, name, None) is not None:
+                labels = {"long_name": long_name, "units": units}
+                variables[name] = ((*lanes, *axes_of(name, axes, on_group)), numbers_of(owner, name), labels)
     variables["code"][2].update(CODES)
     tree, leaves = reduced_to_variables(path.reduced, "value of the reducer over all steps")
     subject = path.provenance.subject if path.provenance is not None else None
@@ -332,7 +329,7 @@ def path_from_xarray(data: xarray.Dataset) -> Path:
     """The Path that `path_to_xarray` was given, bit for bit; ValueError naming what is missing or malformed."""
     layout = check_path(data)
     fields: dict[str, Any] = {
-        name: np.array(data[name].values) for name in (*VARIABLES, *SCALARS, *VARYING) if name in layout
+        name: np.array(data[name].values) for name in (*VARIABLES, *SCALARS, *VARYING, *LOOP) if name in layout
     }
     lanes = np.ndim(fields["code"])
     for name, (times, *_) in VARIABLES.items():
@@ -341,27 +338,17 @@ def path_from_xarray(data: xarray.Dataset) -> Path:
             fields[times] = np.array(data[times_on(dimension) if lanes else dimension].values)
     if "constraint_forces" not in layout:
         fields["constraint_forces"] = np.zeros((*fields["multipliers"].shape[:-1], fields["v"].shape[-1]))
-    kind = Path
-    if _is_loop(data):
-        kind = ClosedLoop
-        fields |= {name: np.array(data[name].values) for name in LOOP if name in layout}
-        fields["t_u"] = data["time_sample"].values
+    uncounted = np.full(np.shape(fields["code"]), -1)
+    statistics = {name: np.array(data[name].values) if name in data else uncounted for name in STATISTICS}
+    kind, own = (ClosedLoop, {"t_u": data["time_sample"].values}) if "u" in layout else (Path, {})
     return kind(
         **fields,
-        statistics=Statistics(**{name: _statistic(data, name, np.shape(fields["code"])) for name in STATISTICS}),
+        **own,
+        statistics=Statistics(**statistics),
         reduced=reduced_from_xarray(data),
         levels=(attribute(data, "level_of_velocities"), attribute(data, "level_of_multipliers")),
         provenance=_provenance(data),
     )
-
-
-def _is_loop(data: xarray.Dataset) -> bool:
-    return data.attrs.get("content") == LOOP_CONTENT
-
-
-def _statistic(data: xarray.Dataset, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """A statistic; -1 where the file is from before it was counted."""
-    return np.array(data[name].values) if name in data or name not in LATER else np.full(shape, -1)
 
 
 def check_path(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
@@ -385,13 +372,14 @@ def _layout(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
             level = other if other in dimensions else wanted[times]
             found[name] = ((*lanes, level, axis), REAL)
             found[times_on(level) if lanes else level] = ((*lanes, level), REAL)
-    if _is_loop(data):
-        own = {name: axes_of(name, axes, "velocity" in data.sizes) for name, (axes, *_) in LOOP.items()}
-        loop = {name: axes for name, axes in own.items() if name in data or name == "u"}
-        loop |= {"time_sample": ("time_sample",)}
-        found |= {name: (axes, WHOLE if name == "plan_codes" else REAL) for name, axes in loop.items()}
-    scalars = [name for name in (*SCALARS, *VARYING, *STATISTICS) if name in data or name not in (*LATER, *VARYING)]
-    return found | {name: (lanes, WHOLE if name in COUNTED else REAL) for name in scalars}
+    own = SCALARS | VARYING | STATISTICS
+    if data.attrs.get("content") == LOOP_CONTENT:
+        own, found["time_sample"] = own | LOOP, (("time_sample",), REAL)
+    return found | {
+        name: ((*lanes, *axes_of(name, axes, "velocity" in data.sizes)), WHOLE if name in COUNTED else REAL)
+        for name, (axes, *_) in own.items()
+        if name in data or name not in OPTIONAL
+    }
 
 
 def may_lack(data: xarray.Dataset, name: str) -> bool:

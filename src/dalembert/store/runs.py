@@ -73,7 +73,7 @@ def specs_of(path: Path, rows: int, state: dict[str, np.ndarray]) -> dict[str, S
         own = {} if name == times else {"coordinates": times}
         names = (level[times], *([axis] if axis else []))
         found[name] = Spec((size, *values.shape[1:]), (chunk, *values.shape[1:]), "float64", names, labels | own)
-    for name, (about, units) in (SCALARS | STATISTICS).items():
+    for name, (_, about, units) in (SCALARS | STATISTICS).items():
         kind = "int64" if name in COUNTED else "float64"
         found[name] = Spec((), (), kind, (), {"long_name": f"{about}, when the run has ended", "units": units})
     about = "number of times of q that are written; what comes after them is not yet there"
@@ -98,7 +98,7 @@ class StoredRun:
 
     def __init__(self, place: File):
         self.place = place
-        self.attributes = _check_attributes(place)
+        self.attributes = check_content(place, (CONTENT,), "run", _is_sound)
         self.state = read_checkpoint(place)
         self.lead: dict[str, int] = self.attributes["lead"]
         self.arrays = {name: ChunkedArray(place / name) for name in self.lead}
@@ -140,22 +140,18 @@ class StoredRun:
         return np.concatenate([array.read(0, lead), array.read(last - 1, last)])
 
 
-def _check_attributes(place: File) -> dict[str, Any]:
-    """The attributes, if they are those of a run, of a format that this version reads."""
-    found: Any = check_content(place, (CONTENT,), "run")
+def _is_sound(found: Any) -> bool:
+    """True for the attributes of a run."""
     kinds: dict[str, type] = dict.fromkeys((*TEXTS, "reduced"), str)
     kinds |= {"levels": list, "coordinate_names": list, "lead": dict, "rows": int, "fingerprint": dict, "named": bool}
-    lead, fields = found.get("lead"), {*TIMES, *VARIABLES}
-    sound = (
-        all(type(found.get(name)) is kind for name, kind in kinds.items())
+    lead, fields = found["lead"], {*TIMES, *VARIABLES}
+    return (
+        all(type(found[name]) is kind for name, kind in kinds.items())
         and fields - {"t_feedback", "feedback"} <= lead.keys() <= fields
         and all(type(x) is int and x >= 0 for x in lead.values())
         and all(isinstance(x, str) for x in [*found["levels"], *found["coordinate_names"]])
         and len(found["levels"]) == 2
     )
-    if not sound:
-        raise FileError(place, "is damaged: an attribute of the run is missing or invalid")
-    return found
 
 
 CHECKPOINT = "checkpoint"

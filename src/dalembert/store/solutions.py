@@ -33,6 +33,7 @@ from dalembert.store.paths import (
     REAL,
     TIME,
     WHOLE,
+    Table,
     attribute,
     axes_of,
     check_variables,
@@ -58,7 +59,6 @@ OPTIONAL = (
     "momenta_initial", "momenta_final", "end_multipliers_initial", "end_multipliers_final", "alternation", "violated_at",
     "refinement_order", "refinement_limit_order",
 )  # fmt: skip
-Table = dict[str, tuple[tuple[str, ...], str, str]]  # variable: (dimensions, long_name, units)
 SOLVER_STATISTICS: Table = {f.name: ((), f"{f.name} of the solver", "") for f in dataclasses.fields(BoundaryStatistics)}
 COMMON: Table = {
     "q": (("time", "coordinate"), "position", LENGTH),
@@ -183,7 +183,7 @@ def solution_to_xarray(solution: CriticalPoint) -> xarray.Dataset:
         "title": CONTENTS[content_of(solution)].title, "kind": solution.kind, "description": solution.describe(),
         "outcome": Outcome(int(solution.code)).name.lower(),
     }  # fmt: skip
-    drawing, described = drawing_to_variables(getattr(solution, "subject", None), solution.t, solution.q)
+    drawing, described = drawing_to_variables(solution.subject, solution.t, solution.q)
     attributes = solution_attributes(solution) | about | described
     return xr.Dataset(found | drawing, times | coordinate_variables(solution), attributes)
 

@@ -44,6 +44,7 @@ from dalembert.store.paths import (
     VARIABLES,
     VARYING,
     WHOLE,
+    Table,
     attribute,
     attribute_name,
     axis_of,
@@ -67,7 +68,6 @@ from dalembert.store.solutions import (
     CONTENTS,
     SOLVER_COUNTED,
     SOLVER_STATISTICS,
-    Table,
     solution_attributes,
     solution_from_xarray,
     solution_layout,
@@ -388,7 +388,7 @@ class StudyStore:
     """place: its folder, where `begin` has made it."""
 
     def __init__(self, place: File):
-        self.place, self.attributes = place, _check_attributes(place)
+        self.place, self.attributes = place, check_content(place, (*STUDIES, VALUES), "study", _is_sound)
         self._arrays = {name: ChunkedArray(place / name) for name in self.attributes["written"]}
         check_sums(place, self.attributes)
 
@@ -501,16 +501,8 @@ def _as_python(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
-def _check_attributes(place: File) -> dict[str, Any]:
-    """The attributes, if they are those of a study, of a format that this version reads."""
-    found = check_content(place, (*STUDIES, VALUES), "study")
-    try:
-        texts = [json.loads(found[name]) for name in ("fingerprint", "names_of_coordinates")]
-        written = found["written"]
-        sound = isinstance(texts[0], dict) and all(isinstance(x, str) for x in [*texts[1], *written])
-    except (KeyError, TypeError, ValueError, IndexError, RecursionError):
-        sound = False
-    # A name is a folder in this one: nothing else is written to.
-    if not sound or any(File(name).name != name for name in found["written"]):
-        raise FileError(place, "is damaged: an attribute of the study is missing or invalid")
-    return found
+def _is_sound(found: Any) -> bool:
+    """True for the attributes of a study. A name is a folder in this one: nothing else is written to."""
+    told, names = (json.loads(found[name]) for name in ("fingerprint", "names_of_coordinates"))
+    texts = all(isinstance(x, str) for x in [*names, *found["written"]])
+    return isinstance(told, dict) and texts and all(File(name).name == name for name in found["written"])
