@@ -268,16 +268,11 @@ def converge(h: np.ndarray, error: Any, size: Any, doubt: Any, steps: Any = 1) -
     error, size = np.asarray(error), np.asarray(size)
     floor = np.maximum(SAFETY * EPSILON * size * np.asarray(steps), doubt)
     least = int(np.nanargmin(error)) if np.any(np.isfinite(error)) else -1
-    use: list[Use] = []
-    for i in range(len(h)):
-        if not np.isfinite(error[i]):
-            use.append("run failed")
-        elif error[i] <= floor[i]:
-            use.append("floor")
-        elif error[i] > SATURATED * size[i]:
-            use.append("saturated")
-        else:
-            use.append("no decrease" if i > least else "fitted")
+    known = {
+        "run failed": ~np.isfinite(error), "floor": error <= floor, "saturated": error > SATURATED * size,
+        "no decrease": np.arange(len(h)) > least,
+    }  # fmt: skip
+    use: Any = np.select(list(known.values()), list(known), "fitted").tolist()
     return Convergence(h, error, floor, tuple(use))
 
 

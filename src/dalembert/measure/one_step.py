@@ -197,10 +197,7 @@ def pieces(flow, y: np.ndarray, mapped: np.ndarray, t0: float, h: float, tau: np
     times = t0 + tau * h
     left, right = flow.run(y, times)[0], flow.run(mapped, times[::-1])[0][::-1]
     chi, slope = (np.asarray(x)[:, None] for x in _cut(jnp.asarray(tau)))
-    z = chi * left + (1.0 - chi) * right
-    f_left, f_right, f = (flow.field(x, times) for x in (left, right, z))
-    bend = chi * f_left + (1.0 - chi) * f_right - f  # of second order in left - right
-    return Piece(z, bend + slope / h * (left - right), f, left - right)
+    return Piece.between(left, right, chi, slope / h, lambda *sides: (flow.field(x, times) for x in sides))
 
 
 @Jitted

@@ -85,6 +85,14 @@ class Piece(NamedTuple):
     field: Adapted
     gap: Adapted
 
+    @classmethod
+    def between(cls, left: Any, right: Any, weight: Any, rate: Any, fields: Callable) -> Piece:
+        """Of the two flows, G = χ₀ left + χ₁ right. rate: dχ₀/dt; fields: f at three points."""
+        z = weight * left + (1.0 - weight) * right
+        f_left, f_right, f = fields(left, right, z)
+        bend = weight * f_left + (1.0 - weight) * f_right - f  # of second order in left - right
+        return cls(z, bend + rate * (left - right), f, left - right)
+
 
 class Perturbation(Described, eqx.Module):
     """The equation whose exact flow a scheme follows.
@@ -186,10 +194,8 @@ class Perturbation(Described, eqx.Module):
 
     def _piece(self, h, tau, left: Adapted, right: Adapted) -> Piece:
         weight, slope = jax.value_and_grad(cutoff)(jnp.asarray(tau, dtype=float))
-        z = weight * left + (1.0 - weight) * right
-        f_left, f_right, f = jax.vmap(lambda x: self.chart.field(x, self.t0 + tau * h))(jnp.stack([left, right, z]))
-        bend = weight * f_left + (1.0 - weight) * f_right - f  # of second order in left - right
-        return Piece(z, bend + slope / h * (left - right), f, left - right)
+        fields = jax.vmap(lambda x: self.chart.field(x, self.t0 + tau * h))
+        return Piece.between(left, right, weight, slope / h, lambda *sides: fields(jnp.stack(sides)))
 
     def _sides(self, h, tau, y: Adapted, mapped: Adapted) -> Float[Array, "2 two_n_minus_m"]:
         """F(τε, y) and F(τε - ε, Φ(ε, y)), in one batch: one compiled integration."""
