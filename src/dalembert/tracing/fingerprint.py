@@ -112,15 +112,10 @@ def key_of(x: Any, walk: Walk) -> Any:
     raise TypeError(f"no rule for {type(x).__name__}")
 
 
-@key_of.register(enum.Enum)
-@key_of.register(np.dtype)
-@key_of.register(np.ufunc)
-@key_of.register(operator.itemgetter)
-@key_of.register(types.WrapperDescriptorType)
-@key_of.register(types.MethodDescriptorType)
-@key_of.register(types.ClassMethodDescriptorType)
-@key_of.register(types.GetSetDescriptorType)
-@key_of.register(types.MemberDescriptorType)
+@key_of.register(
+    enum.Enum | np.dtype | np.ufunc | operator.itemgetter | types.WrapperDescriptorType | types.MethodDescriptorType
+    | types.ClassMethodDescriptorType | types.GetSetDescriptorType | types.MemberDescriptorType
+)  # fmt: skip
 def _itself(x: Any, walk: Walk) -> Any:
     return Same(x)
 
@@ -130,12 +125,7 @@ def _unknown_key(x: Any, walk: Walk) -> Any:
     return walk.unknown_key()
 
 
-@key_of.register(tuple)
-@key_of.register(list)
-@key_of.register(dict)
-@key_of.register(types.MappingProxyType)
-@key_of.register(set)
-@key_of.register(frozenset)
+@key_of.register(tuple | list | dict | types.MappingProxyType | set | frozenset)
 def _container(x: Any, walk: Walk) -> Any:
     """Its entries; of a class of the user's built upon a container also the attributes."""
     kind = type(x)
@@ -162,8 +152,7 @@ def _structure(x: Any, walk: Walk) -> Any:
     return (Same(node[0]), walk.of(held), *map(walk.of, x.children()))
 
 
-@key_of.register(float)
-@key_of.register(complex)
+@key_of.register(float | complex)
 def _float_key(x: float | complex, walk: Walk) -> Any:
     """By its bits: 0.0 and -0.0 differ, and a NaN equals itself."""
     return (type(x), np.asarray(x).tobytes()) if type(x) in (float, complex) else _instance(x, walk)
@@ -253,10 +242,7 @@ _MACHINERY = frozenset([
 ])  # fmt: skip
 
 
-@key_of.register(staticmethod)
-@key_of.register(classmethod)
-@key_of.register(property)
-@key_of.register(functools.cached_property)
+@key_of.register(staticmethod | classmethod | property | functools.cached_property)
 def _descriptor(x: Any, walk: Walk) -> Any:
     """staticmethod, classmethod, property, cached_property: the functions in them."""
     names = ("__func__", "fget", "fset", "fdel", "func")
@@ -374,8 +360,7 @@ def _method(m: types.MethodType, walk: Walk) -> Any:
     return walk.of(m.__func__), walk.key_read(m.__self__)
 
 
-@key_of.register(types.BuiltinFunctionType)
-@key_of.register(types.MethodWrapperType)
+@key_of.register(types.BuiltinFunctionType | types.MethodWrapperType)
 def _builtin(f: types.BuiltinMethodType, walk: Walk) -> Any:
     """math.sin is itself; [].append is a method of a value."""
     owner = f.__self__
@@ -394,8 +379,7 @@ def _module(module: types.ModuleType, walk: Walk) -> Any:
     return Same(module) if is_library(module.__name__) else walk.unknown_key()
 
 
-@key_of.register(JITTED)
-@key_of.register(functools._lru_cache_wrapper)
+@key_of.register(JITTED | functools._lru_cache_wrapper)
 def _wrapper(f: Any, walk: Walk) -> Any:
     """A function compiled or wrapped by a library: jnp.sin is itself; of jax.jit(f) count the wrapper and what f reads."""
     inner = getattr(f, "__wrapped__", None)

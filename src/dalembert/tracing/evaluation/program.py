@@ -228,25 +228,6 @@ CONTROL: dict[str, Callable[[_Programs, Any], Callable]] = {
 FEW = 16  # calls that NumPy answers; then XLA compiles, which takes about as long as these
 
 
-class Few:
-    """arrays → arrays, by NumPy for the first calls; the two differ by rounding."""
-
-    def __init__(self, evaluated: Run, compiled: Callable):
-        self._evaluated, self._compiled, self._left = evaluated, compiled, FEW
-
-    def __call__(self, arrays: list) -> list:
-        if self._left <= 0 or is_traced(arrays):
-            return self._compiled(arrays)
-        self._left -= 1
-        try:
-            with np.errstate(all="ignore"):
-                found = self._evaluated(*map(np.asarray, arrays))
-        except (UnevaluableError, np.linalg.LinAlgError):
-            self._left = 0
-            return self._compiled(arrays)
-        return [jax.device_put(np.array(x)) for x in found]  # copies: what is returned may be what was given
-
-
 def few(traced: Any, compiled: Callable, count: int) -> Callable | None:
     """`compiled` through NumPy; None where there is no CPU or no rule.
 
@@ -256,6 +237,22 @@ def few(traced: Any, compiled: Callable, count: int) -> Callable | None:
     if jax.default_backend() != "cpu" or len(traced.jaxpr.invars) != count:
         return None
     try:
-        return Few(program(traced), compiled)
+        evaluated = program(traced)
     except UnevaluableError:
         return None
+    left = FEW
+
+    def run(arrays: list) -> list:
+        nonlocal left
+        if left <= 0 or is_traced(arrays):
+            return compiled(arrays)
+        left -= 1
+        try:
+            with np.errstate(all="ignore"):
+                found = evaluated(*map(np.asarray, arrays))
+        except (UnevaluableError, np.linalg.LinAlgError):
+            left = 0
+            return compiled(arrays)
+        return [jax.device_put(np.array(x)) for x in found]  # copies: what is returned may be what was given
+
+    return run

@@ -414,11 +414,8 @@ RULES: dict[str, Callable[[Any], Callable | None]] = {
     "unstack": lambda eqn: lambda x, axis=eqn.params["axis"]: list(np.moveaxis(x, axis, 0)),
     "tile": _with(np.tile, "reps", "reps"),
     "transpose": _with(np.transpose, "axes", "permutation"), "rev": _with(np.flip, "axis", "dimensions"),
-    "scatter": _scatter(None), "scatter-add": _scatter(np.add), "scatter_add": _scatter(np.add),
-    "scatter-sub": _scatter(np.subtract), "scatter_sub": _scatter(np.subtract),
-    "scatter-mul": _scatter(np.multiply), "scatter_mul": _scatter(np.multiply),
-    "scatter-min": _scatter(np.minimum), "scatter_min": _scatter(np.minimum),
-    "scatter-max": _scatter(np.maximum), "scatter_max": _scatter(np.maximum),
+    "scatter": _scatter(None), **{f"scatter{mark}{name}": _scatter(ufunc) for mark in "-_" for name, ufunc in (
+        ("add", np.add), ("sub", np.subtract), ("mul", np.multiply), ("min", np.minimum), ("max", np.maximum))},
     "reduce_sum": _reduction(np.add, 0), "reduce_prod": _reduction(np.multiply, 1),
     "reduce_max": _reduction(np.maximum, -math.inf), "reduce_min": _reduction(np.minimum, math.inf),
     "reduce_and": _reduction(np.bitwise_and, 1), "reduce_or": _reduction(np.bitwise_or, 0),
