@@ -227,20 +227,26 @@ class CriticalPoint(Described, Later):
         final_time: see Solution.
         method: see Solution.
         coordinates: the names of q, () where there are none.
+        end_multipliers_initial: see Solution.
+        end_multipliers_final: see Solution.
+        subject: see Solution.
     """
 
-    t: eqx.AbstractVar[Float[np.ndarray, "nodes"]]
-    q: eqx.AbstractVar[Float[np.ndarray, "nodes n"]]
-    v: eqx.AbstractVar[Float[np.ndarray, "nodes n"]]
-    negative_directions: eqx.AbstractVar[Int[np.ndarray, ""]]
-    flat_directions: eqx.AbstractVar[Int[np.ndarray, ""]]
-    code: eqx.AbstractVar[Int[np.ndarray, ""]]
-    statistics: eqx.AbstractVar[BoundaryStatistics]
-    scheme: eqx.AbstractVar[str]
-    bounds: eqx.AbstractVar[dict[str, ActiveBounds]]
-    final_time: eqx.AbstractVar[FinalTime | None]
-    method: eqx.AbstractVar[str]
-    coordinates: eqx.AbstractVar[tuple[str, ...]]
+    t: Float[np.ndarray, "nodes"]
+    q: Float[np.ndarray, "nodes n"]
+    v: Float[np.ndarray, "nodes n"]
+    negative_directions: Int[np.ndarray, ""]
+    flat_directions: Int[np.ndarray, ""]
+    code: Int[np.ndarray, ""]
+    statistics: BoundaryStatistics
+    scheme: str = eqx.field(static=True)
+    bounds: dict[str, ActiveBounds]
+    final_time: FinalTime | None
+    method: str = eqx.field(static=True)
+    coordinates: tuple[str, ...] = eqx.field(static=True)
+    end_multipliers_initial: Float[np.ndarray, "m"] | None = eqx.field(default=None, kw_only=True)
+    end_multipliers_final: Float[np.ndarray, "m"] | None = eqx.field(default=None, kw_only=True)
+    subject: Any = eqx.field(static=True, default=None, kw_only=True)
     messages: ClassVar[dict[Outcome, str]] = SOLVED
     discretized: ClassVar[str] = "windows"
 
@@ -374,9 +380,6 @@ class Solution(CriticalPoint):
         ('minimum', 0.5)
     """
 
-    t: Float[np.ndarray, "nodes"]
-    q: Float[np.ndarray, "nodes n"]
-    v: Float[np.ndarray, "nodes n"]
     t_multipliers: Float[np.ndarray, "windows"]
     jets: Float[np.ndarray, "windows k+1 n"]
     multipliers: Float[np.ndarray, "windows m"]
@@ -384,18 +387,6 @@ class Solution(CriticalPoint):
     momenta_initial: Float[np.ndarray, "k n"] | None
     momenta_final: Float[np.ndarray, "k n"] | None
     action: Float[np.ndarray, ""]
-    negative_directions: Int[np.ndarray, ""]
-    flat_directions: Int[np.ndarray, ""]
-    code: Int[np.ndarray, ""]
-    statistics: BoundaryStatistics
-    scheme: str = eqx.field(static=True)
-    bounds: dict[str, ActiveBounds]
-    final_time: FinalTime | None
-    method: str = eqx.field(static=True)
-    coordinates: tuple[str, ...] = eqx.field(static=True)
-    end_multipliers_initial: Float[np.ndarray, "m"] | None = None
-    end_multipliers_final: Float[np.ndarray, "m"] | None = None
-    subject: Any = eqx.field(static=True, default=None)
 
     @property
     def value(self) -> tuple[str, float]:
@@ -445,9 +436,6 @@ class ControlSolution(CriticalPoint):
         ('minimum', (41, 1))
     """
 
-    t: Float[np.ndarray, "nodes"]
-    q: Float[np.ndarray, "nodes n"]
-    v: Float[np.ndarray, "nodes n"]
     u: Float[np.ndarray, "nodes r"]
     multipliers: Float[np.ndarray, "nodes m"]
     constraint_forces: Float[np.ndarray, "nodes n"]
@@ -456,19 +444,7 @@ class ControlSolution(CriticalPoint):
     costates_initial: Float[np.ndarray, "2 n"]
     costates_final: Float[np.ndarray, "2 n"]
     cost: Float[np.ndarray, ""]
-    negative_directions: Int[np.ndarray, ""]
-    flat_directions: Int[np.ndarray, ""]
-    code: Int[np.ndarray, ""]
-    statistics: BoundaryStatistics
-    scheme: str = eqx.field(static=True)
-    bounds: dict[str, ActiveBounds]
-    final_time: FinalTime | None
-    method: str = eqx.field(static=True)
-    coordinates: tuple[str, ...] = eqx.field(static=True)
     refinement: Refinement | None = None
-    end_multipliers_initial: Float[np.ndarray, "m"] | None = None
-    end_multipliers_final: Float[np.ndarray, "m"] | None = None
-    subject: Any = eqx.field(static=True, default=None)
     remark: str = eqx.field(static=True, default="")
 
     messages: ClassVar[dict[Outcome, str]] = CONTROLLED
