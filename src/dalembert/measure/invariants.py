@@ -267,7 +267,7 @@ def _residuals(system: System, path: Path, chosen: Scheme, form: str) -> tuple[R
         x, w, a, s = places[c.order]
         out.append(_residual_along(name, s, lambda x, w, a, s, c=c: c.residual(system, x, w, a, s), x, w, a))
         if c.order == 0 and form == "kick_drift_kick":
-            rate = lambda x, w, a, s, c=c: reduce_index(system, c, 1, x, w, w, s)  # noqa: E731
+            rate = lambda x, w, a, s, c=c: reduce_index(system, c, x, w, w, s, order=1)  # noqa: E731
             out.append(_residual_along(f"d/dt of {name}", s, rate, x, w, a))
         if (law := c.law(system)) is not None:
             multipliers = jnp.asarray(path.multipliers)[:, at : at + out[-1].values.shape[1]]

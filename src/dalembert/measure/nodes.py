@@ -240,7 +240,7 @@ class SystemNodes(NodeView):
 
     def program(self, deflated: bool) -> NodeProgram:
         ahead, two_step = (0.0, True) if self.origins is None else (0.5, False)
-        return NodeProgram(self.system, self.scheme, self.rows, ahead, two_step, deflated)
+        return NodeProgram(self.system, self.scheme, self.rows, deflated, ahead, two_step)
 
     def interval(self, first: int, a: Vector, b: Vector, t) -> Interval:
         """Between two nodes. first: the number of a; t: its time."""

@@ -22,6 +22,11 @@ Kinds = tuple[tuple[int, int], ...]  # (order, number of equations) of each cons
 class MechanicalProgram(StepProgram):
     """A step of a System from a state (q, v)."""
 
+    system: System
+    scheme: Scheme
+    kinds: Kinds = eqx.field(static=True)
+    deflate: bool = eqx.field(static=True)
+
     @property
     def on_groups(self) -> bool:
         return not self.system.space.flat
@@ -65,12 +70,8 @@ class NodeProgram(MechanicalProgram):
     two_step: the state is that of two given nodes, ahead = 0; otherwise it starts from (q₀, v₀) itself.
     """
 
-    system: System
-    scheme: Scheme
-    kinds: Kinds = eqx.field(static=True)
     ahead: float = eqx.field(static=True)
     two_step: bool = eqx.field(static=True)
-    deflate: bool = eqx.field(static=True)
 
     @property
     def multiplier_time(self) -> float:
@@ -134,11 +135,6 @@ class NodeProgram(MechanicalProgram):
 @final
 class KickDriftKick(MechanicalProgram):
     """z = (V, v₁, λ⁻ and λ⁺ of holonomic, λ of other constraints): the state (q, v) satisfies the constraints."""
-
-    system: System
-    scheme: Scheme
-    kinds: Kinds = eqx.field(static=True)
-    deflate: bool = eqx.field(static=True)
 
     @property
     def multiplier_time(self) -> float:
@@ -211,15 +207,15 @@ class Composed(DerivedProgram):
     gammas: tuple[float, ...] = eqx.field(static=True)
 
     @property
-    def weights(self) -> tuple[float, ...]:
+    def weights(self) -> tuple[float, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.gammas
 
     @property
-    def multiplier_time(self) -> float:
+    def multiplier_time(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         return 1.0
 
     @property
-    def levels(self) -> tuple[str, str]:
+    def levels(self) -> tuple[str, str]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return ("node", "node")
 
     def initial_guess(self, s, h, a, multipliers):

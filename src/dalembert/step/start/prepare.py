@@ -144,7 +144,7 @@ def _from_nodes(system: System, given: Given, grid: Grid, recipe: Recipe) -> Pre
     if len(points) != 2:
         raise ValueError(f"nodes: found shape {points.shape}; give the first two nodes, shape (2, n)")
     q, d = points[0], jnp.asarray(np.diff(np.asarray(points), axis=0)[0])
-    own = NodeProgram(system, recipe.scheme, (), 0.0, True, False).system
+    own = NodeProgram(system, recipe.scheme, (), False, 0.0, True).system
     near = project(own, q, d / grid.h, grid.t0)  # d/h satisfies the constraints between the nodes
     made = prepare_system(system, Given(q, near.v), grid, recipe)
     nearest = np.asarray(_onto_distribution(own, recipe.scheme, q, d, t0=grid.t0, h=grid.h))
@@ -169,7 +169,7 @@ def _from_deformed(system: System, given: Given, grid: Grid, recipe: Recipe) -> 
         return None
     q, v = (np.asarray(x) for x in as_state(given.q0, given.v0, system.coordinates))
     place, t = q - apart * h * v, grid.t0 - apart * h
-    own = NodeProgram(system, scheme, (), 0.0, True, False).system
+    own = NodeProgram(system, scheme, (), False, 0.0, True).system
     on = project(own, place, v, t).v
     if not np.abs(np.asarray(on) - v).max() <= CONSISTENT * np.abs(v).max():
         return None
@@ -217,8 +217,8 @@ def _base(system: System, sizes: Sequence[int], scheme: Scheme, deflate: bool) -
     if form == "kick_drift_kick":
         return KickDriftKick(system, scheme, kinds, deflate)
     if form == "nodes":
-        return NodeProgram(system, scheme, kinds, 0.0, True, deflate)
-    return NodeProgram(system, scheme, kinds, 1.0 - scheme.state.weight, False, deflate)
+        return NodeProgram(system, scheme, kinds, deflate, 0.0, True)
+    return NodeProgram(system, scheme, kinds, deflate, 1.0 - scheme.state.weight, False)
 
 
 @seldom
