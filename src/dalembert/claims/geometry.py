@@ -124,7 +124,7 @@ def _terms_of(number: int, rate: bool) -> Callable:
 
         def of(y, w, b):
             x = system.space.retract(q, y)
-            return reduce_index(system, c, 1, x, w, w, t) if rate else c.residual(system, x, w, b, t)
+            return reduce_index(system, c, x, w, w, t, order=1) if rate else c.residual(system, x, w, b, t)
 
         return tuple(jnp.abs(x) for x in jax.jacfwd(of, (0, 1, 2))(jnp.zeros_like(v), v, a))
 

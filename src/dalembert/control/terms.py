@@ -212,7 +212,7 @@ def position_equations(system: Any, q, t) -> list[Any]:
 
 def velocity_equations(system: Any, q, v, t) -> list[Any]:
     """dφ/dt of each holonomic constraint, φ(q, v) of each of the others."""
-    return [reduce_index(system, c, 1, q, v, v, t) for c in system.constraints]
+    return [reduce_index(system, c, q, v, v, t, order=1) for c in system.constraints]
 
 
 def state_constraints(system: Any, jet: Sequence, t) -> Any:

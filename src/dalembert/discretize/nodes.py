@@ -274,7 +274,7 @@ def kick_equations(
             forces1.append(c.force_rows(system, q1, v1, a, t + h))
             rows.append(c.residual(system, q1, v1, a, t + h))
         if kind == 0:
-            rows.append(reduce_index(system, c, 1, q1, v1, v1, t + h))
+            rows.append(reduce_index(system, c, q1, v1, v1, t + h, order=1))
         at += forces0[-1].shape[0]
     none = jnp.zeros((0, v0.shape[0]))
     r0, r1 = jnp.concatenate([none, *forces0]), jnp.concatenate([none, *forces1])

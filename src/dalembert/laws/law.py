@@ -252,7 +252,7 @@ class Affine(NamedTuple):
 def affine(system: System, q: Float[Array, "n"], v: Float[Array, "n"], t) -> Affine:
     """The index-reduced constraints along the motion under forces Rᵀλ: C_a(drift + responses λ) + C_0, at a = 0."""
     rest, (own, others) = jnp.zeros_like(v), split(system)
-    wanted = lambda a: jnp.concatenate([reduce_index(system, c, 2, q, v, a, t) for c in own])  # noqa: E731
+    wanted = lambda a: jnp.concatenate([reduce_index(system, c, q, v, a, t, order=2) for c in own])  # noqa: E731
     rows = jnp.concatenate([c.force_rows(system, q, v, rest, t) for c in own])
     drift, responses = forced_motion(system, others, rows, q, v, t)
     known, by_a = value_and_jacobian(wanted, rest)
@@ -265,7 +265,7 @@ def is_affine(system: System, q: Float[Array, "n"], v: Float[Array, "n"], t) -> 
     own, others = split(system)
 
     def acceleration_slopes(a):
-        by_a = [jax.jacfwd(lambda x, c=c: reduce_index(system, c, 2, q, v, x, t))(a).ravel() for c in own]
+        by_a = [jax.jacfwd(lambda x, c=c: reduce_index(system, c, q, v, x, t, order=2))(a).ravel() for c in own]
         return jnp.concatenate(by_a + [c.force_rows(system, q, v, a, t).ravel() for c in (*own, *others)])
 
     return not depends(acceleration_slopes, jnp.zeros_like(v))

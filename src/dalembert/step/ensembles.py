@@ -19,7 +19,6 @@ from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
 from dalembert.interrupts import Interrupted
 from dalembert.lazy import fields_as_left
 from dalembert.native import COUNTED, counts, native_first
-from dalembert.numbers import described
 from dalembert.options import Save, Solver, Start, Stop, accept_single_options, check_groups
 from dalembert.outcome import Outcome
 from dalembert.path import Path
@@ -129,12 +128,10 @@ def ensemble(
             "until, save: every run has another number of steps, which nobody knows; give save=Save(every=None), which "
             "keeps the states at the time, and no progress; or steps="
         )
-    if parameters is not None and not isinstance(parameters, Mapping):
-        raise TypeError(f"parameters: found {described(parameters)}; give a mapping from names to values (B, …)")
     check_any_system(system)
     if options.start.nodes is not None and system.from_state:
         raise ValueError("nodes: an ensemble of a System starts from q0 and v0; one run of the form 'nodes' takes nodes")
-    given, axes = check_batch(system, Given.of(system.space, q0, v0, options.start)._asdict(), dict(parameters or {}))
+    given, axes = check_batch(system, Given.of(system.space, q0, v0, options.start)._asdict(), parameters)
     refuse_traced("ensemble", system, given, options.grid.h, options.grid.t0, instead="; there take jax.vmap of simulate")
     size = batch_size(system, given, axes)
     lanes = Lanes(system, options, given, axes)

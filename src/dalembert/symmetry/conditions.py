@@ -115,7 +115,7 @@ class SystemJets(JetSpace):
 
     def restrictions(self, jet, t):
         holonomic = [c for c in self.problem.constraints if c.order == 0]
-        rates = [reduce_index(self.problem, c, 1, jet[0], jet[1], jet[1], t) for c in holonomic]
+        rates = [reduce_index(self.problem, c, jet[0], jet[1], jet[1], t, order=1) for c in holonomic]
         return jnp.concatenate([self.equations(jet, t), *rates])
 
     def force(self, jet, t):

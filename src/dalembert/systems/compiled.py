@@ -67,7 +67,7 @@ def restriction(system: System, q, v, t) -> tuple[Array, Array, Array, Array]:
 
     mass = value_and_jacobian(jax.grad(lambda w: system.call(system.lagrangian, q, w, t=t)), v)[1]
     (first, by_q), (second, by_v) = value_and_jacobian(positions, q), value_and_jacobian(velocities, v)
-    rates = stacked(reduce_index(system, c, 1, q, v, v, t) for c in holonomic)
+    rates = stacked(reduce_index(system, c, q, v, v, t, order=1) for c in holonomic)
     return mass, jnp.concatenate([by_q, by_v]), first, jnp.concatenate([rates, second])
 
 

@@ -112,7 +112,7 @@ def velocity_residuals(system: System, q, v, t) -> dict[str, Array]:
         name = label(i, c)
         if c.order == 0:
             out[f"{name} at q0"] = c.residual(system, q, v, v, t)
-            out[f"d/dt of {name} at (q0, v0)"] = reduce_index(system, c, 1, q, v, v, t)
+            out[f"d/dt of {name} at (q0, v0)"] = reduce_index(system, c, q, v, v, t, order=1)
         elif c.order == 1:
             out[f"{name} at (q0, v0)"] = c.residual(system, q, v, v, t)
     return out

@@ -15,14 +15,14 @@ from dalembert.algebra import integrate
 from dalembert.lazy import Later
 from dalembert.native import Accuracy, Solved, as_threads, native_first, outputs_along, travel
 from dalembert.notebook import Described
-from dalembert.numbers import as_choice, as_flag, as_numbers, check_x64, described, is_traced, outside, whole_number
+from dalembert.numbers import as_choice, as_flag, as_numbers, check_x64, is_traced, outside, whole_number
 from dalembert.systems.checks import check_data, check_initial_data
 from dalembert.systems.compiled import LARGEST, drift, in_program, reduced_flow
 from dalembert.systems.consistency import STEPS, as_numpy
 from dalembert.systems.equations import acceleration
 from dalembert.systems.frame import along_constraints
 from dalembert.systems.proof import Runs, RunStart, check_batch, number_of_runs, proven_start, unproven
-from dalembert.systems.sizes import check_times
+from dalembert.systems.sizes import check_times, integration_error
 from dalembert.systems.system import System, at_origin, check_shapes, check_system
 from dalembert.tracing import Jitted, over_many_rows, traced_once
 
@@ -146,11 +146,7 @@ def reference(
     result = integrate_motion(system, (q, v), times, tolerance, **options)
     known = start is not None or not is_traced(result)
     if throw and known and not bool(result.succeeded):
-        reached = int(jnp.sum(jnp.all(jnp.isfinite(result.q), axis=1)))
-        raise RuntimeError(
-            f"reference: the integration failed after t = {float(times[max(reached - 1, 0)]):g} "
-            "(the solution may cease to exist, or raise max_steps or the tolerance); throw=False returns what there is"
-        )
+        raise integration_error("reference", times, result.q)
     return result
 
 
@@ -308,13 +304,11 @@ def references(
     """
     check_system(system)
     check_x64()
-    if parameters is not None and not isinstance(parameters, Mapping):
-        raise TypeError(f"parameters: found {described(parameters)}; give a mapping from names to values (B, …)")
     times, chosen, workers = check_times(t, tolerance), chosen_backend(backend), as_threads(threads)
     steps = MOST if max_steps is None else whole_number(max_steps, "max_steps")
     named = zip(("q0", "v0"), system.space.read_named(q0, v0), strict=True)
     data = {name: as_numbers(x, name) for name, x in named}
-    given, axes = check_batch(system, data, dict(parameters or {}))
+    given, axes = check_batch(system, data, parameters)
     if is_traced(system, given, times):
         raise TypeError("references: works on numbers and not under jit, vmap or grad; there take jax.vmap of reference")
     times = np.asarray(times)

@@ -92,23 +92,23 @@ def euler_lagrange(system: System, q: Vector, v: Vector, a: Vector, t) -> Vector
     return space.balance(rate, v, p) - slope - force(system, q, v, t)
 
 
-def reduce_index(system: System, constraint: Constraint, order: int, q: Vector, v: Vector, a: Vector, t) -> Rows:
+def reduce_index(system: System, constraint: Constraint, q: Vector, v: Vector, a: Vector, t, *, order: int) -> Rows:
     """The constraint as an equation for the derivative of this order: differentiated along (v, a) as often as it takes."""
     if constraint.order >= order:
         return constraint.residual(system, q, v, a, t)
     now = jnp.asarray(t, dtype=float)
-    along = lambda x, w, s: reduce_index(system, constraint, order - 1, x, w, w, s)  # noqa: E731
+    along = lambda x, w, s: reduce_index(system, constraint, x, w, w, s, order=order - 1)  # noqa: E731
     return jax.jvp(along, (q, v, now), (system.space.rate(q, v), a, jnp.ones_like(now)))[1]
 
 
 def velocity_constraints(system: System, q: Vector, v: Vector, t) -> Rows:
     """The restrictions of v: φ(q, v) of constraints of order 1, dφ/dt of those of order 0, stacked in the user's order."""
-    return jnp.concatenate([jnp.zeros(0), *(reduce_index(system, c, 1, q, v, v, t) for c in system.constraints)])
+    return jnp.concatenate([jnp.zeros(0), *(reduce_index(system, c, q, v, v, t, order=1) for c in system.constraints)])
 
 
 def acceleration_equations(system: System, q: Vector, v: Vector, a: Vector, t) -> Rows:
     """Equations for a: constraints differentiated twice (order 0), once (order 1), or as they are, in the user's order."""
-    return jnp.concatenate([jnp.zeros(0), *(reduce_index(system, c, 2, q, v, a, t) for c in system.constraints)])
+    return jnp.concatenate([jnp.zeros(0), *(reduce_index(system, c, q, v, a, t, order=2) for c in system.constraints)])
 
 
 def all_reactions(system: System, q: Vector, v: Vector, a: Vector, t) -> Matrix:
@@ -122,7 +122,7 @@ def forced_motion(
     """(drift, responses) of a = drift + responses u: the motion with these constraints, under forces Rᵀu. rows: R."""
     n, rest = v.shape[0], jnp.zeros_like(v)
     equations = lambda a: jnp.concatenate(  # noqa: E731
-        [euler_lagrange(system, q, v, a, t), *(reduce_index(system, c, 2, q, v, a, t) for c in constraints)]
+        [euler_lagrange(system, q, v, a, t), *(reduce_index(system, c, q, v, a, t, order=2) for c in constraints)]
     )
     bound = jnp.concatenate([jnp.zeros((0, n)), *(c.force_rows(system, q, v, rest, t) for c in constraints)])
     k = bound.shape[0]
@@ -141,7 +141,7 @@ def kkt_residual(system: System, q: Vector, v: Vector, t, z: Float[Array, "n_plu
     rows, at = [motion], 0
     for c in system.constraints:
         law = c.law(system)
-        rows.append(reduce_index(system, c, 2, q, v, a, t) if law is None else multipliers[at : at + 1] - law(q, v, t))
+        rows.append(reduce_index(system, c, q, v, a, t, order=2) if law is None else multipliers[at : at + 1] - law(q, v, t))
         at += rows[-1].shape[0]
     return jnp.concatenate(rows)
 

@@ -4,7 +4,7 @@ too: which data every run has of its own, and the system of each."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -246,12 +246,14 @@ def solve_runs(system: System, states: np.ndarray, t0: float, given: np.ndarray 
 PIECE = 512  # runs; XLA divides among threads what has more
 
 
-def check_batch(system, data: dict, parameters: dict) -> tuple[dict, dict]:
+def check_batch(system, data: dict, parameters: Mapping[str, Any] | None) -> tuple[dict, dict]:
     """The data of many runs as float arrays, and for each 0 where it has an axis of runs, None where it is shared."""
+    if not isinstance(parameters, Mapping | None):
+        raise TypeError(f"parameters: found {described(parameters)}; give a mapping from names to values (B, …)")
     wanted = {"q0": 1, "v0": 1, "nodes": 2, "jets": 2, "multipliers": 2, "motion": 1}
     given: dict = {name: None if x is None else as_array(x, name) for name, x in data.items()}
     axes: dict = {name: _axis(given[name], wanted[name], name) for name in data}
-    known = system.parameters
+    known, parameters = system.parameters, parameters or {}
     if parameters and not isinstance(known, dict):
         raise TypeError("parameters: this system has none by name; build it with parameters={...}")
     unknown = sorted(str(name) for name in set(parameters) - set(known or {}))

@@ -91,6 +91,15 @@ def check_resolved(name: str, largest: float, step: float) -> None:
         )
 
 
+def integration_error(name: str, times: Any, q: Any, why: str = "") -> RuntimeError:
+    """The error of a motion that did not reach the last of the times. q: rows, of which the last are not finite."""
+    reached = int(np.sum(np.all(np.isfinite(q), axis=1)))
+    return RuntimeError(
+        f"{name}: the integration failed after t = {float(times[max(reached - 1, 0)]):g} (the solution may cease to exist,"
+        f"{why} or raise max_steps or the tolerance); throw=False returns what there is"
+    )
+
+
 def check_times(t: Any, tolerance: Any) -> Any:
     """The times of a reference solution as an array, of NumPy where they are numbers, and its tolerance checked."""
     as_tolerance(tolerance)

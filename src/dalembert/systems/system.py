@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import hashlib
 import inspect
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any, ClassVar, NamedTuple, Self
@@ -450,21 +451,10 @@ class LocalConstraint(Constraint):
 
     base: Constraint
 
-    @property
-    def order(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.base.order
-
-    @property
-    def is_control(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.base.is_control
-
-    @property
-    def kind(self) -> str:
-        return self.base.kind
-
-    @property
-    def chetaev(self) -> bool:
-        return self.base.chetaev
+    order: ClassVar[Any] = property(operator.attrgetter("base.order"))
+    is_control: ClassVar[Any] = property(operator.attrgetter("base.is_control"))
+    kind: ClassVar[Any] = property(operator.attrgetter("base.kind"))
+    chetaev: ClassVar[Any] = property(operator.attrgetter("base.chetaev"))
 
     def residual(self, system: LocalSystem, q: Vector, v: Vector, a: Vector, t) -> Rows:
         return self.base.residual(system.original, *system.group_motion(q, v, a), t)

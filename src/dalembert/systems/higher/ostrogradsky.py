@@ -30,7 +30,7 @@ from dalembert.systems.higher.variational import (
     ostrogradsky_momenta,
     true_orders,
 )
-from dalembert.systems.sizes import check_times, residual_limit, units_of, with_inertia
+from dalembert.systems.sizes import check_times, integration_error, residual_limit, units_of, with_inertia
 from dalembert.tracing import Jitted, seldom
 
 
@@ -183,13 +183,7 @@ def ostrogradsky(
     else:
         result = _integrate_jets(*given)
     if throw and not is_traced(result) and not bool(result.succeeded):
-        reached = int(jnp.sum(jnp.all(jnp.isfinite(result.q), axis=1)))
-        raise RuntimeError(
-            f"ostrogradsky: the integration failed after t = {float(times[max(reached - 1, 0)]):g} (the "
-            f"solution may cease to exist, "
-            "or L does not determine its highest derivative, or raise max_steps or the tolerance); throw=False "
-            "returns what there is"
-        )
+        raise integration_error("ostrogradsky", times, result.q, " or L does not determine its highest derivative,")
     return result
 
 
