@@ -155,7 +155,7 @@ def lyapunov_control(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Row
     def far(_):
         return -here.phi / here.u
 
-    def near(_):
+    def through_zero(_):
         w = jax.grad(lambda x: _affine_in_control(system, q, x, t).u)(v)
         one = jnp.asarray(1.0)
 
@@ -171,4 +171,4 @@ def lyapunov_control(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Row
         left = _affine_in_control(system, q, v + s * w, t)
         return jnp.where(agree(jnp.abs(left.phi) <= 1e-9 * left.size), -means[0] / means[1], -here.phi / here.u)
 
-    return jax.lax.cond(agree(trusted), far, near, None)[None]
+    return jax.lax.cond(agree(trusted), far, through_zero, None)[None]

@@ -128,7 +128,7 @@ class StepProgram(eqx.Module):
 
 
 def _own(name: str) -> Any:
-    """What the base has under this name."""
+    """The attribute of the base, or its method."""
     return property(lambda self: getattr(self.base, name))
 
 
