@@ -85,6 +85,22 @@ def test_a_saddle_is_left_for_something_cheaper():
     assert float(beside.cost) < 0.9 * float(saddle.cost)
 
 
+def test_a_straight_guess_that_leads_nowhere_is_bent():
+    """A unicycle parks 1.5 m to its side: on the straight way its wheel would slip all the time."""
+    rolls = da.Nonholonomic(lambda q, v: jnp.stack([jnp.cos(q[2]) * v[1] - jnp.sin(q[2]) * v[0]]))
+    plant = da.System(lambda q, v: v[0] ** 2 + v[1] ** 2 + 0.05 * v[2] ** 2, rolls)
+    push = da.OptimalControl(
+        plant, cost=effort, actuated=lambda q: jnp.array([[jnp.cos(q[2]), 0.0], [jnp.sin(q[2]), 0.0], [0.0, 1.0]])
+    )
+    rest, end = np.zeros(3), np.array([0.0, 1.5, 0.0])
+    line = np.linspace(0.0, 1.0, STEPS + 1)[:, None] * end
+    asked = {"initial": (rest, rest), "final": (end, rest), "T": 3.0, "steps": STEPS}
+    asked["bounds"] = {"u": ((-2.0, -0.8), (2.0, 0.8))}
+    found = da.solve(push, **asked, guess=line)
+    assert found.kind == "minimum"
+    assert float(found.cost) == pytest.approx(float(da.solve(push, **asked).cost), rel=1e-6)
+
+
 def hill(q):
     return 6.0 * jnp.exp(-2.0 * q @ q)
 

@@ -3,8 +3,8 @@
 A search begins at the first path, with the controls that the motion along it needs unless the guess has some. Where that
 leads nowhere it begins again without controls, then nearer to the smooth path through what is given, and at last from that
 path: a guess may wind a pendulum more often than bounded forces can. The smooth path may be too symmetric, as a line through
-the middle of an obstacle, so that without a guess it is bent to either side. Where the steps do not resolve the motion that
-is found, the others are tried, too: a motion whose steps do is preferred.
+the middle of an obstacle, so that at last it, or a path near it, is bent to either side. Where the steps do not resolve
+the motion that is found, the others are tried, too: a motion whose steps do is preferred.
 
 Limits are bounds and inequalities. Without any the least cost leads to a motion that violates them by m at most, and from
 there they are brought in by steps:
@@ -111,10 +111,12 @@ class ControlSearch:
         if not isinstance(guess, tuple):
             yield self.balanced.copy(), None
         yield first.copy(), None
-        for share in () if guess is None else NEARER:
+        shares = () if guess is None else NEARER
+        for share in shares:
             yield balance_controls(data, kkt, self.start.nearer(share)), None
-        if guess is None and data.horizon is None:  # with a free time it is fixed first, and paths are bent then
-            yield from ((z, None) for z in self.beside(first))
+        if data.horizon is None:  # with a free time it is fixed first, and paths are bent then
+            for path in [first] if guess is None else map(self.start.nearer, shares):
+                yield from ((z, None) for z in self.beside(path))
 
     def beside(self, z: np.ndarray, random: np.random.Generator | None = None) -> Iterator[np.ndarray]:
         """The path z, bent to either side where it is free, and with random waves, each with the controls that it needs."""
