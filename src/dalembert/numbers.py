@@ -215,17 +215,21 @@ def as_function(value: Any, name: str, what: str) -> Callable:
     return value
 
 
+def check_class(value: Any, kind: Any, name: str, right: str) -> None:
+    """TypeError where a value is not of this class, or of one of a union. right: what to give, in words."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name}: found {described(value)}; give {right}")
+
+
 def as_text(value: Any, name: str) -> str | None:
     """A string, or None."""
-    if value is not None and not isinstance(value, str):
-        raise TypeError(f"{name}: found {described(value)}; give a string")
+    check_class(value, str | None, name, "a string")
     return value
 
 
 def as_file(value: Any, name: str) -> File:
     """The name of a file or a folder."""
-    if not isinstance(value, str | os.PathLike):
-        raise TypeError(f"{name}: found {described(value)}; give the name of a file")
+    check_class(value, str | os.PathLike, name, "the name of a file")
     return File(value)
 
 

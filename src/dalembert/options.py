@@ -14,7 +14,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from dalembert.messages import accept_moved
-from dalembert.numbers import MOST_THREADS, as_choice, as_tolerance, described, whole_number
+from dalembert.numbers import MOST_THREADS, as_choice, as_tolerance, check_class, described, whole_number
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,8 +55,7 @@ class CallOptions:
         if value is None:
             return default_of(cls)
         name = cls.__name__.lower()
-        if not isinstance(value, cls):
-            raise TypeError(f"{name}: found {described(value)}; give da.{cls.__name__}(...)")
+        check_class(value, cls, name, f"da.{cls.__name__}(...)")
         for field in value.changed:
             if field not in USED[call]:
                 other = ", ".join(name for name, used in USED.items() if field in used)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.native import Graph, Tracer, Unsupported, needed_nodes
-from dalembert.numbers import check_x64, described, whole_number
+from dalembert.numbers import check_class, check_x64, described, whole_number
 from dalembert.systems import Holonomic, Nonholonomic, SecondOrder, System, check_flat, check_system, with_parameters
 from dalembert.systems.equations import all_reactions, force
 from dalembert.systems.pickling import made
@@ -255,8 +255,7 @@ def from_sympy(
         if coordinates is not None or constraints or forces is not None:
             raise ValueError("coordinates, constraints, forces: belong to the LagrangesMethod; give them to it")
         lagrangian, coordinates, constraints, forces = derive_system(lagrangian)
-    if parameters is not None and not isinstance(parameters, Mapping):
-        raise TypeError(f"parameters: found {described(parameters)}; give a mapping from symbols to numbers")
+    check_class(parameters, Mapping | None, "parameters", "a mapping from symbols to numbers")
     values = {str(symbol): value for symbol, value in (parameters or {}).items()}
     jets = _jets(_several(coordinates, "coordinates", GIVE))
     given = None if forces is None else _several(forces, "forces", "give an expression for each coordinate")

@@ -14,7 +14,7 @@ from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.kinds import Asked, S, Solvable, extremal, extremals_of
 from dalembert.boundary.solver import check_seek, settings
 from dalembert.native import as_threads, on_threads
-from dalembert.numbers import as_flag, as_numbers, described
+from dalembert.numbers import as_flag, as_numbers, check_class
 from dalembert.options import Solver, accept_single_options
 from dalembert.solution import CriticalPoint
 
@@ -122,8 +122,7 @@ def _read_end(end: Any, name: str) -> Any:
     """Data of an end, its arrays as numbers with a leading axis."""
     if end is None or isinstance(end, Nodes):
         return end
-    if not isinstance(end, list | tuple):
-        raise TypeError(f"{name}: found {described(end)}; give a tuple of arrays (batch, n), or Nodes(array (batch, k, n))")
+    check_class(end, list | tuple, name, "a tuple of arrays (batch, n), or Nodes(array (batch, k, n))")
     return tuple(
         _read_mapping(x, f"{name}[{i}]", "") if isinstance(x, Mapping) else None if x is None
         else _as_batch(x, f"{name}[{i}]", "(batch, n)", 2)
@@ -133,8 +132,7 @@ def _read_end(end: Any, name: str) -> Any:
 
 def _read_mapping(given: Any, place: str, what: str) -> dict[Any, np.ndarray]:
     """{key: numbers (batch, …)}."""
-    if not isinstance(given, Mapping | None):
-        raise TypeError(f"{place}: found {described(given)}; give a mapping {what}")
+    check_class(given, Mapping | None, place, f"a mapping {what}")
     return {key: _as_batch(x, f"{place}[{key!r}]", "(batch, …)", 1) for key, x in (given or {}).items()}
 
 

@@ -13,7 +13,7 @@ from dalembert.boundary.data.ends import at_times
 from dalembert.boundary.solver import solve
 from dalembert.discretize import WindowMap
 from dalembert.groups import Group
-from dalembert.numbers import MOST_NODES, as_flag, as_number, as_numbers, called, check_x64, described, whole_number
+from dalembert.numbers import MOST_NODES, as_flag, as_number, as_numbers, called, check_class, check_x64, whole_number
 from dalembert.options import Solver, accept_single_options
 from dalembert.solution import Solution
 from dalembert.systems import lift
@@ -178,8 +178,7 @@ def _read_end(manifold: Manifold, given, name: str, q: Float[np.ndarray, "n"], k
     """(q, q̇, …) at an end, with derivatives that a curve on the manifold can have."""
     if given is None:
         return (q,)
-    if not isinstance(given, tuple | list):
-        raise TypeError(f"{name}: found {described(given)}; give a tuple of derivatives, (v,) or (v, a)")
+    check_class(given, tuple | list, name, "a tuple of derivatives, (v,) or (v, a)")
     jet = [q, *(as_numbers(x, f"{name}[{i}]") for i, x in enumerate(given))]
     if not 2 <= len(jet) <= k:
         raise ValueError(

@@ -14,7 +14,7 @@ from dalembert.claims.subject import SAMPLES, Claim, FlowData, RunData, Subject,
 from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
 from dalembert.measure import own_scheme
 from dalembert.measure.nodes import states_of
-from dalembert.numbers import as_array, as_function, as_number, as_positive, described, whole_number
+from dalembert.numbers import as_array, as_function, as_number, as_positive, check_class, described, whole_number
 from dalembert.options import Solver, Start, accept_single_options, check_groups
 from dalembert.step import simulate
 from dalembert.systems import System, VariationalProblem, check_system, check_x64, refuse_traced
@@ -149,8 +149,7 @@ def _generators(symmetries: Any) -> dict[str, Callable]:
     """The symmetries, checked, by name."""
     if symmetries is None:
         return {}
-    if not isinstance(symmetries, Mapping):
-        raise TypeError(f"symmetries: found {described(symmetries)}; give name → generator(q), such as {{'rotation': turn}}")
+    check_class(symmetries, Mapping, "symmetries", "name → generator(q), such as {'rotation': turn}")
     return {
         str(name): as_function(one, f"symmetries: {name}", "of q that returns a direction (n,)")
         for name, one in symmetries.items()

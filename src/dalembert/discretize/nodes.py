@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 from dalembert.discretize.scheme import Beta, PairMap, Scheme, check_map
 from dalembert.groups import FLAT, Space
 from dalembert.notebook import described_by_fields
-from dalembert.numbers import as_vector, described
+from dalembert.numbers import as_vector, check_class, described
 from dalembert.path import Path, check_path
 from dalembert.systems import System, momentum
 from dalembert.systems.equations import all_reactions, force, reduce_index
@@ -338,8 +338,7 @@ def redefined(path: Path, rho: PairMap, *, first: tuple | None = None, last: tup
         (10, 1)
     """
     check_path(path)
-    if not isinstance(rho, PairMap):
-        raise TypeError(f"rho: found {described(rho)}; give a PairMap, such as Beta(0.5)")
+    check_class(rho, PairMap, "rho", "a PairMap, such as Beta(0.5)")
     if type(rho) is not Beta:
         check_map(rho, "rho", path.q.shape[-1])
     ends = [_point(path, end, name, given) for end, name, given in ((0, "first", first), (-1, "last", last))]

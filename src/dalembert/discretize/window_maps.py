@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from dalembert.numbers import described, first_line
+from dalembert.numbers import check_class, first_line
 from dalembert.systems import VariationalProblem, constraints_of_order, density
 from dalembert.tracing import remember
 
@@ -181,8 +181,7 @@ class Points(WindowMap):
 
 def as_windows(scheme: Any) -> WindowMap:
     """TypeError for anything but windows."""
-    if not isinstance(scheme, WindowMap):
-        raise TypeError(f"scheme: found {described(scheme)}; give Interpolated(), Averaged() or Hermite()")
+    check_class(scheme, WindowMap, "scheme", "Interpolated(), Averaged() or Hermite()")
     return scheme
 
 

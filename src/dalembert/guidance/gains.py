@@ -29,7 +29,7 @@ from dalembert.guidance.linearisation import (
     read_given,
 )
 from dalembert.notebook import Described
-from dalembert.numbers import as_array, as_number, as_numbers, as_positive, as_vector, described, is_traced, whole_number
+from dalembert.numbers import as_array, as_number, as_numbers, as_positive, as_vector, check_class, is_traced, whole_number
 from dalembert.solution import ControlSolution
 from dalembert.step import SampledFeedback
 from dalembert.systems.equations import all_reactions, force
@@ -166,8 +166,7 @@ class Feedback(Described, eqx.Module):
             TypeError: other is not a Feedback.
             ValueError: other has a different number of controls or coordinates, or starts from another state.
         """
-        if not isinstance(other, Feedback):
-            raise TypeError(f"other: found {described(other)}; give a Feedback")
+        check_class(other, Feedback, "other", "a Feedback")
         if other.K.shape[1:] != self.K.shape[1:]:
             raise ValueError(f"other: found gains {other.K.shape[1:]}; those of this law are {self.K.shape[1:]}")
         space, ends = self.problem.system.space, np.stack([self.q[-1], other.q[0]])

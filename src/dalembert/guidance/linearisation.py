@@ -52,7 +52,7 @@ from dalembert.control.transcription import (
 from dalembert.discretize import Scheme
 from dalembert.groups import Product, Space
 from dalembert.messages import warn
-from dalembert.numbers import as_function, described
+from dalembert.numbers import as_function, check_class
 from dalembert.solution import ControlSolution
 from dalembert.tracing import seldom
 
@@ -93,8 +93,7 @@ def extremal_along(
             "solution: found one of scheme=Lobatto(), for which this is not available; solve again with a Scheme, with the "
             "solution as guess"
         )
-    if scheme is not None and not isinstance(scheme, Scheme):
-        raise TypeError(f"scheme: found {described(scheme)}; give the Scheme that the solution was found with")
+    check_class(scheme, Scheme | None, "scheme", "the Scheme that the solution was found with")
     scheme = Scheme() if scheme is None else scheme
     own = scheme_name(scheme, problem.system)
     if own != solution.scheme:

@@ -30,7 +30,7 @@ from dalembert.discretize import (
 from dalembert.discretize.discrete import discrete_impulses
 from dalembert.discretize.nodes import discrete_force, legendre_plus, node_reactions
 from dalembert.groups import Space
-from dalembert.numbers import as_vector, described
+from dalembert.numbers import as_vector, check_class, described
 from dalembert.path import Path, check_path
 from dalembert.step import StepProgram
 from dalembert.step.programs.node import DiscreteProgram, NodeProgram
@@ -341,8 +341,7 @@ def own_scheme(scheme: Scheme | WindowMap) -> Scheme:
     """ValueError for the windows of a VariationalProblem."""
     if isinstance(scheme, WindowMap):
         raise ValueError(f"scheme: {type(scheme).__name__} belongs to a VariationalProblem; give a Scheme")
-    if not isinstance(scheme, Scheme):
-        raise TypeError(f"scheme: found {described(scheme)}; give a Scheme")
+    check_class(scheme, Scheme, "scheme", "a Scheme")
     return scheme
 
 

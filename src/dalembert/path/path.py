@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int
 
 from dalembert.lazy import Later, front_door, groups_of, on_host
 from dalembert.notebook import Described
-from dalembert.numbers import as_array, described, place_of, whole_number
+from dalembert.numbers import as_array, check_class, place_of, whole_number
 from dalembert.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -529,5 +529,4 @@ class ClosedLoop(Path):
 
 def check_path(path: object) -> None:
     """TypeError for anything but a Path."""
-    if not isinstance(path, Path):
-        raise TypeError(f"path: found {described(path)}; give the Path that simulate returned")
+    check_class(path, Path, "path", "the Path that simulate returned")

@@ -13,7 +13,7 @@ import numpy as np
 
 from dalembert.lazy import front_door
 from dalembert.notebook import Described
-from dalembert.numbers import described, place_of
+from dalembert.numbers import check_class, described, place_of
 from dalembert.outcome import CONTROLLED, SOLVED, Outcome
 
 if TYPE_CHECKING:
@@ -94,8 +94,7 @@ class Study(Described):
         return tree_of_values(json.loads(self.data.attrs["reduced"]), lambda i: self.data[f"reduced_{i}"])
 
     def __getitem__(self, name: str) -> xarray.DataArray:
-        if not isinstance(name, str):
-            raise TypeError(f"name: found {described(name)}; give the name of a coordinate, or take study.sel(…) for a run")
+        check_class(name, str, "name", "the name of a coordinate, or take study.sel(…) for a run")
         return self.data["q"].isel(coordinate=place_of(name, self.coordinates, "study"))
 
     def __len__(self) -> int:

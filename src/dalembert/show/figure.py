@@ -15,7 +15,7 @@ import numpy as np
 
 from dalembert.drawing import Scene
 from dalembert.messages import check_names
-from dalembert.numbers import as_flag, as_function, as_text, called, described, real_numbers
+from dalembert.numbers import as_flag, as_function, as_text, called, check_class, real_numbers
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Study
 from dalembert.show.measured import kind_of, plot_measurements
@@ -131,8 +131,7 @@ def _checked_canvas(theme: Theme, title: str | None, ax: Any, style: Mapping[str
     from matplotlib.collections import QuadMesh
     from matplotlib.lines import Line2D
 
-    if ax is not None and not isinstance(ax, Axes):
-        raise TypeError(f"ax: found {described(ax)}; give axes of matplotlib, such as plt.gca() or one of plt.subplots()")
+    check_class(ax, Axes | None, "ax", "axes of matplotlib, such as plt.gca() or one of plt.subplots()")
     known = {name[4:] for artist in (Line2D, QuadMesh) for name in dir(artist) if name.startswith("set_")}
     own = inspect.signature(plot).parameters.keys() - {"style"}
     listed = [*sorted(own), "the keywords of matplotlib's lines"]

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.drawing import Depicted, Outline, Scene, curve_scene, scene_of
-from dalembert.numbers import described
+from dalembert.numbers import check_class, described
 from dalembert.path import Path, Study
 from dalembert.show.panels import names_of
 from dalembert.solution import CriticalPoint
@@ -64,8 +64,7 @@ def results_of(given: Any, system: Any = None) -> list[Shown]:
 
     system: takes the place of the problem that a result carries, such as for a path that was loaded.
     """
-    if system is not None and not isinstance(system, Problem):
-        raise TypeError(f"system: found {described(system)}; give a System, a DiscreteSystem or a VariationalProblem")
+    check_class(system, Problem | None, "system", "a System, a DiscreteSystem or a VariationalProblem")
     if isinstance(given, Study):
         return _of_study(given, system)
     if isinstance(given, Mapping | list | tuple) and not given:

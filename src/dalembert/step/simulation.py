@@ -11,7 +11,7 @@ from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
 from dalembert.interrupts import Interrupted
 from dalembert.lazy import front_door
 from dalembert.messages import suggesting
-from dalembert.numbers import as_flag, as_state, described, outside
+from dalembert.numbers import as_flag, as_state, check_class, outside
 from dalembert.options import Save, Solver, Start, Stop, accept_single_options, check_groups
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, StepError
@@ -176,8 +176,7 @@ def run_program(
         (21, 1)
     """
     check_x64()
-    if not isinstance(program, StepProgram):
-        raise TypeError(f"program: found {described(program)}; give a StepProgram of your own (docs/extending.md)")
+    check_class(program, StepProgram, "program", "a StepProgram of your own (docs/extending.md)")
     if program.starting_nodes:
         raise ValueError(f"program: found starting_nodes = {program.starting_nodes}; a step is started from (q0, v0) alone")
     groups = check_groups("run_program", solver=solver, stop=stop, save=save)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from dalembert.algebra import Newton, newton, value_and_jacobian
 from dalembert.discretize import Scheme, check_group_scheme, check_maps
 from dalembert.notebook import described_by_fields
-from dalembert.numbers import as_number, described, whole_number
+from dalembert.numbers import as_number, check_class, whole_number
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Call
 from dalembert.step.start.prepare import program_for
@@ -86,8 +86,7 @@ def roots(
         >>> len(found), bool(found[0].residual < 1e-8)
         (1, True)
     """
-    if scheme is not None and not isinstance(scheme, Scheme):
-        raise TypeError(f"scheme: found {described(scheme)}; give a Scheme")
+    check_class(scheme, Scheme | None, "scheme", "a Scheme")
     check_system(system)
     length, now = as_step(h), as_number(t, "t", "a finite time")
     number, key = whole_number(starts, "starts", most=MOST_STARTS), whole_number(seed, "seed", 0, 2**63 - 1)

@@ -9,7 +9,7 @@ from pathlib import Path as File
 from typing import TYPE_CHECKING
 
 from dalembert.control import OptimalControl
-from dalembert.numbers import as_file, as_new_file, described
+from dalembert.numbers import as_file, as_new_file, check_class, described
 from dalembert.path import Path, Study
 from dalembert.solution import CriticalPoint
 from dalembert.store.atomic import NOTE, FileError, last_line, read_content, verify_checksum, write
@@ -180,8 +180,7 @@ def matches(path: Path | Study | str | os.PathLike, system: Problem | OptimalCon
         >>> da.matches(path, pendulum), da.matches(path, sphere)
         (True, False)
     """
-    if not isinstance(system, Problem | OptimalControl):
-        raise TypeError(f"system: found {described(system)}; give a System, a DiscreteSystem or a VariationalProblem")
+    check_class(system, Problem | OptimalControl, "system", "a System, a DiscreteSystem or a VariationalProblem")
     run = path if isinstance(path, Path | CriticalPoint | Study) else load(path)
     if isinstance(run, Study):
         return attribute(run.data, "source_hash") == system.texts()["source_hash"]

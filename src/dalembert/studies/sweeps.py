@@ -13,7 +13,7 @@ from dalembert.boundary import Asked, Request, TimeGrid, check_seek, settings
 from dalembert.control import OptimalControl
 from dalembert.discretize import DiscreteSystem
 from dalembert.messages import accept_moved, warn
-from dalembert.numbers import MOST_THREADS, as_choice, as_flag, as_function, as_numbers, described, whole_number
+from dalembert.numbers import MOST_THREADS, as_choice, as_flag, as_function, as_numbers, check_class, described, whole_number
 from dalembert.options import PLACES, Solver, Start, advise_groups, check_groups, group_options
 from dalembert.path import Study
 from dalembert.step import PreparedRun
@@ -161,10 +161,7 @@ def sweep(
 
 def _check_fixed(fixed: Any) -> dict[str, Any]:
     """Those that are given; TypeError for a name that is no argument."""
-    if not isinstance(fixed, Mapping | None):
-        raise TypeError(
-            f"fixed: found {described(fixed)}; give a mapping from arguments to their values, such as {{'h': 0.1}}"
-        )
+    check_class(fixed, Mapping | None, "fixed", "a mapping from arguments to their values, such as {'h': 0.1}")
     if fixed and not SINGLE.keys().isdisjoint(fixed):
         warn(f"sweep, fixed: {advise_groups(fixed, SINGLE)}", DeprecationWarning)
         fixed = group_options(fixed, SINGLE)

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.measure import own_scheme
 from dalembert.notebook import Described, described_by_fields
-from dalembert.numbers import as_number, as_numbers, as_positive, as_state, as_vector, described, whole_number
+from dalembert.numbers import as_number, as_numbers, as_positive, as_state, as_vector, check_class, described, whole_number
 from dalembert.options import Start
 from dalembert.step import simulate
 from dalembert.symmetry.conditions import jets_of, scales_at
@@ -310,8 +310,7 @@ class Quotient(Described):
             TypeError: motion is not a QuotientMotion.
             ValueError: it is one of another quotient.
         """
-        if not isinstance(motion, QuotientMotion):
-            raise TypeError(f"motion: found {described(motion)}; give what simulate of this quotient returned")
+        check_class(motion, QuotientMotion, "motion", "what simulate of this quotient returned")
         if motion.x.shape[1:] != self.x0.shape or motion.moves.shape[1:] != self.slice.fields.shape[1:]:
             raise ValueError(
                 f"motion: has states of shape {motion.x.shape[1:]}; those of this quotient have {self.x0.shape}"

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from dalembert.discretize import DiscreteSystem
 from dalembert.measure.nodes import check_direction
 from dalembert.notebook import Described
-from dalembert.numbers import as_choice, as_function, as_numbers, as_tolerance, described
+from dalembert.numbers import as_choice, as_function, as_numbers, as_tolerance, check_class, described
 from dalembert.symmetry.conditions import (
     Conditions,
     Directions,
@@ -391,8 +391,7 @@ def symmetries(
 
 def _read_generators(problem, generators: Any, n: int) -> list[tuple[str, Callable, tuple | None]]:
     """(name, ξ, (A, b) or None) of each."""
-    if not isinstance(generators, Mapping):
-        raise TypeError(f"generators: found {described(generators)}; give name → ξ(q) or (A, b), such as {{'turn': turn}}")
+    check_class(generators, Mapping, "generators", "name → ξ(q) or (A, b), such as {'turn': turn}")
     out = []
     for name, value in generators.items():
         if group_space(problem) is not None:

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from dalembert.algebra import value_and_jacobian
 from dalembert.native import ROOT_FOUND, CompiledRoot, Unsupported, compile_root
-from dalembert.numbers import as_array, as_numbers, as_state, described, holds_tracer, outside
+from dalembert.numbers import as_array, as_numbers, as_state, check_class, described, holds_tracer, outside
 from dalembert.systems.compiled import LARGEST, REMEMBERED
 from dalembert.systems.consistency import restrictions
 from dalembert.systems.equations import EXACT, first_guess, force, kkt_residual
@@ -248,8 +248,7 @@ PIECE = 512  # runs; XLA divides among threads what has more
 
 def check_batch(system, data: dict, parameters: Mapping[str, Any] | None) -> tuple[dict, dict]:
     """The data of many runs as float arrays, and for each 0 where it has an axis of runs, None where it is shared."""
-    if not isinstance(parameters, Mapping | None):
-        raise TypeError(f"parameters: found {described(parameters)}; give a mapping from names to values (B, …)")
+    check_class(parameters, Mapping | None, "parameters", "a mapping from names to values (B, …)")
     wanted = {"q0": 1, "v0": 1, "nodes": 2, "jets": 2, "multipliers": 2, "motion": 1}
     given: dict = {name: None if x is None else as_array(x, name) for name, x in data.items()}
     axes: dict = {name: _axis(given[name], wanted[name], name) for name in data}

@@ -21,7 +21,7 @@ from dalembert.boundary.data.ends import Nodes, Request, grid_nodes
 from dalembert.discretize import Interpolated, Windows, window_jets
 from dalembert.groups import Product, Space
 from dalembert.lazy import with_fields
-from dalembert.numbers import as_number, described
+from dalembert.numbers import as_number, check_class, described
 from dalembert.solution import CriticalPoint
 from dalembert.systems import VariationalProblem
 from dalembert.tracing import seldom
@@ -193,8 +193,7 @@ def continuous(space: Product, q: Float[np.ndarray, "K size"]) -> Float[np.ndarr
 
 def times_of(through: Any) -> Float[np.ndarray, "K"]:
     """Those of points to pass, in their order."""
-    if not isinstance(through, Mapping):
-        raise TypeError(f"through: found {described(through)}; give a mapping {{t: q}} from times to points")
+    check_class(through, Mapping, "through", "a mapping {t: q} from times to points")
     return np.array(sorted(as_number(s, "through: a time", "times as keys, {t: q}") for s in through))
 
 

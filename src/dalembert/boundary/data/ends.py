@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from dalembert.boundary.data.free_time import Free, spread
 from dalembert.discretize import Windows
-from dalembert.numbers import MOST_NODES, as_number, as_numbers, as_positive, described, whole_number
+from dalembert.numbers import MOST_NODES, as_number, as_numbers, as_positive, check_class, described, whole_number
 from dalembert.systems.sizes import check_resolved
 
 
@@ -82,10 +82,7 @@ def read_end(given: Any, name: str, k: int) -> EndData | None:
                 f"at an end, ({k}, n)"
             )
         return EndData(given.q, True, (True,) * k)
-    if not isinstance(given, list | tuple):
-        raise TypeError(
-            f"{name}: found {described(given)}; give a tuple (q,), (q, v), … of arrays (n,), or Nodes(array (k, n))"
-        )
+    check_class(given, list | tuple, name, "a tuple (q,), (q, v), … of arrays (n,), or Nodes(array (k, n))")
     _check_levels(given, name, k)
     known = [x is not None for x in given]
     while known and not known[-1]:

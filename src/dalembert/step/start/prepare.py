@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from dalembert.algebra import Newton, newton, numerical_rank
 from dalembert.discretize import DiscreteSystem, Scheme, WindowMap, check_group_scheme, check_maps
 from dalembert.messages import at_users_line
-from dalembert.numbers import as_array, as_state, described, real_numbers
+from dalembert.numbers import as_array, as_state, check_class, real_numbers
 from dalembert.options import Starter
 from dalembert.step.programs.node import Composed, DiscreteProgram, KickDriftKick, NodeProgram
 from dalembert.step.programs.scaled import in_units, units_for
@@ -95,8 +95,7 @@ def _check_first_order(kind: str, given: Given, recipe: Recipe) -> None:
 
 def check_any_system(system) -> None:
     """TypeError for what has no discrete flow."""
-    if not isinstance(system, Problem):
-        raise TypeError(f"system: found {described(system)}; give a System, a DiscreteSystem or a VariationalProblem")
+    check_class(system, Problem, "system", "a System, a DiscreteSystem or a VariationalProblem")
 
 
 def _first_jet(problem: VariationalProblem, given: Given):

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from dalembert.lazy import with_fields
 from dalembert.native import Places, Unsupported, Windowed, vanishing
-from dalembert.numbers import as_function, described, whole_number
+from dalembert.numbers import as_function, check_class, whole_number
 from dalembert.solution import Solution
 from dalembert.systems.constraints import Constraint, Kinematic
 from dalembert.systems.shapes import check_scalar, output_shape, run_on_shapes
@@ -115,8 +115,7 @@ class VariationalProblem(Problem):
 
 def check_problem(problem: Any, what: str | None = "this") -> None:
     """TypeError for anything but a VariationalProblem; ValueError for one on groups, where `what` is not available."""
-    if not isinstance(problem, VariationalProblem):
-        raise TypeError(f"problem: found {described(problem)}; give a VariationalProblem")
+    check_class(problem, VariationalProblem, "problem", "a VariationalProblem")
     if what is not None:
         check_flat(problem, what)
 

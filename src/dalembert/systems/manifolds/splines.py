@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from dalembert.drawing import Ball, Body, Dots
 from dalembert.groups import Group, Pose
 from dalembert.messages import warn
-from dalembert.numbers import as_array, as_numbers, described
+from dalembert.numbers import as_array, as_numbers, check_class, described
 from dalembert.systems.constraints import Holonomic
 from dalembert.systems.higher.variational import VariationalProblem
 from dalembert.systems.manifolds.manifold import Embedded, Manifold, Sphere, are_rotations, check_functions, rotation
@@ -45,8 +45,7 @@ class LeftInvariant:
     metric: Any = 1.0
 
     def __post_init__(self):
-        if not isinstance(self.group, Group):
-            raise TypeError(f"group: found {described(self.group)}; give SO2(), SO3(), SE2(), SE3() or Euclidean(n)")
+        check_class(self.group, Group, "group", "SO2(), SO3(), SE2(), SE3() or Euclidean(n)")
         n, given = self.group.n, as_numbers(self.metric, "metric")
         if given.shape not in ((), (n,), (n, n)):
             raise ValueError(f"metric: found shape {given.shape}; give a matrix ({n}, {n}), or its diagonal ({n},)")
