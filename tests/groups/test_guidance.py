@@ -1,5 +1,6 @@
 """Guidance of plants on groups: against Riccati's recursion on differences of steps, solving again, and in a loop."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -307,3 +308,42 @@ def test_a_law_in_simulate_and_in_closed_loop_agree_to_the_order_of_the_step(tur
         run = da.simulate(BODY, turned(0.2, 0.0, 0.1), REST, h=h, steps=11 * every, feedback=law.sampled(h, every))
         apart.append(np.abs(looped.v - run.v).max())
     assert_allclose(apart[0] / apart[1], 4.0, rtol=0.03)
+
+
+def test_the_law_of_a_damper_is_known_where_its_constraint_says_nothing():
+    """V = E and F = cω₁² make u = -cω₁; at ω₁ = 0 the constraint has no u in it, and the law is the limit."""
+    swing = lambda q, v, p: 0.5 * v.R @ (p["I"] * v.R) + q.R[2, 2]  # noqa: E731
+    energy = lambda q, v, p: 0.5 * v.R @ (p["I"] * v.R) - q.R[2, 2]  # noqa: E731
+    damper = da.Lyapunov(energy, lambda q, v, p: 0.3 * v.R[0] ** 2, actuated=lambda q, p: {"R": jnp.array([1.0, 0, 0])})
+    system = da.System(swing, damper, coordinates={"R": SO3}, parameters={"I": [1.0, 2.0, 3.0]})
+    law, q0 = da.control_law(system), turned(1.0, 0.3, 0.0)
+    assert_allclose(law(q0, {"R": [0.3, -0.4, 0.2]}), [-0.09], rtol=1e-13)
+    across = law.at(q0, {"R": [0.0, -0.4, 0.2]})
+    assert across.extended
+    assert across.defined
+    assert_allclose(across.u, [0.0], atol=1e-14)
+    assert_allclose(law(q0, {"R": [1e-9, -0.4, 0.2]}), [-3e-10], rtol=1e-6)
+    path = da.simulate(system, q0, {"R": [0.3, -0.4, 0.2]}, h=0.04, steps=100)
+    assert path.v[:, 0].min() < -0.1 < 0.1 < path.v[:, 0].max()
+    assert_allclose(path.multipliers[:, 0], -0.15 * (path.v[1:, 0] + path.v[:-1, 0]), atol=1e-13)
+
+
+def test_the_law_of_a_servo_constraint_moves_the_plant_as_the_constraint_does():
+    """A wheel brakes the body about its third axis; the law acts at every instant, and held over the steps."""
+    carrier = lambda q, v, p: 0.5 * v.R @ (p["I"] * v.R) + 0.1 * (v.s[0] + v.R[2]) ** 2 - q.R[2, 0] * q.s[0]  # noqa: E731
+    brake = da.SecondOrder(
+        lambda q, v, a, p: a.R[2] + 0.6 * v.R[2] - 0.3 * q.R[2, 0], reactions=lambda q, v, a, p: {"s": jnp.ones((1, 1))}
+    )
+    system = da.System(carrier, brake, coordinates={"R": SO3, "s": 1}, parameters={"I": [1.0, 1.6, 2.1]})
+    q0, v0 = turned(0.3, 0.5, -0.2) | {"s": [0.2]}, {"R": [0.4, -0.5, 1.1], "s": [3.0]}
+    law = da.control_law(system)
+    assert_allclose(law(q0, v0), da.acceleration(system, q0, v0)[1], rtol=1e-13)
+    errors = []
+    for h, steps in ((0.02, 25), (0.01, 50)):
+        path = da.simulate(system, q0, v0, h=h, steps=steps)
+        errors.append(np.abs(da.simulate(law.closed, q0, v0, h=h, steps=steps).q[-1] - path.q[-1]).max())
+    assert errors[1] == pytest.approx(errors[0] / 4.0, rel=0.05)
+    held = da.simulate(law.plant, q0, v0, h=0.01, steps=50, feedback=law.sampled())
+    assert_allclose(da.closed_loop(law.plant, law, q0, v0, h=0.01, steps=50).q, held.q, atol=1e-13)
+    assert_allclose(held.q[-1], path.q[-1], atol=0.02)
+    assert_allclose(law(-path.q[-1] * np.array([1, 1, 1, 1, -1]), path.v[-1]), law(path.q[-1], path.v[-1]), rtol=1e-12)

@@ -304,6 +304,8 @@ def test_a_path_of_them_tells_its_lengths_and_goes_through_a_file(tmp_path):
     path = da.simulate(KEPLER, *AWAY, h=NEAR, until=4.0)
     assert path.describe().startswith(f"{path.steps} steps of h = 0.00")
     assert " to 0.1" in path.describe().splitlines()[0]
+    tenth = da.simulate(KEPLER, *AWAY, h=NEAR, steps=60, save=da.Save(every=10))
+    assert " between saved states from t = 0 to t = " in tenth.describe().splitlines()[0]
     crossed = dataclasses.replace(path.statistics, crossings=np.asarray(8))
     assert "root crossings: 8, 2 per unit of time" in dataclasses.replace(path, statistics=crossed).describe()
     da.save(path, tmp_path / "orbit.nc")

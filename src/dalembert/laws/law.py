@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self, final
 
@@ -20,9 +21,9 @@ from jaxtyping import Array, Bool, Float
 
 from dalembert.algebra import agree, depends, value_and_jacobian
 from dalembert.notebook import Described, described_by_fields
-from dalembert.numbers import EPSILON, as_number, as_numbers, as_vector, is_traced
+from dalembert.numbers import EPSILON, as_number, as_numbers, is_traced
 from dalembert.step import SampledFeedback
-from dalembert.systems import Constraint, System, acceleration, check_flat, check_shapes, check_system
+from dalembert.systems import Constraint, System, acceleration, check_shapes, check_system
 from dalembert.systems.equations import force, forced_motion, reduce_index
 from dalembert.systems.pickling import reduced
 from dalembert.tracing import seldom, traced_once
@@ -107,8 +108,8 @@ class Law(Described, eqx.Module):
         """u with its generalised force, whether u is defined, and whether it is a limit.
 
         Args:
-            q: (n,).
-            v: (n,).
+            q: (n,); on groups also a mapping, as `simulate` takes it.
+            v: (n,), or a mapping.
             t: time.
             p: parameters in place of those of the system.
 
@@ -119,8 +120,7 @@ class Law(Described, eqx.Module):
             ValueError: wrong shapes.
             TypeError: an argument does not hold numbers.
         """
-        q = as_vector(q, "q")
-        v = as_vector(v, "v", q.shape[0])
+        q, v = self.plant.space.read_point(q, v)
         t = jnp.asarray(as_number(t, "t", "a finite time"), dtype=float)
         law = self if p is None else self.with_parameters(p)
         law.check(q, v, t)
@@ -168,7 +168,7 @@ class Law(Described, eqx.Module):
 
         def forces(q, v, *trailing):
             t, p = _time_and_parameters(plant, trailing)
-            law = own if p is None else own.with_parameters(p)
+            law, q, v = own if p is None else own.with_parameters(p), jnp.asarray(q), jnp.asarray(v)
             return force(law.plant, q, v, t) + _value_at(law, q, v, jnp.asarray(t, dtype=float)).force
 
         return dataclasses.replace(plant, forces=forces)
@@ -192,7 +192,7 @@ class Law(Described, eqx.Module):
         own = self.bare()
 
         def law(q, v, t, *_):
-            return _value_at(own, q, v, jnp.asarray(t, dtype=float)).force
+            return _value_at(own, jnp.asarray(q), jnp.asarray(v), jnp.asarray(t, dtype=float)).force
 
         return SampledFeedback(law, every=every, timed=not self.plant.time_dependent)
 
@@ -288,14 +288,15 @@ class Continued(NamedTuple):
     defined: Bool[Array, ""]
 
 
-def continue_quotient(function: Callable[[Array], Affine], x: Float[Array, "2n"]) -> Continued:
+def continue_quotient(function: Callable[[Array], Affine], x: Float[Array, "2n"], size: Float[Array, "2n"]) -> Continued:
     """λ_i = N_i/d by Cramer's rule, d = det S; near d = 0 it is ⟨N_i′⟩/⟨d′⟩, with mean values along x + s ∂d/∂x over
-    [s*, 0], where d(s*) = 0: no cancellation. x = (q, v). Where N(s*) ≠ 0 the law has a pole.
+    [s*, 0], where d(s*) = 0: no cancellation. x = (q, v), on groups (η, v). Where N(s*) ≠ 0 the law has a pole. size:
+    of the stored numbers.
     """
     function = traced_once(function)
     w, here = jax.grad(lambda y: (_cramer(found := function(y))[0], found), has_aux=True)(x)
     quotient, wrong = _quotient(here)
-    blur = EPSILON * jnp.abs(w) @ jnp.abs(x)  # of d, by rounding of the state: where φ vanishes with d, it moves with it
+    blur = EPSILON * jnp.abs(w) @ size  # of d, by rounding of the state: where φ vanishes with d, it moves with it
     certain = (blur <= USABLE * jnp.abs(_cramer(here)[0])) | jnp.all(here.phi == 0.0)
     trusted = (wrong <= TRUSTED) & certain
     steep = jnp.max(jnp.abs(w)) > 0.0
@@ -403,9 +404,13 @@ class ControlLaw(Law):
         check_shapes(self.system, q, v, t)
 
     def unbounded(self, q: Float[Array, "n"], v: Float[Array, "n"], t) -> tuple[Value, Float[Array, "r n"]]:
-        n, system = q.shape[0], self.system
+        n, system, space = v.shape[0], self.system, self.system.space
         if is_affine(system, q, v, t):
-            found = continue_quotient(lambda x: affine(system, x[:n], x[n:], t), jnp.concatenate([q, v]))
+            near, size, move = q, q, lambda x: x
+            if not space.flat:
+                near, size, move = jnp.zeros(n), space.magnitudes(q), functools.partial(space.retract, q)
+            terms = lambda x: affine(system, move(x[:n]), x[n:], t)  # noqa: E731
+            found = continue_quotient(terms, jnp.concatenate([near, v]), jnp.abs(jnp.concatenate([size, v])))
             rows, u, extended, defined = self._own_rows(q, v, jnp.zeros_like(v), t), found.u, found.extended, found.defined
         else:
             a, every, report = acceleration(system, q, v, t)
@@ -466,7 +471,6 @@ def control_law(system: System) -> ControlLaw:
         'SUCCESS'
     """
     check_system(system)
-    check_flat(system, "a control law")
     if not split(system)[0]:
         kinds = ", ".join(type(c).__name__ for c in system.constraints) or "none"
         raise ValueError(

@@ -378,7 +378,8 @@ class Path(Described, Later):
         slack = 1e-6 + 1e-14 * float(np.max(np.abs(np.asarray(self.t)), initial=0.0)) / h
         if np.max(np.abs(parts - np.round(parts)), initial=0.0) <= slack:
             return f"{float(self.h):g}"
-        return f"{apart[:-1].min(initial=apart[0]):g} to {apart.max():g}"
+        saved = "" if len(apart) == self.steps else " between saved states"
+        return f"{apart[:-1].min(initial=apart[0]):g} to {apart.max():g}{saved}"
 
     def _rate(self) -> str:
         time = abs(float(self.t[-1]) - float(self.t[0])) if int(self.steps_done) else 0.0
