@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -35,10 +35,7 @@ class Space(abc.ABC):
     No module of equinox: of each method that is called it would make another one.
     """
 
-    @property
-    @abc.abstractmethod
-    def flat(self) -> bool:
-        """True in Rⁿ, where positions and velocities are numbers of one kind."""
+    flat: ClassVar[bool]  # True in Rⁿ, where positions and velocities are numbers of one kind
 
     def stored_size(self, n: int) -> int:
         """How many numbers are stored of a position with n velocities."""
@@ -167,9 +164,7 @@ class Space(abc.ABC):
 class Flat(Space):
     """Rⁿ: the coordinates that a user names, or does not name."""
 
-    @property
-    def flat(self) -> bool:
-        return True
+    flat: ClassVar[bool] = True
 
 
 FLAT = Flat()
@@ -182,9 +177,7 @@ class Product(Space):
     names: tuple[str, ...]
     parts: tuple[Group, ...]
 
-    @property
-    def flat(self) -> bool:
-        return False
+    flat: ClassVar[bool] = False
 
     @property
     def n(self) -> int:

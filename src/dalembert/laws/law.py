@@ -26,6 +26,7 @@ from dalembert.step import SampledFeedback
 from dalembert.systems import Constraint, System, acceleration, check_shapes, check_system
 from dalembert.systems.equations import force, forced_motion, reduce_index
 from dalembert.systems.pickling import reduced
+from dalembert.systems.system import group_space
 from dalembert.tracing import seldom, traced_once
 
 
@@ -404,10 +405,10 @@ class ControlLaw(Law):
         check_shapes(self.system, q, v, t)
 
     def unbounded(self, q: Float[Array, "n"], v: Float[Array, "n"], t) -> tuple[Value, Float[Array, "r n"]]:
-        n, system, space = v.shape[0], self.system, self.system.space
+        n, system, space = v.shape[0], self.system, group_space(self.system)
         if is_affine(system, q, v, t):
             near, size, move = q, q, lambda x: x
-            if not space.flat:
+            if space is not None:
                 near, size, move = jnp.zeros(n), space.magnitudes(q), functools.partial(space.retract, q)
             terms = lambda x: affine(system, move(x[:n]), x[n:], t)  # noqa: E731
             found = continue_quotient(terms, jnp.concatenate([near, v]), jnp.abs(jnp.concatenate([size, v])))
