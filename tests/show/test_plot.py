@@ -98,6 +98,15 @@ def test_a_constant_looks_constant():
     assert high - low > 0.1
 
 
+def test_rounding_around_zero_looks_like_zero():
+    plane = da.System(lambda q, v: 0.5 * v @ v, coordinates=("x", "y"))
+    path = da.simulate(plane, [0.0, 1e-36], [1.0, 1e-36], h=0.1, steps=10)
+    figure = da.plot(path)
+    assert figure.axes[1].get_ylim() == (-1.0, 1.0)
+    tiny = da.simulate(plane, [0.0, 1e-12], [1.0, 1e-12], h=0.1, steps=10)
+    assert da.plot(tiny).axes[1].get_ylim()[1] < 1e-11
+
+
 def test_mistakes_are_named():
     with pytest.raises(TypeError, match="path: found list"):
         da.plot([])

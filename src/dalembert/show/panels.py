@@ -28,7 +28,8 @@ DERIVATIVES = ("q", "dq/dt", "d²q/dt²", "d³q/dt³", "d⁴q/dt⁴")
 
 class Panel(NamedTuple):
     """Lines over one series of times. label: of the axis, or of the whole; bounds: of what they are; log: of |values|;
-    named: whether a legend names the lines, which otherwise have the colours of those of q."""
+    named: whether a legend names the lines, which otherwise have the colours of those of q; noise: what is smaller is
+    rounding."""
 
     label: str
     t: np.ndarray
@@ -37,6 +38,7 @@ class Panel(NamedTuple):
     log: bool = False
     note: str = ""
     named: bool = True
+    noise: float = 0.0
 
 
 def panels_of_path(path: Path, velocities: bool, places: Sequence[int]) -> list[Panel]:
@@ -54,11 +56,11 @@ def position_panels(result: Path | CriticalPoint, groups: Sequence[Sequence[int]
     """A panel for each group of coordinates, with their bounds, and their plan that a closed loop follows."""
     names, t, q = names_of(result), np.asarray(result.t), np.asarray(result.q)
     bounds, planned = getattr(result, "bounds", {}).get("q"), getattr(result, "planned", None)
-    found = []
+    found, noise = [], np.finfo(float).eps * float(np.max(np.abs(q[np.isfinite(q)]), initial=0.0))
     for places in groups:
         lines = [(names[i], q[:, i]) for i in places]
         lines += [] if planned is None else [(f"{names[i]}, plan", planned[:, i]) for i in places]
-        found.append(Panel(" ".join(names[i] for i in places), t, lines, _bounds_on(bounds, list(places))))
+        found.append(Panel(" ".join(names[i] for i in places), t, lines, _bounds_on(bounds, list(places)), noise=noise))
     return found
 
 
@@ -212,19 +214,19 @@ def draw_panel(
     ax.set_ylabel(panel.label)
     ax.ticklabel_format(axis="y", useOffset=False, style="sci", scilimits=(-3, 4))
     ax.margins(x=0.01)
-    _widen(ax, np.concatenate([line.get_ydata() for line in ax.lines]))
+    _widen(ax, np.concatenate([line.get_ydata() for line in ax.lines]), panel.noise)
     if panel.bounds is not None:
         _draw_bounds(ax, panel.bounds, theme, run)
     if len(ax.get_legend_handles_labels()[1]) > 1:
         ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=1.2 if run is None else 2.0)
 
 
-def _widen(ax: Axes, values: np.ndarray) -> None:
+def _widen(ax: Axes, values: np.ndarray, noise: float) -> None:
     """A range that is not made of rounding errors: a constant shall look constant."""
     finite = values[np.isfinite(values)]
     largest = np.max(np.abs(finite), initial=0.0)
-    if finite.size and np.ptp(finite) <= 1e-9 * largest:
-        middle = float(np.mean(finite))
+    if finite.size and np.ptp(finite) <= max(1e-9 * largest, noise):
+        middle = float(np.mean(finite)) if largest > noise else 0.0
         half = 0.05 * abs(middle) or 1.0
         ax.set_ylim(middle - half, middle + half)
 
