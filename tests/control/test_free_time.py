@@ -1,6 +1,7 @@
 """A free final time in optimal control: closed forms, minimum time, and a cart-pole whose cost does not change with T."""
 
 import functools
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +10,8 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 
 import dalembert as da
+from dalembert.boundary import Termination
+from dalembert.boundary.result import _check_held
 from dalembert.gallery import PROBLEMS
 
 MASS = da.System(lambda q, v, p: 0.5 * p["m"] * v @ v, parameters={"m": 1.0})
@@ -104,6 +107,36 @@ def test_least_time_under_a_speed_limit():
     assert float(found.t[-1]) == pytest.approx(2.5, abs=1e-8)
     assert abs(found.final_time.slope) < 1e-9
     np.testing.assert_allclose(found.bounds["v"].t[[0, -1]], [0.0, found.t[-1]])
+
+
+@pytest.mark.parametrize("bounds", [None, {"u": (-8.0, 8.0)}, {"u": (-8.0, 8.0), "q": {"angle": (-0.25, 0.25)}}])
+def test_effort_without_a_price_of_time_takes_for_ever(bounds):
+    """The effort falls as 1/T³, so that no time is best; within the last bounds nothing arrives at the guess."""
+
+    def lagrangian(q, v):
+        """A cart pulls another by a spring, from which a pendulum hangs."""
+        load = (v[1] + 0.8 * jnp.cos(q[2]) * v[2]) ** 2 + (0.8 * jnp.sin(q[2]) * v[2]) ** 2
+        return v[0] ** 2 + 0.5 * v[1] ** 2 + 0.35 * load + 5.5 * jnp.cos(q[2]) - 30.0 * (q[1] - q[0]) ** 2
+
+    train = da.System(lagrangian, coordinates=("x", "y", "angle"))
+    pull = da.OptimalControl(train, cost=lambda q, v, u: u @ u, actuated="x")
+    ends = {"initial": ([0.0, 0.0, 0.0], [0.0, 0.0, 0.0]), "final": ([1.0, 1.0, 0.0], [0.0, 0.0, 0.0])}
+    found = da.solve(pull, **ends, T=da.Free(2.0), steps=80, bounds=bounds, throw=False)
+    assert found.outcome.failed
+
+
+@pytest.mark.parametrize(
+    ("pull", "active", "end"), [(3e-15, False, "NOT_CONVERGED"), (1e-21, False, "CONVERGED"), (3e-15, True, "CONVERGED")]
+)
+def test_a_far_time_at_which_the_cost_still_falls_is_no_solution(pull, active, end):
+    """As it was found after 2.4 million seconds, at the cost 2.6e-17: Newton's step is rounding there, and was small."""
+    z = np.array([[13.3]])
+    factors = SimpleNamespace(solve=lambda right: 0.0 * right)
+    kkt = SimpleNamespace(free=1.0, raw_gradient=lambda z: np.array([[pull]]))
+    at, linear = SimpleNamespace(objective=2.6e-17), SimpleNamespace(factor=lambda z, added: factors)
+    it = SimpleNamespace(end=Termination.CONVERGED, z=z, kkt=kkt, at=at, linear=linear)
+    _check_held(it, 0, np.zeros((1, 1)), None, active)
+    assert it.end is Termination[end]
 
 
 @pytest.mark.parametrize(("guess", "bounds", "steps"), [(1.5, None, 60), (0.4, None, 40), (1.5, {"u": (-0.1, 0.1)}, 100)])

@@ -42,6 +42,8 @@ def test_what_is_not_given_is_free_and_has_no_costate():
         (["y", 0], np.eye(2)[::-1]),
         ("y", [[0.0], [1.0]]),
         ([[0.0, 2.0], [1.0, 0.0]], [[0.0, 2.0], [1.0, 0.0]]),
+        (jnp.array([[0.0], [1.0]]), [[0.0], [1.0]]),
+        (jnp.array([1, 0]), np.eye(2)[::-1]),
     ],
 )
 def test_what_acts_is_said_by_names_or_a_constant_matrix(actuated, matrix):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -246,6 +247,7 @@ def read_actuated(actuated: Any, coordinates: Sequence[str] | None) -> tuple[int
     """The indices of the actuated coordinates, or B(q)."""
     if callable(actuated):
         return as_function(actuated, "actuated", "B(q)")
+    actuated = np.asarray(actuated) if isinstance(actuated, jax.Array) else actuated
     several = isinstance(actuated, Sequence | np.ndarray) and not isinstance(actuated, str)
     given: list[Any] = list(actuated) if several else [actuated]
     if given and all(np.ndim(row) == 1 for row in given):

@@ -318,9 +318,9 @@ def _stored_rows(argument: str, value: Any, names: Any) -> Any:
 
 def _wholes(argument: str, values: Any, here: str, names: Any) -> tuple[np.ndarray, SweptPlace, tuple[str, ...]]:
     """Of a whole argument, a value of which has the same form in all runs: its numbers."""
-    if not isinstance(values, Sequence | np.ndarray) or isinstance(values, str):
+    if not isinstance(values, Sequence | np.ndarray | jax.Array) or isinstance(values, str):
         raise TypeError(f"{here}: found {described(values)}; give a list of what solve takes as {argument}=")
-    rows = [tuple(x) if isinstance(x, np.ndarray) else x for x in values]
+    rows = [tuple(x) if isinstance(x, np.ndarray | jax.Array) else x for x in values]
     several(np.empty(len(rows)), here)
     if any(isinstance(x, On) or not isinstance(x, Mapping | list | tuple | Nodes) for x in rows):
         raise TypeError(f"{here}: found {described(rows[0])}; give a list of what solve takes as {argument}=")
