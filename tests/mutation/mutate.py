@@ -105,7 +105,7 @@ KNOWN = (
     ("m17", "measure/higher.py", "index = k - order + jnp", "k - order", "0 * (k - order)"),
     ("m18", "measure/cotangent.py", "t - ahead, scheme=state)", "t - ahead", "t"),
     ("m25", "measure/nodes.py", "c.residual(system, q, v, v, t + self.scheme", "t + self", "t + 0 * self"),
-    ("m26", "measure/cotangent.py", "of(after, w, t + step)", "t + step", "t"),
+    ("m26", "measure/cotangent.py", "_incoming(system, state, after, w, t + step", "t + step", "t"),
 )  # fmt: skip
 
 # What random.Random(2026).sample took from the 2600 sites of PLACES when they were first drawn. They stand here, so that
@@ -116,7 +116,7 @@ DRAWN = (
     ("d02", "boundary/kkt/system.py", "at = self.lower + column - row", "+", "-"),
     ("d03", "boundary/kkt/terms.py", "if last + 1 < len(fixed)", "+", "-"),
     ("d04", "discretize/time.py", "b[0] - a[0]", "-", "+"),
-    ("d05", "measure/cotangent.py", "of(after, w, t + step)", "after", "x"),
+    ("d05", "measure/cotangent.py", "state, after, w, t + step", "after", "x"),
     ("d06", "control/refinement.py", "share * (right - left)])", "-", "+"),
     ("d07", "control/resolution.py", "s * (u1 - u0), t", "-", "+"),
     ("d08", "boundary/data/end_sets.py", "EndSets((start, end), (first", "end", "start"),

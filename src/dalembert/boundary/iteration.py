@@ -160,10 +160,9 @@ class FreeTimeSearch:
         return self._inside(path, sizes, forces) if self._bounded else self._without_bounds(path, sizes)
 
     def _inside(self, path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None) -> tuple[Iterate, Activity]:
-        begin = self._free.minimise if forces is None else self._by_ranges
-        first = end = begin(path, sizes, forces)
+        first = end = self._free.minimise(path, sizes, forces)
         if not _over(first.newton):
-            end = self._held_first(path, sizes, self._by_ranges)
+            end = self._held_first(path, sizes)
             end = end if _over(end.newton) else first
         return end.newton, activity_of(end)
 
@@ -172,7 +171,7 @@ class FreeTimeSearch:
         nothing, tried = no_activity(newton.kkt), [self._few.whole_steps(path, sizes)]
         if _over(tried[0]):
             return tried[0], nothing
-        for way in (functools.partial(self._held_first, then=self._free.minimise), self._free.minimise):
+        for way in (self._held_first, self._free.minimise):
             tried.append(way(path, sizes).newton)
             if tried[-1].end is Termination.CONVERGED:
                 tried.append(newton.minimise(tried[-1].z, sizes))
@@ -189,20 +188,20 @@ class FreeTimeSearch:
         upper.flat[self._time] = min(upper.flat[self._time], theta + width)
         return Bounds(lower, upper)
 
-    def _held_first(self, path: np.ndarray, sizes: np.ndarray, then: Callable[..., InteriorPath]) -> InteriorPath:
-        before = self._held.minimise(path, sizes)
+    def _held_first(self, path: np.ndarray, sizes: np.ndarray) -> InteriorPath:
+        before, then = self._held.minimise(path, sizes), self._by_ranges if self._bounded else self._free.minimise
         end = then(before.newton.z, sizes)
         count_all([before.newton, end.newton])
         return end
 
-    def _by_ranges(self, path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None = None) -> InteriorPath:
+    def _by_ranges(self, path: np.ndarray, sizes: np.ndarray) -> InteriorPath:
         """T free in a range around where it is, then around where that ends, until a range does not hold it: where the cost
         has no curvature in T, steps of any length lower it."""
         tried = list[Iterate]()
         for _ in range(RANGES):
             theta = path.flat[self._time]
-            end = self._within(self._near(theta, RANGE)).minimise(path, sizes, forces)
-            path, forces = end.newton.z, None
+            end = self._within(self._near(theta, RANGE)).minimise(path, sizes)
+            path = end.newton.z
             tried.append(end.newton)
             if end.newton.end is not Termination.CONVERGED or abs(path.flat[self._time] - theta) < 0.99 * RANGE:
                 break

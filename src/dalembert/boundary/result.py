@@ -99,9 +99,9 @@ def judge(
     stuck = it.end in (Termination.NOT_CONVERGED, Termination.SINGULAR, Termination.INFEASIBLE)
     if stuck and it.at.objective < -BOTTOMLESS * kkt.action:
         it.end = Termination.UNBOUNDED
-    if unknowns.horizon:
-        place = unknowns.time_place
-        _check_held(it, place, gradient, pinned, bool(activity.active[0, place]))
+    if time is not None and unknowns.horizon:
+        pull = 0.0 if time.active else float(time.slope) * unknowns.horizon.length * np.exp(it.z.flat[unknowns.time_place])
+        _check_held(it, unknowns.time_place, gradient, pinned, pull)
     inertia = kind_of(it, activity, pinned) if certify and it.end is Termination.CONVERGED else (-1, -1)
     if inertia[0] > 0 and it.minimum:
         it.end = Termination.SADDLE
@@ -121,13 +121,12 @@ def judge_end(made: Transcription, it: Iterate, certify: bool, activity: Activit
     return judge(it, activity, made, partial(sequences_of, made), certify)
 
 
-def _check_held(it: Iterate, place: int, gradient: np.ndarray, pinned: np.ndarray | None, active: bool) -> None:
+def _check_held(it: Iterate, place: int, gradient: np.ndarray, pinned: np.ndarray | None, pull: float) -> None:
     """A final time far from its guess that another step would move farther, or that changes the value by more than a part of
-    it, is no solution: gradients vanish on the way to 0 and to infinity. active: whether it is at a bound."""
-    if it.end is Termination.CONVERGED and abs(it.z.ravel()[place]) > np.log(FAR):
+    it, is no solution: gradients vanish on the way to 0 and to infinity. pull: dJ/dθ, 0 where a bound holds T."""
+    if it.end is Termination.CONVERGED and abs(it.z.flat[place]) > np.log(FAR):
         step = it.linear.factor(it.z, added=pinned).solve(-gradient * it.kkt.free)
-        pull = 0.0 if active else float(it.kkt.raw_gradient(it.z)[:, place].sum())
-        if not (abs(step.ravel()[place]) <= MOVES and abs(pull) <= MOVES * abs(it.at.objective)):
+        if not (abs(step.flat[place]) <= MOVES and abs(pull) <= MOVES * abs(it.at.objective)):
             it.end = Termination.NOT_CONVERGED
 
 

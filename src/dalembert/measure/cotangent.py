@@ -387,15 +387,18 @@ def phase_step(system: System, q, p, *, h: float, t0: float = 0.0, scheme: Schem
         raise ValueError("phase_step: works on numbers and not under jit, vmap or grad")
     (x, y), (step, t) = map(np.asarray, given[:2]), map(float, given[2:])
     pairs = chosen.order == 2 and chosen.form_for(system.constraints) not in OF_STATES
-    state = dataclasses.replace(chosen, form="drift_kick_drift") if pairs else chosen
-    ahead = (1.0 - state.state.weight) * step if pairs else 0.0  # of the state, to the node
-    move = lambda q, way: space.retract(q, way) if pairs else q  # noqa: E731
-    of = lambda q, w, s: _incoming(system, state, q, w, s, step) if pairs else _conjugate(system, q, w, s)  # noqa: E731
-    v = _solve_velocity(lambda w: of(x, w, t), y, x)
-    path = simulate(system, move(x, -ahead * v), v, h=step, steps=1, t0=t - ahead, scheme=state)
-    w = np.asarray(path.v)[-1]
-    after = np.asarray(move(np.asarray(path.q)[-1], ahead * w))
-    return PhasePoint(after, np.asarray(of(after, w, t + step)[0]))
+    if not pairs:
+        v = _solve_velocity(lambda w: _conjugate(system, x, w, t), y, x)
+        path = simulate(system, x, v, h=step, steps=1, t0=t, scheme=chosen)
+        after, w = np.asarray(path.q)[-1], np.asarray(path.v)[-1]
+        return PhasePoint(after, np.asarray(_conjugate(system, after, w, t + step)[0]))
+    state = dataclasses.replace(chosen, form="drift_kick_drift")
+    ahead = (1.0 - state.state.weight) * step
+    v = _solve_velocity(lambda w: _incoming(system, state, x, w, t, step), y, x)
+    path = simulate(system, space.retract(x, -ahead * v), v, h=step, steps=1, t0=t - ahead, scheme=state)
+    middle, w = np.asarray(path.q)[-1], np.asarray(path.v)[-1]
+    after = np.asarray(space.retract(middle, ahead * w))
+    return PhasePoint(after, np.asarray(_incoming(system, state, after, w, t + step, step)[0]))
 
 
 @seldom

@@ -50,6 +50,7 @@ def matching(pattern: np.ndarray) -> np.ndarray | None:
     """
     rows = [np.flatnonzero(column).tolist() for column in pattern.T]
     column_of: dict[int, int] = {}
+    row_of: dict[int, int] = {}
     for start in range(len(rows)):
         came, front, free = {}, [start], None  # row → the column from which it was reached
         while front and free is None:
@@ -65,13 +66,10 @@ def matching(pattern: np.ndarray) -> np.ndarray | None:
             return None
         while free is not None:  # every row of the path goes over to the column that reached it
             column = came[free]
-            before = next((r for r, c in column_of.items() if c == column), None)
-            column_of[free] = column
-            free = None if column == start else before
-    found = np.empty(len(rows), int)
-    for row, column in column_of.items():
-        found[column] = row
-    return found
+            before = row_of.get(column)
+            column_of[free], row_of[column] = column, free
+            free = before
+    return np.array([row_of[column] for column in range(len(rows))], int)
 
 
 def cycles(uses: np.ndarray) -> tuple[int, np.ndarray]:

@@ -5,7 +5,7 @@ F(z; q, s, t, h, held_force) = 0 for z and then adds `increment` to q and replac
 """
 
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -127,16 +127,6 @@ class StepProgram(eqx.Module):
         """The latest velocity in s."""
 
 
-def _own(name: str) -> Any:
-    """The attribute of the base, or its method."""
-    return property(lambda self: getattr(self.base, name))
-
-
-def _in_step(name: str) -> Any:
-    """The method of the base, of its own (z, q, s, t, h)."""
-    return lambda self, z, q, s, t, h, *others: getattr(self.base, name)(*self.inner(z, q, s, t, h), *others)
-
-
 class DerivedProgram(StepProgram):
     """A step with the equations of another one, `base`, for other arguments."""
 
@@ -146,14 +136,32 @@ class DerivedProgram(StepProgram):
         """(z, q, s, t, h) of the base from those of this step."""
         return z, q, s, t, h
 
-    system, constrained_row, velocity = _own("system"), _own("constrained_row"), _own("velocity")
-    weights: ClassVar[Any] = _own("weights")
-    on_groups: ClassVar[Any] = _own("on_groups")
-    multiplier_time: ClassVar[Any] = _own("multiplier_time")
-    levels: ClassVar[Any] = _own("levels")
-    starting_nodes: ClassVar[Any] = _own("starting_nodes")
-    residual, advance, outputs = _in_step("residual"), _in_step("advance"), _in_step("outputs")
-    constraint_point, factor, overlap = _in_step("constraint_point"), _in_step("factor"), _in_step("overlap")
+    @property
+    def system(self) -> Any:
+        return self.base.system
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        return self.base.weights
+
+    @property
+    def on_groups(self) -> bool:
+        return self.base.on_groups
+
+    @property
+    def multiplier_time(self) -> float:
+        return self.base.multiplier_time
+
+    @property
+    def levels(self) -> tuple[str, str]:
+        return self.base.levels
+
+    @property
+    def starting_nodes(self) -> int:
+        return self.base.starting_nodes
+
+    def residual(self, z, q, s, t, h, held_force):
+        return self.base.residual(*self.inner(z, q, s, t, h), held_force)
 
     def guess(self, q, s, t, h):
         return self.base.guess(*self.inner(None, q, s, t, h)[1:])
@@ -162,9 +170,30 @@ class DerivedProgram(StepProgram):
         z, q, s, _, h = self.inner(z, q, s, None, h)
         return self.base.scale(z, q, s, h)
 
+    def advance(self, z, q, s, t, h):
+        return self.base.advance(*self.inner(z, q, s, t, h))
+
     def output_state(self, z, q, s, h):
         z, q, s, _, h = self.inner(z, q, s, None, h)
         return self.base.output_state(z, q, s, h)
+
+    def outputs(self, z, q, s, t, h, held_force) -> Outputs:
+        return self.base.outputs(*self.inner(z, q, s, t, h), held_force)
+
+    def constraint_point(self, z, q, s, t, h):
+        return self.base.constraint_point(*self.inner(z, q, s, t, h))
+
+    def factor(self, z, q, s, t, h):
+        return self.base.factor(*self.inner(z, q, s, t, h))
+
+    def overlap(self, z, q, s, t, h):
+        return self.base.overlap(*self.inner(z, q, s, t, h))
+
+    def constrained_row(self, n):
+        return self.base.constrained_row(n)
+
+    def velocity(self, s):
+        return self.base.velocity(s)
 
 
 def join(parts: list[Any]) -> Any:

@@ -207,15 +207,15 @@ class Composed(DerivedProgram):
     gammas: tuple[float, ...] = eqx.field(static=True)
 
     @property
-    def weights(self) -> tuple[float, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def weights(self) -> tuple[float, ...]:
         return self.gammas
 
     @property
-    def multiplier_time(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def multiplier_time(self) -> float:
         return 1.0
 
     @property
-    def levels(self) -> tuple[str, str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def levels(self) -> tuple[str, str]:
         return ("node", "node")
 
     def initial_guess(self, s, h, a, multipliers):
