@@ -158,6 +158,14 @@ def as_vector(value: Any, name: str, n: int | None = None, kind: Callable[[Any, 
     return array
 
 
+def as_point(value: Any, name: str, n: int | None = None) -> tuple[Any, Any]:
+    """(q, v), a pair of arrays (n,) of JAX."""
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise TypeError(f"{name}: found {described(value)}; give a pair (q, v) of arrays (n,)")
+    q = as_vector(value[0], f"{name}[0]", n)
+    return q, as_vector(value[1], f"{name}[1]", len(q))
+
+
 def as_state(q0: Any, v0: Any, names: Sequence[str] | None, kind: Callable[[Any, str], Any] = as_array) -> tuple[Any, Any]:
     """(q0, v0), one number each per coordinate. The names of the coordinates say which of two that disagree is wrong."""
     q, v = as_vector(q0, "q0", kind=kind), as_vector(v0, "v0", kind=kind)

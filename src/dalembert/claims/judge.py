@@ -11,8 +11,7 @@ import numpy as np
 
 from dalembert.claims import balance, convergence, flows, geometry
 from dalembert.claims.subject import SAMPLES, Claim, FlowData, RunData, Subject, Verdict
-from dalembert.discretize import DiscreteSystem, Scheme, WindowMap
-from dalembert.measure import own_scheme
+from dalembert.discretize import DiscreteSystem, Scheme, WindowMap, as_scheme
 from dalembert.measure.nodes import states_of
 from dalembert.numbers import as_array, as_function, as_number, as_positive, check_class, described, whole_number
 from dalembert.options import Solver, Start, accept_single_options, check_groups
@@ -92,7 +91,7 @@ def _verdict(system: System, scheme: Any, given: tuple, grid: dict, symmetries: 
     for name, value in groups["start"].changed.items():
         if name != "starter":
             raise ValueError(f"{name}: found {described(value)}; a System starts from q0 and v0")
-    chosen = Scheme() if scheme is None else own_scheme(scheme)
+    chosen = as_scheme(scheme)
     q, v = system.space.read_state(given[0], given[1], system.coordinates, as_array)
     refuse_traced("verdict", system, q, v)
     start = RunData(np.asarray(q), np.asarray(v), grid["t0"], grid["h"], grid["steps"], groups)

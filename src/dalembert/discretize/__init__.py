@@ -23,6 +23,7 @@ from dalembert.discretize.window_maps import (
     Points,
     WindowMap,
     Windows,
+    as_scheme,
     as_windows,
     window_jets,
     windows,

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 from dalembert.discretize.scheme import Beta, PairMap, Scheme, check_map
 from dalembert.groups import FLAT, Space
 from dalembert.notebook import described_by_fields
-from dalembert.numbers import as_vector, check_class, described
+from dalembert.numbers import as_point, check_class
 from dalembert.path import Path, check_path
 from dalembert.systems import System, momentum
 from dalembert.systems.equations import all_reactions, force, reduce_index
@@ -261,9 +261,8 @@ def kick_equations(
     mean, v1, left, right = kick
     d, space = h * mean, system.space
     q1, middle, a = q0 + space.cross_interval(q0, d), space.retract(q0, 0.5 * d), (v1 - v0) / h
-    kinds = [0 if c.order == 0 else 1 for c in system.constraints]
     forces0, forces1, rows, at = [], [], [jnp.zeros(0)], 0
-    for c, kind in zip(system.constraints, kinds, strict=True):
+    for c in system.constraints:
         if c.order == 2:
             forces0.append(c.force_rows(system, middle, mean, a, t + 0.5 * h))
             forces1.append(forces0[-1])
@@ -273,7 +272,7 @@ def kick_equations(
             forces0.append(c.force_rows(system, q0, v0, a, t))
             forces1.append(c.force_rows(system, q1, v1, a, t + h))
             rows.append(c.residual(system, q1, v1, a, t + h))
-        if kind == 0:
+        if c.order == 0:
             rows.append(reduce_index(system, c, q1, v1, v1, t + h, order=1))
         at += forces0[-1].shape[0]
     none = jnp.zeros((0, v0.shape[0]))
@@ -357,7 +356,5 @@ def _point(path: Path, end: int, name: str, given: tuple | None) -> Redefined | 
     """A point (q, v) put before or behind the others, at the first or the last time of the path."""
     if given is None:
         return None
-    if not isinstance(given, tuple | list) or len(given) != 2:
-        raise TypeError(f"{name}: found {described(given)}; give a pair (q, v) of arrays (n,)")
-    q, v = (as_vector(x, f"{name}[{i}]", path.q.shape[-1]) for i, x in enumerate(given))
+    q, v = as_point(given, name, path.q.shape[-1])
     return Redefined(path.t[end][None], q[None], v[None])

@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from dalembert.discretize.scheme import Scheme
 from dalembert.numbers import check_class, first_line
 from dalembert.systems import VariationalProblem, constraints_of_order, density
 from dalembert.tracing import remember
@@ -182,6 +183,16 @@ class Points(WindowMap):
 def as_windows(scheme: Any) -> WindowMap:
     """TypeError for anything but windows."""
     check_class(scheme, WindowMap, "scheme", "Interpolated(), Averaged() or Hermite()")
+    return scheme
+
+
+def as_scheme(scheme: Any, default: Scheme | None = None) -> Scheme:
+    """The scheme of a System, the default one for None; ValueError for the windows of a VariationalProblem."""
+    if scheme is None:
+        return default or Scheme()
+    if isinstance(scheme, WindowMap):
+        raise ValueError(f"scheme: {type(scheme).__name__} belongs to a VariationalProblem; give a Scheme")
+    check_class(scheme, Scheme, "scheme", "a Scheme")
     return scheme
 
 

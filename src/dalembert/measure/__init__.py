@@ -19,7 +19,7 @@ from dalembert.measure.event_times import Events, events
 from dalembert.measure.exact import DiscreteConsistency, ExactPair, discrete_consistency, exact_discrete
 from dalembert.measure.higher import PoincareCartan, euler_lagrange_operator, poincare_cartan
 from dalembert.measure.invariants import Invariant, Multipliers, Residual, constraint_residual, energy, momentum, multipliers
-from dalembert.measure.nodes import NodeView, check_neighbours, node_view, own_scheme
+from dalembert.measure.nodes import NodeView, check_neighbours, node_view
 from dalembert.measure.one_step import Consistency, Embedding, consistency, embedding
 from dalembert.measure.perturbed_flow import Perturbation, perturbation, projected_perturbation
 from dalembert.measure.ranks import Condition, FlowRegularity, Regularity, regularity

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import inverse
-from dalembert.discretize import OF_STATES, DiscreteSystem, Interval, Scheme, incoming
+from dalembert.discretize import OF_STATES, DiscreteSystem, Interval, Scheme, as_scheme, incoming
 from dalembert.discretize.nodes import legendre_minus, legendre_plus
 from dalembert.lazy import on_host
 from dalembert.measure.nodes import (
@@ -23,7 +23,6 @@ from dalembert.measure.nodes import (
     kernel,
     node_view,
     nodes_of,
-    own_scheme,
     read_node,
 )
 from dalembert.notebook import Described, described_by_fields
@@ -375,7 +374,7 @@ def phase_step(system: System, q, p, *, h: float, t0: float = 0.0, scheme: Schem
     """
     check_x64()
     check_system(system)
-    chosen = Scheme() if scheme is None else own_scheme(scheme)
+    chosen = as_scheme(scheme)
     given, space, own = read_node(system, q, "q"), system.space, group_space(system)
     given = (
         given,

@@ -22,6 +22,7 @@ from dalembert.discretize import (
     Reading,
     Scheme,
     WindowMap,
+    as_scheme,
     check_group_scheme,
     check_maps,
     incoming,
@@ -30,7 +31,7 @@ from dalembert.discretize import (
 from dalembert.discretize.discrete import discrete_impulses
 from dalembert.discretize.nodes import discrete_force, legendre_plus, node_reactions
 from dalembert.groups import Space
-from dalembert.numbers import as_vector, check_class, described
+from dalembert.numbers import as_vector, described
 from dalembert.path import Path, check_path
 from dalembert.step import StepProgram
 from dalembert.step.programs.node import DiscreteProgram, NodeProgram
@@ -327,7 +328,7 @@ def _discrete_view(system: DiscreteSystem, scheme: Any, h, n: int) -> NodeView:
 @node_view.register(System)
 def _system_view(system: System, scheme: Scheme | WindowMap | None, h, n: int) -> NodeView:
     step, space = jnp.asarray(as_step(h), dtype=float), group_space(system)
-    chosen = Scheme("nodes" if space is None else "drift_kick_drift") if scheme is None else own_scheme(scheme)
+    chosen = as_scheme(scheme, Scheme("nodes" if space is None else "drift_kick_drift"))
     check_maps(chosen, n if space is None else space.n)
     if chosen.form in OF_STATES:
         raise ValueError(f"scheme: {chosen.form} is not a map of pairs of nodes; give nodes and Scheme('nodes')")
@@ -335,14 +336,6 @@ def _system_view(system: System, scheme: Scheme | WindowMap | None, h, n: int) -
         check_group_scheme(chosen, system.constraints)
     numbers = check_shapes(system, jnp.zeros(n), jnp.zeros(n if space is None else space.n), jnp.zeros(()))
     return SystemNodes(step, system, chosen, tuple((c.order, m) for c, m in zip(system.constraints, numbers, strict=True)))
-
-
-def own_scheme(scheme: Scheme | WindowMap) -> Scheme:
-    """ValueError for the windows of a VariationalProblem."""
-    if isinstance(scheme, WindowMap):
-        raise ValueError(f"scheme: {type(scheme).__name__} belongs to a VariationalProblem; give a Scheme")
-    check_class(scheme, Scheme, "scheme", "a Scheme")
-    return scheme
 
 
 def form_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | WindowMap | None) -> tuple[Scheme, str]:
@@ -355,7 +348,7 @@ def form_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | Window
 def _form_of(system: System, path: Path, scheme: Scheme | WindowMap | None) -> tuple[Scheme, str]:
     check_system(system, "give a System or a DiscreteSystem")
     _check_fits(system, path)
-    chosen = Scheme() if scheme is None else own_scheme(scheme)
+    chosen = as_scheme(scheme)
     form = chosen.form_for(system.constraints)
     level = "mid" if form == "nodes" else "node"
     recorded = repr(chosen) if path.provenance is None else path.provenance.scheme

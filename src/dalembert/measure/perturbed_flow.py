@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.discretize import Scheme
+from dalembert.discretize import Scheme, as_scheme
 from dalembert.notebook import Described
 from dalembert.numbers import as_number, as_positive, as_tolerance, as_vector, first_line
 from dalembert.path import Path
@@ -282,9 +282,7 @@ def one_step_map(system: System, scheme: Scheme | None, step: Callable | None, t
         if not callable(step):
             raise TypeError(f"step: found {type(step).__name__}; give a function (h, q, v) → (q, v)")
         return LocalMap(system, step) if isinstance(system, LocalSystem) else step
-    if scheme is not None and not isinstance(scheme, Scheme):
-        raise TypeError(f"scheme: found {type(scheme).__name__}; give a Scheme")
-    if (scheme or Scheme()).form_for(system.constraints) == "nodes":
+    if as_scheme(scheme).form_for(system.constraints) == "nodes":
         raise ValueError(
             "scheme: the form 'nodes' has its velocities between the nodes and is not a map of (q, v); use "
             "drift_kick_drift, the same equations from (q, v), or give the map as step="

@@ -32,6 +32,7 @@ from dalembert.systems import (
     is_traced,
     momentum,
     output_shape,
+    run_on_shapes,
 )
 from dalembert.systems.consistency import stacked_residuals
 from dalembert.systems.equations import all_reactions, force, kkt_residual
@@ -187,15 +188,10 @@ def _defect_of_windows(
 
 def _check_map(step: Callable, shape: tuple[int, ...], *arguments) -> None:
     """A map of the user returns what the system's own flow returns."""
-
-    def look(*x):
-        found.append(output_shape(lambda: step(*x), "step", "q0, q1" if len(x) == 2 else "x"))
-        return jnp.zeros(())
-
-    found: list = []
-    jax.eval_shape(look, *arguments)
-    if found[0] != shape:
-        raise ValueError(f"step: returns shape {found[0]}; shape {shape} is needed")
+    names = "q0, q1" if len(arguments) == 2 else "x"
+    found = run_on_shapes(lambda *x: output_shape(lambda: step(*x), "step", names), *arguments)
+    if found != shape:
+        raise ValueError(f"step: returns shape {found}; shape {shape} is needed")
 
 
 def exterior_derivative(one_form: Callable, x: Float[Array, "k"]) -> Float[Array, "k k"]:

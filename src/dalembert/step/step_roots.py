@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, newton, value_and_jacobian
-from dalembert.discretize import Scheme, check_group_scheme, check_maps
+from dalembert.discretize import Scheme, as_scheme, check_group_scheme, check_maps
 from dalembert.notebook import described_by_fields
-from dalembert.numbers import as_number, check_class, whole_number
+from dalembert.numbers import as_number, whole_number
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Call
 from dalembert.step.start.prepare import program_for
@@ -86,7 +86,7 @@ def roots(
         >>> len(found), bool(found[0].residual < 1e-8)
         (1, True)
     """
-    check_class(scheme, Scheme | None, "scheme", "a Scheme")
+    chosen = as_scheme(scheme)
     check_system(system)
     length, now = as_step(h), as_number(t, "t", "a finite time")
     number, key = whole_number(starts, "starts", most=MOST_STARTS), whole_number(seed, "seed", 0, 2**63 - 1)
@@ -95,11 +95,11 @@ def roots(
     local, x, w = at_origin(system, position, velocity)
     check_initial_data(local, x, w, now, STEPS * abs(length))
     time = jnp.asarray(now, dtype=float)
-    check_maps(scheme or Scheme(), velocity.shape[0])
+    check_maps(chosen, velocity.shape[0])
     if not system.space.flat:
-        check_group_scheme(scheme or Scheme(), system.constraints)
+        check_group_scheme(chosen, system.constraints)
     sizes = check_shapes(system, position, velocity, time)
-    program = program_for(system, sizes, scheme or Scheme(), deflate=False)
+    program = program_for(system, sizes, chosen, deflate=False)
     call = Call(position, velocity, time, jnp.asarray(length, dtype=float), jnp.zeros_like(velocity))
     table = jax.tree.map(np.asarray, _search(program, call, number, jax.random.key(key)))
     return _distinct(table)

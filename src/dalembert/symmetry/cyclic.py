@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.algebra import inverse
-from dalembert.discretize import Beta, DiscreteSystem, Interval, Scheme, incoming, outgoing
-from dalembert.measure import check_neighbours, own_scheme
+from dalembert.discretize import Beta, DiscreteSystem, Interval, Scheme, as_scheme, incoming, outgoing
+from dalembert.measure import check_neighbours
 from dalembert.notebook import Described
 from dalembert.numbers import as_positive, as_vector
 from dalembert.path import Path
@@ -178,7 +178,7 @@ class TurnedReduction(Described):
 
     def _maps(self, scheme: Scheme | None) -> Scheme:
         """A scheme whose nodes have a quotient."""
-        chosen, system = Scheme() if scheme is None else own_scheme(scheme), self.original
+        chosen, system = as_scheme(scheme), self.original
         if chosen.order > 2 or not all(isinstance(rho, Beta) for rho in chosen.action_for(system)):
             raise ValueError("scheme: the quotient is one of nodes; give a scheme of order 2 with Beta maps in its action")
         if system.time_dependent:

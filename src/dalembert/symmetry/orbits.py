@@ -19,8 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.measure import own_scheme
+from dalembert.discretize import DiscreteSystem, Scheme, as_scheme
 from dalembert.notebook import Described, described_by_fields
 from dalembert.numbers import as_number, as_numbers, as_positive, as_state, as_vector, check_class, described, whole_number
 from dalembert.options import Start
@@ -120,7 +119,7 @@ class _OfSystem:
 
     def scheme(self, given: Scheme | None) -> Scheme | None:
         """The scheme of a step."""
-        chosen = Scheme() if given is None else own_scheme(given)
+        chosen = as_scheme(given)
         if chosen.form_for(self.system.constraints) == "nodes":
             raise ValueError("scheme: the states of form 'nodes' are no (q, v); take another form, with the same nodes")
         return chosen

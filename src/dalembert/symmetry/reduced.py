@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.discretize import OF_STATES, DiscreteSystem, Scheme
-from dalembert.measure import check_neighbours, own_scheme
+from dalembert.discretize import OF_STATES, DiscreteSystem, Scheme, as_scheme
+from dalembert.measure import check_neighbours
 from dalembert.notebook import Described, described_by_fields
 from dalembert.numbers import as_number, as_positive, as_vector
 from dalembert.path import Path
@@ -177,7 +177,7 @@ class Reduced(Described):
 
     def _maps(self, scheme: Scheme | None) -> Scheme:
         """The maps of a scheme of nodes."""
-        chosen = Scheme() if scheme is None else own_scheme(scheme)
+        chosen = as_scheme(scheme)
         if chosen.form in OF_STATES or chosen.order > 2:
             raise ValueError("scheme: the quotient is one of nodes; give a scheme of order 2 of drift_kick_drift or nodes")
         if not self.frame.translations or self.law != "gyroscopic" or self.original.time_dependent:
@@ -194,9 +194,10 @@ def scheme_of(path: Path, scheme: Scheme | None) -> Scheme:
     if scheme is None:
         order, form = (re.search(pattern, text) for pattern in (r"order=(\d+)", r"form='(\w+)'"))
         scheme = Scheme(form and form[1], order=int(order[1]) if order else 2)  # type: ignore[arg-type]
-    if text and "".join(text.split()) != "".join(repr(own_scheme(scheme)).split()):
+    chosen = as_scheme(scheme)
+    if text and "".join(text.split()) != "".join(repr(chosen).split()):
         raise ValueError(f"scheme: the path was made with {' '.join(text.split())}; give that scheme")
-    return own_scheme(scheme)
+    return chosen
 
 
 def _stages(system: System, scheme: Scheme, path: Path) -> tuple[np.ndarray, ...]:

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import least_norm, may_jump
-from dalembert.discretize import Scheme
+from dalembert.discretize import Scheme, as_scheme
 from dalembert.measure.perturbed_flow import one_step_map
 from dalembert.notebook import Described
 from dalembert.numbers import EPSILON, as_array, as_number, as_positive, as_tolerance, refuse_traced, whole_number
@@ -251,7 +251,7 @@ def modified(
     """
     check_system(system)
     one_step_map(system, scheme, None, 0.0)
-    chosen, size, begin = scheme or Scheme(), float(as_positive(h, "h", "a positive, finite step")), as_number(t0, "t0")
+    chosen, size, begin = as_scheme(scheme), float(as_positive(h, "h", "a positive, finite step")), as_number(t0, "t0")
     points, speeds = read_points(system, q0, v0)
     refuse_traced("modified", system, points, speeds, begin)
     for q, v in zip(points, speeds, strict=True):

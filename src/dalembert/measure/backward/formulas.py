@@ -9,7 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from dalembert.discretize import Scheme
+from dalembert.discretize import Scheme, as_scheme
 from dalembert.measure.backward.equation import powers_of
 from dalembert.measure.perturbed_flow import one_step_map
 from dalembert.native import Unsupported
@@ -78,7 +78,7 @@ def modified_formulas(
     """
     check_system(system)
     one_step_map(system, scheme, None, 0.0)
-    sympy, chosen = import_sympy(), scheme or Scheme()
+    sympy, chosen = import_sympy(), as_scheme(scheme)
     powers = powers_of(system, chosen, whole_number(order, "order", most=6))
     if chosen.order > 2:
         raise ValueError("scheme: formulas are for a single step of order 1 or 2; the terms of a composition are numbers")

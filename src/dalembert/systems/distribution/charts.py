@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int
 
 from dalembert.algebra import Newton, numerical_rank, root
 from dalembert.notebook import Described
-from dalembert.numbers import as_array, as_number, as_positive, as_vector, check_x64, coordinate_index, described
+from dalembert.numbers import as_array, as_number, as_point, as_positive, as_vector, check_x64, coordinate_index
 from dalembert.systems.consistency import InconsistentDataError, RankDeficientError
 from dalembert.systems.distribution.reduction import (
     AFFINE,
@@ -486,7 +486,7 @@ def interpolant(system: System, first, second, *, duration: float = 1.0, t0: flo
         [0.5, 0.0, 0.0]
     """
     length, begin = as_positive(duration, "duration"), as_number(t0, "t0", "a finite time")
-    ends = [as_pair(first, "first"), as_pair(second, "second")]
+    ends = [as_point(first, "first"), as_point(second, "second")]
     if ends[0][0].shape != ends[1][0].shape:
         raise ValueError(f"second: found {ends[1][0].shape[0]} numbers; the first point has {ends[0][0].shape[0]}")
     points, speeds = (jnp.stack(x) for x in zip(*ends, strict=True))
@@ -499,14 +499,6 @@ def interpolant(system: System, first, second, *, duration: float = 1.0, t0: flo
     curve = Interpolant(chart, jax.vmap(chart.coordinates)(points, speeds), times[0], times[1] - times[0])
     _check_between(curve)
     return curve
-
-
-def as_pair(given, name: str) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
-    """(q, v), two arrays (n,)."""
-    if not isinstance(given, tuple | list) or len(given) != 2:
-        raise TypeError(f"{name}: found {described(given)}; give a pair (q, v) of arrays (n,)")
-    q = as_vector(given[0], f"{name}[0]")
-    return q, as_vector(given[1], f"{name}[1]", q.shape[0])
 
 
 @seldom
