@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.boundary.data.ends import at_times
+from dalembert.boundary.data.ends import at_times, times_of
 from dalembert.boundary.solver import solve
 from dalembert.discretize import WindowMap
 from dalembert.groups import Group
-from dalembert.numbers import MOST_NODES, as_flag, as_number, as_numbers, called, check_class, check_x64, whole_number
+from dalembert.numbers import MOST_NODES, as_flag, as_numbers, called, check_class, check_x64, whole_number
 from dalembert.options import Solver, accept_single_options
 from dalembert.solution import Solution
 from dalembert.systems import lift
@@ -88,21 +88,24 @@ def spline(
         True
     """
     check_x64()
+    times = times_of(points, "points")
+    if len(times) < 2:
+        raise ValueError(f"points: found {len(times)}; a curve needs at least two, at its ends")
     if isinstance(manifold, Group | LeftInvariant):
         if ambient or callable(guess):
             raise ValueError(f"{'ambient' if ambient else 'guess'}: is for manifolds; on a group give guess= as a path")
-        problem, times = riemannian_spline(manifold, derivatives), _times(points)
+        problem = riemannian_spline(manifold, derivatives)
         places = [{"g": points[t]} for t in times]
         ends = [(place, *({"g": x} for x in given or ())) for place, given in ((places[0], initial), (places[-1], final))]
         between = dict(zip(times[1:-1], places[1:-1], strict=True))
         return solve(
-            problem, initial=ends[0], final=ends[1], through=between, times=grid(np.array(times), steps), scheme=scheme,
+            problem, initial=ends[0], final=ends[1], through=between, times=grid(times, steps), scheme=scheme,
             guess=guess, bounds=bounds, inequalities=inequalities, solver=solver, throw=throw,
         )  # fmt: skip
     check_manifold(manifold)
     as_flag(ambient, "ambient")
     problem = ambient_spline(manifold, derivatives) if ambient else riemannian_spline(manifold, derivatives)
-    times, places = _read_points(manifold, points)
+    places = _read_points(manifold, points, times)
     warn_of_scalar_last(manifold, places)
     boundary_data = [_read_end(manifold, given, name, place, derivatives)
             for given, name, place in ((initial, "initial", places[0]), (final, "final", places[-1]))]  # fmt: skip
@@ -136,27 +139,13 @@ def grid(times: Float[np.ndarray, "p"], steps: int) -> Float[np.ndarray, "N+1"]:
     return np.concatenate([*parts, times[-1:]])
 
 
-def _times(points: Any) -> list[Any]:
-    """The times of some points, increasing."""
-    if not isinstance(points, Mapping):
-        raise TypeError(f"points: found {type(points).__name__}; give a mapping {{t: q}} from times to points")
-    if len(points) < 2:
-        raise ValueError(f"points: found {len(points)}; a curve needs at least two, at its ends")
-    return sorted(points, key=lambda t: as_number(t, "points: a time", "times as keys, {t: q}"))
-
-
-def _read_points(manifold: Manifold, points) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "p n"]]:
-    """Times, increasing, and points of the manifold."""
-    _times(points)
-    by_time = {
-        as_number(t, "points: a time", "times as keys, {t: q}"): as_numbers(q, f"points[{t!r}]") for t, q in points.items()
-    }
-    times = np.array(sorted(by_time))
-    places = [by_time[t] for t in times]
+def _read_points(manifold: Manifold, points, times: Float[np.ndarray, "p"]) -> Float[np.ndarray, "p n"]:
+    """Points of the manifold, in the order of their times."""
+    places = [as_numbers(points[t], f"points[{t}]") for t in times]
     if any(q.ndim != 1 or not q.size or q.shape != places[0].shape for q in places):
         raise ValueError(f"points: found shapes {[q.shape for q in places]}; every one is (n,)")
     check_functions(manifold, places[0].shape[0])
-    return times, _on_manifold(manifold, times, np.array(places))
+    return _on_manifold(manifold, times, np.array(places))
 
 
 def _on_manifold(manifold: Manifold, times, places):

@@ -17,7 +17,7 @@ import numpy as np
 from dalembert.algebra import Newton
 from dalembert.discretize import DiscreteSystem, Interpolated, Scheme, WindowMap
 from dalembert.drawing import Depicted
-from dalembert.numbers import MOST_NODES, MOST_ROWS, as_double, as_number, described, whole_number
+from dalembert.numbers import MOST_NODES, MOST_ROWS, as_double, as_number, check_class, whole_number
 from dalembert.options import Save, Solver, Start, Stop
 from dalembert.path import Provenance
 from dalembert.step.programs.base import StepProgram
@@ -63,9 +63,9 @@ class RunOptions:
             raise ValueError(
                 "feedback, h: a sampled law is held over steps of one length; with Varying give the law as forces"
             )
-        _check_kind("branch", self.solver.branch, Nearest | Least | Avoid, "give Nearest(...), Least(f) or Avoid(...)")
-        _check_kind("feedback", self.feedback, SampledFeedback, "give SampledFeedback(law, every=...)")
-        _check_kind("scheme", self.scheme, Scheme | WindowMap, "give a Scheme")
+        check_class(self.solver.branch, Nearest | Least | Avoid | None, "branch", "Nearest(...), Least(f) or Avoid(...)")
+        check_class(self.feedback, SampledFeedback | None, "feedback", "SampledFeedback(law, every=...)")
+        check_class(self.scheme, Scheme | WindowMap | None, "scheme", "a Scheme")
         if self.feedback is not None and not (self.h is None or is_traced(self.h)) and self.h < 0:
             raise ValueError(
                 f"feedback, h: found a sampled law with h = {self.h}; a law that is held from its sample on "
@@ -195,11 +195,6 @@ def _check_times(h, steps, t0, every, varying) -> None:
         )
     if varying is None and ((type(h) is float and type(t0) is float) or not is_traced(h, t0)):
         check_resolved("t0, h", max(abs(t0), abs(t0 + steps * h)), abs(h))
-
-
-def _check_kind(name: str, value: Any, kind: Any, right: str) -> None:
-    if value is not None and not isinstance(value, kind):
-        raise TypeError(f"{name}: found {described(value)}; {right}")
 
 
 def words_of(texts: dict[str, Any], scheme: str, starter: str, branch: Branch | None, **functions: Callable) -> Words:

@@ -362,13 +362,13 @@ def check_path(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
 def _layout(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
     """Dimensions and kind that every variable of a path has, the times of the levels among them."""
     lanes = _lanes(len(variable(data, "code").dims))
-    wanted = _levels((attribute(data, "level_of_velocities"), attribute(data, "level_of_multipliers")))
+    wanted = levels_of((attribute(data, "level_of_velocities"), attribute(data, "level_of_multipliers")))
     found = {}
     for name, (times, axis, *_) in VARIABLES.items():
         axis = axis_of(name, axis, "velocity" in data.sizes)
         if name in data or not may_lack(data, name):
             dimensions = variable(data, name).dims
-            other = _apart(wanted[times], times)  # the name of a level whose times are not those of its namesake
+            other = apart(wanted[times], times)  # the name of a level whose times are not those of its namesake
             level = other if other in dimensions else wanted[times]
             found[name] = ((*lanes, level, axis), REAL)
             found[times_on(level) if lanes else level] = ((*lanes, level), REAL)
@@ -407,23 +407,25 @@ def _lanes(count: int) -> tuple[str, ...]:
     return tuple("lane" if i == 0 else f"lane_{i}" for i in range(count))
 
 
-def _levels(levels: tuple[str, str]) -> dict[str, str]:
+def levels_of(levels: tuple[str, str]) -> dict[str, str]:
+    """The dimension that each field of times lies on, where those of no two levels differ."""
     fields = {"t": "node", "t_velocity": levels[0], "t_multipliers": levels[1], "t_feedback": "held"}
     return {field: dimension_of(level) for field, level in fields.items()}
 
 
-def _apart(level: str, field: str) -> str:
+def apart(level: str, field: str) -> str:
+    """Its name where the times of a field are not those of their level."""
     return f"{level}_{field.removeprefix('t_')}"
 
 
 def _dimensions(path: Path) -> dict[str, str]:
     """Which dimension each field of times lies on; equal names need equal times, so that levels are never mixed."""
-    wanted = _levels(path.levels)
+    wanted = levels_of(path.levels)
     taken: dict[str, np.ndarray] = {}
     for field, level in wanted.items():
         times = np.zeros(0) if getattr(path, field) is None else numbers_of(path, field)
         if level in taken and not np.array_equal(taken[level], times):
-            level = wanted[field] = _apart(level, field)
+            level = wanted[field] = apart(level, field)
         taken[level] = times
     return wanted
 

@@ -26,9 +26,10 @@ from dalembert.store.paths import (
     STATISTICS,
     TIME,
     VARIABLES,
+    apart,
     coordinate_names,
-    dimension_of,
     flatten,
+    levels_of,
     reduced_value,
     times_label,
 )
@@ -57,13 +58,13 @@ def scalars_of(path: Path) -> dict[str, np.ndarray]:
 def specs_of(path: Path, rows: int, state: dict[str, np.ndarray]) -> dict[str, Spec]:
     """The arrays of a run that has so many rows after those of the path. state: of the checkpoint, with the scalars."""
     fields = fields_of(path)
-    level: dict[str, str] = dict(zip(TIMES, map(dimension_of, ("node", *path.levels, "held")), strict=True))
+    level = levels_of(path.levels)
     sizes: dict[str, int] = {}
     for times in TIMES:  # levels that have another number of times than their namesake are apart
         if times in fields:
             size = len(fields[times]) + rows
             if sizes.get(level[times], size) != size:
-                level[times] = f"{level[times]}_{times.removeprefix('t_')}"
+                level[times] = apart(level[times], times)
             sizes[level[times]] = size
     chunk = rows_of_chunk(max(x.shape[1] for x in fields.values() if x.ndim > 1), max(sizes.values()))
     found = {}

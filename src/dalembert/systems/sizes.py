@@ -53,14 +53,12 @@ def power_of_two(x, upwards: bool = False, xp=np):
     return xp.exp2(xp.ceil(exponent) if upwards else xp.round(exponent))
 
 
-def residual_limit(
-    slopes: Float[np.ndarray, "... m n"], sizes, values, tolerance: float = CONSISTENT
-) -> Float[np.ndarray, "... m"]:
+def residual_limit(slopes: Float[np.ndarray, "... m n"], sizes, values) -> Float[np.ndarray, "... m"]:
     """The residual of φ that counts as zero: 10⁻⁸ Σ_j|∂φ/∂x_j| s_j, and rounding, 32 ε Σ_j|∂φ/∂x_j||x_j|.
 
     sizes: s, values: x, both (…, n).
     """
-    amounts = tolerance * np.asarray(sizes) + ROUNDING * np.abs(values)
+    amounts = CONSISTENT * np.asarray(sizes) + ROUNDING * np.abs(values)
     return np.einsum("...mn,...n->...m", np.abs(slopes), amounts)
 
 

@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.boundary.data.ends import Nodes, Request, grid_nodes
+from dalembert.boundary.data.ends import Nodes, Request, grid_nodes, times_of
 from dalembert.discretize import Interpolated, Windows, window_jets
 from dalembert.groups import Product, Space
 from dalembert.lazy import with_fields
-from dalembert.numbers import as_number, check_class, described
+from dalembert.numbers import described
 from dalembert.solution import CriticalPoint
 from dalembert.systems import VariationalProblem
 from dalembert.tracing import seldom
@@ -161,7 +161,7 @@ def on_path(space: Product, request: Request, t: np.ndarray, derivatives: int) -
         ends.append(None if all(x is None for x in jet) else jet[:derivatives])
     through = None
     if request.through is not None:
-        times = times_of(request.through)
+        times = times_of(request.through, "through")
         places = grid_nodes(t, times)
         known |= {
             int(i): space.read_position(request.through[s], f"through[{s:g}]") for i, s in zip(places, times, strict=True)
@@ -189,12 +189,6 @@ def continuous(space: Product, q: Float[np.ndarray, "K size"]) -> Float[np.ndarr
         own = x[:, : g.twofold]
         own[1:] *= np.cumprod(np.where(np.sum(own[1:] * own[:-1], axis=1) < 0.0, -1.0, 1.0))[:, None]
     return q
-
-
-def times_of(through: Any) -> Float[np.ndarray, "K"]:
-    """Those of points to pass, in their order."""
-    check_class(through, Mapping, "through", "a mapping {t: q} from times to points")
-    return np.array(sorted(as_number(s, "through: a time", "times as keys, {t: q}") for s in through))
 
 
 def read_end(space: Product, given: Any, name: str, derivatives: int) -> tuple[Any, Any]:

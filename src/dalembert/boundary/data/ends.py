@@ -123,21 +123,21 @@ class Through(NamedTuple):
     points: np.ndarray
 
 
+def times_of(points: Any, name: str) -> Float[np.ndarray, "K"]:
+    """Those of a mapping {t: q}, increasing."""
+    check_class(points, Mapping, name, "a mapping {t: q} from times to points")
+    return np.array(sorted(as_number(t, f"{name}: a time", "times as keys, {t: q}") for t in points))
+
+
 def read_through(through: Any, n: int) -> Through:
     """From a mapping {t: q}."""
-    if through is None:
-        return Through(np.zeros(0), np.zeros((0, n)))
-    if not isinstance(through, Mapping):
-        raise TypeError(f"through: found {type(through).__name__}; give a mapping {{t: q}} from times to points")
-    by_time = {
-        as_number(t, "through: a time", "times as keys, {t: q}"): np.atleast_1d(as_numbers(q, f"through[{t!r}]"))
-        for t, q in through.items()
-    }
-    times = np.array(sorted(by_time))
-    for t, q in by_time.items():
+    through = {} if through is None else through
+    times = times_of(through, "through")
+    points = [np.atleast_1d(as_numbers(through[t], f"through[{t}]")) for t in times]
+    for t, q in zip(times, points, strict=True):
         if q.shape != (n,):
             raise ValueError(f"through: the point at t = {t:g} has shape {q.shape}; the problem has n = {n} coordinates")
-    return Through(times, np.array([by_time[t] for t in times]).reshape(-1, n))
+    return Through(times, np.array(points).reshape(-1, n))
 
 
 class Request(NamedTuple):

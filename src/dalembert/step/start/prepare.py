@@ -13,7 +13,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, newton, numerical_rank
-from dalembert.discretize import DiscreteSystem, Scheme, WindowMap, check_group_scheme, check_maps
+from dalembert.discretize import DiscreteSystem, Scheme, as_scheme, check_group_scheme, check_maps
 from dalembert.messages import at_users_line
 from dalembert.numbers import as_array, as_state, check_class, real_numbers
 from dalembert.options import Starter
@@ -89,8 +89,7 @@ def _check_first_order(kind: str, given: Given, recipe: Recipe) -> None:
     for name in ("jets", "multipliers"):
         if getattr(given, name) is not None:
             raise ValueError(f"{name}: belong to a VariationalProblem; a {kind} does not take them")
-    if isinstance(recipe.scheme, WindowMap):
-        raise ValueError(f"scheme: {type(recipe.scheme).__name__} belongs to a VariationalProblem; give a Scheme")
+    as_scheme(recipe.scheme)
 
 
 def check_any_system(system) -> None:
