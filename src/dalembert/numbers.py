@@ -392,6 +392,18 @@ def first_line(error: Exception) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
+def read_axis(axis: Any, names: Sequence[str] | None, argument: str, others: str) -> int:
+    """The place of an actuated coordinate that is given by its name or its index; TypeError naming the argument. others:
+    what else it may be, in words."""
+    place = names.index(axis) if names and isinstance(axis, str) and axis in names else axis
+    if not isinstance(place, int | np.integer) or isinstance(place, bool):
+        named = f", of {', '.join(names)}" if names else " (the system has no coordinates= by name)"
+        raise TypeError(
+            f"{argument}: found {described(axis)}; give the name or the index of an actuated coordinate{named}, {others}"
+        )
+    return int(place)
+
+
 def place_of(name: str, names: Sequence[str], owner: str) -> int:
     """The place of a name among those of the coordinates; KeyError with what there is. owner: whose they are."""
     if name in names:

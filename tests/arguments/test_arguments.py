@@ -642,7 +642,7 @@ RIGHT = {
     ("quotient of a discrete system", "generators"): {"all"},
     ("Quotient.rates", "x"): {"longer"},
     ("Save", "reduce"): {f"{x} in it" for x in ("text", "None", "complex", "masked")},  # seen with the system
-    ("Lyapunov", "actuated"): {"function", "vector"},
+    ("Lyapunov", "actuated"): {"function", "vector", "text"},  # a name, which is looked up in the system
     ("Nearest", "coordinates"): {"beyond"},
     ("Law.saturated", "lower"): {"array"},
     ("Law.saturated", "upper"): {"array"},

@@ -48,6 +48,19 @@ def test_factor_and_control_are_found_without_help():
             assert control(q, at) == pytest.approx(float(law(q, at)), rel=1e-9, abs=1e-10)
 
 
+def test_the_actuated_coordinate_is_given_by_its_name():
+    named = da.System(
+        lagrangian,
+        da.Lyapunov(CONTROLLED.constraints[0].V, CONTROLLED.constraints[0].F, actuated="x"),
+        coordinates=("x", "θ"),
+    )
+    q, v = jnp.array([0.4, 0.9]), jnp.array([0.1, -0.3])
+    assert lyapunov_control(named, q, v)[0] == pytest.approx(float(law(q, v)), rel=1e-12)
+    start = [0.4, 0.9], [0.1, 0.0]
+    paths = [da.simulate(x, *start, h=0.01, steps=50) for x in (named, CONTROLLED)]
+    np.testing.assert_array_equal(paths[0].q, paths[1].q)
+
+
 def test_the_path_converges_to_the_guidance_with_order_two():
     q0, v0, time = [0.4, 0.9], [0.1, 0.0], 6.0
     matrix = lambda q: np.array([[1.3, 0.15 * np.cos(q[1])], [0.15 * np.cos(q[1]), 0.075]])  # noqa: E731

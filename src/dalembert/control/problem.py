@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from dalembert.discretize import Scheme
 from dalembert.groups import Product
 from dalembert.notebook import card
-from dalembert.numbers import as_array, as_function, described
+from dalembert.numbers import as_array, as_function, described, read_axis
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
 from dalembert.systems import System, check_shapes, check_system, output_shape, run_on_shapes
@@ -252,14 +252,8 @@ def read_actuated(actuated: Any, coordinates: Sequence[str] | None) -> tuple[int
     given: list[Any] = list(actuated) if several else [actuated]
     if given and all(np.ndim(row) == 1 for row in given):
         return ConstantMatrix(tuple(map(tuple, as_array(actuated, "actuated").tolist())))
-    places = [coordinates.index(i) if coordinates and isinstance(i, str) and i in coordinates else i for i in given]
-    wrong = [i for i in places if not isinstance(i, int | np.integer) or isinstance(i, bool)]
-    if wrong or not given:
-        named = f", of {', '.join(coordinates)}" if coordinates else " (the system has no coordinates= by name)"
-        raise TypeError(
-            f"actuated: found {described(wrong[0] if wrong else actuated)}; give the name or the index of an actuated "
-            f"coordinate{named}, several of them, a constant matrix B (n, r), or a function B(q) that returns (n, r)"
-        )
+    others = "several of them, a constant matrix B (n, r), or a function B(q) that returns (n, r)"
+    places = [read_axis(i, coordinates, "actuated", others) for i in given or [actuated]]
     if len(set(places)) < len(places):
         raise ValueError(f"actuated: found {tuple(given)}; every coordinate once")
-    return tuple(map(int, places))
+    return tuple(places)

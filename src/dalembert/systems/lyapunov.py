@@ -16,12 +16,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import GAUSS_NODES, GAUSS_WEIGHTS, agree
-from dalembert.numbers import EPSILON, as_function, as_numbers
+from dalembert.numbers import EPSILON, as_function, as_numbers, read_axis
 from dalembert.systems.constraints import Constraint, Law, Matrix, Rows, Vector
 from dalembert.systems.equations import Time, forced_motion
 from dalembert.systems.shapes import check_scalar, output_shape
 from dalembert.systems.system import System
 from dalembert.tracing import Jitted
+
+OR_ROW = "a row (n,), or a function of q that returns such a row"
 
 
 class Lyapunov(Constraint):
@@ -35,12 +37,12 @@ class Lyapunov(Constraint):
     Args:
         V: `V(q, v)`, (n,), (n,) → ().
         F: `F(q, v)`, (n,), (n,) → (), the rate at which V decreases.
-        actuated: index of the actuated coordinate, or the direction of the actuator's force: a constant row (n,), or a
-            function q → (n,).
+        actuated: the name or the index of the actuated coordinate, on groups of an axis of the velocities, such as "R.1";
+            or the direction of the actuator's force: a constant row (n,), or a function q → (n,).
 
     Raises:
         TypeError: V or F is not a function, or actuated is of the wrong type.
-        ValueError: actuated is neither an index nor a row.
+        ValueError: actuated is neither a name, an index nor a row.
 
     Example:
         >>> damped = da.Lyapunov(lambda q, v: 0.5 * v @ v + 0.5 * q @ q, lambda q, v: v @ v, actuated=0)
@@ -52,11 +54,11 @@ class Lyapunov(Constraint):
     is_control: ClassVar[bool] = True
     V: Callable = eqx.field(static=True)
     F: Callable = eqx.field(static=True)
-    actuated: int | tuple[float, ...] | Callable = eqx.field(static=True)
+    actuated: int | str | tuple[float, ...] | Callable = eqx.field(static=True)
 
     def __init__(self, V: Callable, F: Callable, actuated: Any):
         self.V, self.F = as_function(V, "V", "V(q, v)"), as_function(F, "F", "F(q, v)")
-        if callable(actuated):
+        if callable(actuated) or isinstance(actuated, str):
             self.actuated = actuated
         elif isinstance(actuated, int | np.integer) and not isinstance(actuated, bool):
             self.actuated = int(actuated)
@@ -64,8 +66,7 @@ class Lyapunov(Constraint):
             row = as_numbers(actuated, "actuated")
             if row.ndim != 1 or not row.size:
                 raise ValueError(
-                    f"actuated: found shape {row.shape}; give the index of one coordinate, a row of n numbers, or a "
-                    "function of q that returns such a row"
+                    f"actuated: found shape {row.shape}; give the name or the index of one coordinate, {OR_ROW}"
                 )
             self.actuated = tuple(row.tolist())
 
@@ -78,9 +79,12 @@ class Lyapunov(Constraint):
     def force_rows(self, system: Any, q: Vector, v: Vector, a: Vector, t) -> Matrix:
         if callable(self.actuated):
             return jnp.atleast_2d(system.call(self.actuated, q, t=t))
-        if isinstance(self.actuated, int):
-            return jnp.zeros((1, v.shape[0])).at[0, self.actuated].set(1.0)
-        return jnp.asarray(self.actuated)[None, :]
+        if isinstance(self.actuated, tuple):
+            return jnp.asarray(self.actuated)[None, :]
+        return jnp.zeros((1, v.shape[0])).at[0, self._axis(system, "actuated")].set(1.0)
+
+    def _axis(self, system: Any, argument: str) -> int:
+        return read_axis(self.actuated, system.velocities, argument, OR_ROW)
 
     def law(self, system: Any) -> Law | None:
         return functools.partial(lyapunov_control, system) if deflatable(system.constraints) else None
@@ -89,7 +93,7 @@ class Lyapunov(Constraint):
         (q, v, _), n, names, actuated = point, len(point[1]), system.trailing, self.actuated
         for label, function in (("V", self.V), ("F", self.F)):
             check_scalar(lambda f=function: system.call(f, q, v, t=t), f"{name} {label}", "q, v" + names)
-        if isinstance(actuated, int) and not 0 <= actuated < n:
+        if isinstance(actuated, int | str) and not 0 <= self._axis(system, f"{name} actuated") < n:
             raise ValueError(f"{name} actuated: found index {actuated}; the system has coordinates 0 to {n - 1}")
         if isinstance(actuated, tuple) and len(actuated) != n:
             raise ValueError(f"{name} actuated: found {len(actuated)} numbers; one actuated direction has n = {n}")
