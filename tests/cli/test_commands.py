@@ -58,6 +58,16 @@ def test_list_shows_every_system_with_formula_and_source():
         assert entry.source in output
 
 
+def test_list_shows_the_systems_of_a_file_with_the_words_that_run_them(folder):
+    output = call("list", "mine.py")
+    for name in ("falling", "entry", "lost"):
+        assert f"mine.py:{name} " in output
+    assert "mine.py:nodes" not in output
+    assert "g = 0 9.81" in output
+    record = json.loads(call("list", "mine.py", "--json"))
+    assert {x["name"] for x in record["systems"]} >= {"mine.py:falling", "mine.py:entry"}
+
+
 def test_run_takes_data_parameters_and_writes_path_and_figure(folder):
     output = call("run", "pendulum", "--set", "g_over_l=2", "--q0", "0.5", "--v0", "-1", "--h", "0.1", "--time", "2",
                   "--save", "run.nc", "--plot", "run.png")  # fmt: skip

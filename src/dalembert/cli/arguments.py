@@ -64,15 +64,17 @@ def entry_of(name: str) -> Entry | BoundaryEntry:
     if not _in_file(name):
         both: dict[str, Any] = {**ENTRIES, **PROBLEMS}
         return both[check_choice(name.replace("-", "_"), [*both], f"{name}: no system of the gallery", OR_FILE)]
-    found = _from_file(name)
-    if isinstance(found, System):
-        return Entry(name, name, "", "", found, *cast(Any, (None,) * 4))
+    found = _as_entry(name, _from_file(name))
     if not isinstance(found, Entry | BoundaryEntry):
         raise TypeError(
             f"{name}: found {type(found).__name__}; a System, or a gallery Entry, is needed, or a BoundaryEntry, which "
             f"says between which ends: {BOUNDARY_ENTRY}"
         )
     return found
+
+
+def _as_entry(name: str, value: Any) -> Any:
+    return Entry(name, name, "", "", value, *cast(Any, (None,) * 4)) if isinstance(value, System) else value
 
 
 def system_entry(name: str) -> Entry:
@@ -113,7 +115,8 @@ def _from_file(reference: str) -> Any:
 
 def entries_of(file: str) -> dict[str, Entry | BoundaryEntry]:
     """The systems and boundary problems that a file defines, by the words of a command line that stand for them."""
-    return {f"{file}:{name}": x for name, x in vars(_module(File(file))).items() if isinstance(x, Entry | BoundaryEntry)}
+    known = {name: _as_entry(f"{file}:{name}", x) for name, x in vars(_module(File(file))).items()}
+    return {f"{file}:{name}": x for name, x in known.items() if isinstance(x, Entry | BoundaryEntry)}
 
 
 def _module(file: File) -> ModuleType:
