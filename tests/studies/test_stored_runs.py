@@ -151,13 +151,25 @@ def test_a_full_disk_is_an_error_and_the_run_goes_on(whole, tmp_path):
             resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
 
     try:
-        with pytest.raises(OSError, match="store: cannot be written"):
+        with pytest.raises(OSError, match=r"store: cannot be written .*resume goes on"):
             run(save=da.Save(store=store), progress=fill)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert 0 < len(da.load(store).t) < STEPS
     again(store)
     assert bits(da.load(store)) == whole["nodes"]
+
+
+def test_a_disk_that_is_full_from_the_beginning_leaves_nothing_to_go_on_with(tmp_path):
+    store, limits = tmp_path / "run.zarr", resource.getrlimit(resource.RLIMIT_FSIZE)
+    run()
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (16, limits[1]))
+        with pytest.raises(OSError, match=r"store: cannot be written .*; nothing is there"):
+            run(save=da.Save(store=store))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not store.exists()
 
 
 def test_a_killed_process_leaves_a_run_that_goes_on(whole, tmp_path):

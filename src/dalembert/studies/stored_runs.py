@@ -190,7 +190,8 @@ class RunWriter:
             ChunkedArray(new / COMMITTED).write(0, np.asarray(len(np.asarray(path.t))), flushed=True)
 
     def _explain_errors(self) -> contextlib.AbstractContextManager[None]:
-        then = "all up to the last commit is there, resume goes on"
+        there = "all up to the last commit is there, resume goes on"
+        then = there if self.place.exists() else "nothing is there"
         return explain_errors(self.place, "store: cannot be written", then, (FileExistsError, BlockingIOError))
 
 
