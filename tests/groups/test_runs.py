@@ -247,6 +247,41 @@ def test_a_lyapunov_constraint_brings_the_body_to_rest():
     assert_allclose(value + lost, value[0], rtol=0, atol=5e-5)
 
 
+@pytest.mark.parametrize("actuated", ["R.2", 1, [0.0, 1.0, 0.0]])
+def test_an_actuated_axis_has_a_name(actuated):
+    """ω̇ = -ω of a ball whose energy falls by ω², whatever the axis is called."""
+    energy = lambda q, v: 0.5 * v.R @ v.R  # noqa: E731
+    slowed = da.Lyapunov(energy, lambda q, v: v.R[1] ** 2, actuated)
+    ball = da.System(energy, slowed, coordinates={"R": SO3})
+    path = da.simulate(ball, HERE, {"R": [0.1, 1.0, 0.2]}, h=0.01, steps=100)
+    assert_allclose(path.v[-1], [0.1, np.exp(-1.0), 0.2], rtol=0, atol=1e-5)
+    law = da.control_law(ball)
+    assert_allclose(law(HERE, {"R": [0.1, 1.0, 0.2]}), [-1.0], rtol=1e-12)
+    wrong = da.System(energy, da.Lyapunov(energy, energy, "R.4"), coordinates={"R": SO3})
+    with pytest.raises(TypeError, match=r"actuated: found str 'R\.4'.*of R\.1, R\.2, R\.3"):
+        da.simulate(wrong, HERE, SPIN, h=0.05, steps=1)
+
+
+def test_a_reference_is_read_by_name():
+    """Beside the quaternions that it stores, turned by SciPy; of one run, of many, and in a traced program."""
+    system = da.System(
+        lambda q, v: 0.5 * v.R @ (jnp.array([1.0, 2.0, 3.0]) * v.R) + 0.5 * v.x @ v.x - q.x @ q.x,
+        coordinates={"x": 2, "R": SO3},
+    )
+    start, speed, times = {"x": [1.0, 0.0], "R": np.eye(3)}, {"R": [0.1, 1.0, 0.2]}, [0.0, 1.0, 2.0]
+    truth = da.reference(system, start, speed, times)
+    assert_allclose(truth["R"], Rotation.from_quat(truth.q[:, 2:], scalar_first=True).as_matrix(), rtol=0, atol=1e-14)
+    assert_array_equal(truth["x"], truth.q[:, :2])
+    assert_allclose(truth["x"][:, 0], np.cos(np.sqrt(2.0) * np.array(times)), rtol=0, atol=1e-9)
+    assert_array_equal(truth["R.w"], truth.q[:, 2])
+    many = da.references(system, start | {"x": [[1.0, 0.0], [2.0, 0.0]]}, speed, times)
+    assert_allclose(many["R"], np.stack([truth["R"]] * 2), rtol=0, atol=1e-9)
+    traced = jax.jit(lambda w: da.reference(system, start, {"R": w}, jnp.array(times))["R"])
+    assert_allclose(traced(jnp.array(speed["R"])), truth["R"], rtol=0, atol=1e-9)
+    with pytest.raises(KeyError, match="'z'"):
+        truth["z"]
+
+
 def test_between_nodes():
     path = run(h=0.1, steps=30, scheme=da.Scheme(order=8))
     q, v = path.interpolate([1.025, 2.51], order=7)

@@ -272,9 +272,9 @@ class Product(Space):
     def elements(self, name: str, q: Any) -> Any:
         """Elements of one group along a path, from (…, size) stored numbers."""
         place = place_of(name, self.names, "path")
-        part, group = np.asarray(self.positions(q)[place]), self.parts[place]
+        part, group, kept = self.positions(q)[place], self.parts[place], jnp.asarray if is_traced(q) else np.asarray
         shown = jax.vmap(group.show)(jnp.asarray(part).reshape(-1, group.size))
-        return jax.tree.map(lambda x: np.asarray(x).reshape(*part.shape[:-1], *x.shape[1:]), shown)
+        return jax.tree.map(lambda x: kept(x).reshape(*part.shape[:-1], *x.shape[1:]), shown)
 
     def rates(self, q, v):
         return at_rows(self, "rate", q, v)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import equinox as eqx
 import jax
@@ -12,10 +12,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import integrate
+from dalembert.groups import Columns
 from dalembert.lazy import Later
 from dalembert.native import Accuracy, Solved, as_threads, native_first, outputs_along, travel
 from dalembert.notebook import Described
-from dalembert.numbers import as_choice, as_flag, as_numbers, check_x64, is_traced, outside, whole_number
+from dalembert.numbers import as_choice, as_flag, as_numbers, check_x64, is_traced, outside, place_of, whole_number
 from dalembert.systems.checks import check_data, check_initial_data
 from dalembert.systems.compiled import LARGEST, drift, in_program, reduced_flow
 from dalembert.systems.consistency import STEPS, as_numpy
@@ -48,6 +49,7 @@ class Reference(Described, Later):
         succeeded: whether the integrator reached the last time at the requested tolerance.
         integrator_steps: number of steps of the integrator.
         method: what took the steps: "Runge-Kutta", "machine code" in a traced program, or the name of a solver of diffrax.
+        coordinates: the names of q, by which it is read as a `Path` is: reference["x"]; () if the system has none.
     """
 
     t: Float[Array, "times"]
@@ -58,10 +60,20 @@ class Reference(Described, Later):
     succeeded: Array
     integrator_steps: Array
     method: str = eqx.field(static=True)
+    coordinates: tuple[str, ...] = eqx.field(static=True, default=())
+
+    def __getitem__(self, name: str) -> Any:
+        """q of the coordinate with this name, at t; of a group its matrices R (…, 3, 3) or pairs (R, x)."""
+        if isinstance(self.coordinates, Columns) and name not in self.coordinates:
+            return self.coordinates.space.elements(name, self.q)
+        return self.q[..., place_of(name, self.coordinates, "reference")]
 
     @classmethod
-    def solved(cls, times: np.ndarray, found: Solved, outputs: Callable[[], np.ndarray], n: int | None = None) -> Reference:
-        """One, or many with a leading axis. outputs: (λ, drift) at the rows, for which few ask; n: numbers of a position."""
+    def solved(
+        cls, times: np.ndarray, found: Solved, outputs: Callable[[], np.ndarray], n: int | None = None, coordinates: Any = ()
+    ) -> Self:
+        """One, or many with a leading axis. outputs: (λ, drift) at the rows, for which few ask; n: numbers of a position;
+        coordinates: their names, or None."""
 
         def fields() -> dict[str, Any]:
             known = outputs()
@@ -71,7 +83,7 @@ class Reference(Described, Later):
         return cls.later(
             fields, t=np.broadcast_to(times, found.rows.shape[:-1]), q=found.rows[..., :n], v=found.rows[..., n:],
             succeeded=np.asarray(found.reached), integrator_steps=np.asarray(found.steps),
-            method="Runge-Kutta",
+            method="Runge-Kutta", coordinates=coordinates or (),
         )  # fmt: skip
 
 
@@ -198,7 +210,7 @@ def _native(system: System, q, v, times, tolerance, *, max_steps: int, start: Ru
         outputs = lambda: flow.outputs(found, known)  # noqa: E731
     else:
         found, outputs = along_constraints(system, start, known, accuracy)
-    return Reference.solved(known, found, outputs, q.shape[0])
+    return Reference.solved(known, found, outputs, q.shape[0], system.coordinates)
 
 
 @Jitted
@@ -210,7 +222,7 @@ def _in_program(system: System, q, v, times, tolerance, *, solver, max_steps: in
 
     found = in_program(system, q, v, times, tolerance, max_steps, again)
     t, qs, vs, multipliers, drifts, reached, steps = found
-    return Reference(t, qs, vs, multipliers, drifts, reached, steps, "machine code")
+    return Reference(t, qs, vs, multipliers, drifts, reached, steps, "machine code", system.coordinates or ())
 
 
 def time_scale(times):
@@ -242,6 +254,7 @@ def by_diffrax(system: System, q, v, times, tolerance, *, solver=None, max_steps
         found.reached,
         found.steps,
         "Dopri8" if solver is None else type(solver).__name__,
+        system.coordinates or (),
     )
 
 
@@ -341,7 +354,8 @@ def _many_natively(runs: Runs, times: np.ndarray, tolerance: float, steps: int, 
     flow = reduced_flow(system, len(v), sum(check_shapes(system, q, v, times[0])), True)
     flows = flow.runs(np.concatenate(runs.begin, axis=1), times, tolerance, runs.given)
     found = travel(flow.code, flows, steps, threads)
-    return Reference.solved(times, found, lambda: outputs_along(flow.code, flows, found, threads), len(q))
+    outputs = lambda: outputs_along(flow.code, flows, found, threads)  # noqa: E731
+    return Reference.solved(times, found, outputs, len(q), system.coordinates)
 
 
 @Jitted
