@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from scipy.spatial.transform import Rotation
 
 import dalembert as da
-from dalembert.groups import SO3
+from dalembert.groups import SE2, SO3
 
 REST, ONE = {"R": [0.0, 0.0, 0.0]}, {"R": np.eye(3)}
 BODY = da.System(lambda q, v, p: 0.5 * v.R @ (p["I"] * v.R), coordinates={"R": SO3}, parameters={"I": [1.0, 2.0, 3.0]})
@@ -281,6 +281,36 @@ def test_a_receding_horizon_keeps_its_bounds(quadrotor, flight):
     controller.deadline = None
     same = plan.q[0] * np.where(np.arange(7) < 4, -1, 1)  # -q and q are one rotation
     assert_allclose(controller(plan.t[0], same, plan.v[0]), plan.u[0], rtol=0, atol=1e-4)
+
+
+DRAG = np.array([0.2, 0.1, 0.4])
+
+
+def test_a_receding_horizon_is_a_problem_solved_by_hand():
+    """On SE(2), at times that also go back: the control there, that in the middle of a hold, and that of a changed plant."""
+    hover = da.System(
+        lambda q, v: 0.65 * (v.g[1] ** 2 + 1.4 * v.g[2] ** 2) + 0.1 * v.g[0] ** 2,
+        forces=lambda q, v: {"g": -DRAG * v.g},
+        coordinates={"g": SE2},
+    )
+    stern = np.array([[0.0, -0.3], [1.0, 0.0], [0.0, 1.0]])
+    task = da.OptimalControl(hover, cost=lambda q, v, u: u @ u + 0.1 * v.g @ v.g, actuated=stern)
+    berth = {"final": ({"g": (np.array([[0.0, -1.0], [1.0, 0.0]]), [1.0, 0.5])}, {}), "T": 2.0, "steps": 20}
+    controller = da.mpc(task, **berth)
+    run = da.closed_loop(hover, controller, {"g": (np.eye(2), [0.0, 0.0])}, {"g": [0.1, 0.2, 0.0]}, h=0.05, steps=6, every=2)
+    for i, t in enumerate(run.t_u):
+        q, v = run.q[2 * i], run.v[2 * i]
+        plan = da.solve(task, initial=(q, v), **berth)
+        assert_allclose(run.u[i], 0.5 * (plan.u[0] + plan.u[1]), rtol=0, atol=1e-9)  # the hold is one step of the plan
+        assert_allclose(controller(t, q, v), plan.u[0], rtol=0, atol=1e-9)
+    before = DRAG.copy()
+    try:
+        DRAG[:] = [1.0, 2.0, 3.0]
+        dragged = da.solve(task, initial=(q, v), **berth)
+        assert np.abs(dragged.u[0] - plan.u[0]).max() > 0.1
+        assert_allclose(controller(t, q, v), dragged.u[0], rtol=0, atol=1e-9)
+    finally:
+        DRAG[:] = before
 
 
 def test_what_does_not_belong_to_a_plan_is_refused(turn):

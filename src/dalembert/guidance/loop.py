@@ -36,7 +36,7 @@ from dalembert.solution import ControlSolution, SolveError
 from dalembert.step import simulate
 from dalembert.step.options import RunOptions
 from dalembert.systems import System, check_system
-from dalembert.tracing import Jitted
+from dalembert.tracing import Jitted, content
 
 
 class Controller(Protocol):
@@ -396,6 +396,7 @@ class PredictiveController(Described):
         self.problem, self.asked, self.deadline, self.begun = problem, asked, deadline, math.nan
         self.records = list[Replanned]()
         self._ready: ControlSearch | None = None
+        self._key: Any = None
         self._found: tuple[Iterate, Activity] | None = None
 
     def __call__(self, t: float, q: Float[Array | np.ndarray, "n"], v: Float[Array | np.ndarray, "n"]) -> np.ndarray:
@@ -486,14 +487,17 @@ class PredictiveController(Described):
 
     def _solve_from(self, t: float, q: np.ndarray, v: np.ndarray) -> tuple[Iterate, Activity]:
         """The problem from a state, the last plan being the guess."""
-        ready, known = self._ready, self._found
-        if ready is None or known is None or self.problem.system.time_dependent:
+        ready, known, read = self._ready, self._found, content(self.problem)
+        later = max(0.0, t - self.begun)  # a path seen earlier would not end where it has to
+        key = read and read.key  # of what its functions read, which may be another than at the last call
+        if ready is None or known is None or self.problem.system.time_dependent or key != self._key:
             self._ready = ready = control_search(self.problem, self._asked_from(t, q, v))
+            self._key = key
             z = ready.start.z
             if known is not None:
-                z = np.where(_fixed_entries(ready), z, _shift_path(ready, known[0].z, t - self.begun))
+                z = np.where(_fixed_entries(ready), z, _shift_path(ready, known[0].z, later))
         else:
-            z = _shift_path(ready, known[0].z, t - self.begun)
+            z = _shift_path(ready, known[0].z, later)
         data = ready.start.data
         z = _begun_at(ready, z, q, v)
         if "q" in data.bounds:
