@@ -81,10 +81,7 @@ class Lyapunov(Constraint):
             return jnp.atleast_2d(system.call(self.actuated, q, t=t))
         if isinstance(self.actuated, tuple):
             return jnp.asarray(self.actuated)[None, :]
-        return jnp.zeros((1, v.shape[0])).at[0, self._axis(system, "actuated")].set(1.0)
-
-    def _axis(self, system: Any, argument: str) -> int:
-        return read_axis(self.actuated, system.velocities, argument, OR_ROW)
+        return jnp.zeros((1, v.shape[0])).at[0, read_axis(self.actuated, system.velocities, "actuated", OR_ROW)].set(1.0)
 
     def law(self, system: Any) -> Law | None:
         return functools.partial(lyapunov_control, system) if deflatable(system.constraints) else None
@@ -93,7 +90,8 @@ class Lyapunov(Constraint):
         (q, v, _), n, names, actuated = point, len(point[1]), system.trailing, self.actuated
         for label, function in (("V", self.V), ("F", self.F)):
             check_scalar(lambda f=function: system.call(f, q, v, t=t), f"{name} {label}", "q, v" + names)
-        if isinstance(actuated, int | str) and not 0 <= self._axis(system, f"{name} actuated") < n:
+        axis = read_axis(actuated, system.velocities, f"{name} actuated", OR_ROW) if isinstance(actuated, int | str) else 0
+        if not 0 <= axis < n:
             raise ValueError(f"{name} actuated: found index {actuated}; the system has coordinates 0 to {n - 1}")
         if isinstance(actuated, tuple) and len(actuated) != n:
             raise ValueError(f"{name} actuated: found {len(actuated)} numbers; one actuated direction has n = {n}")
