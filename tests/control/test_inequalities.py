@@ -2,6 +2,7 @@
 
 import functools
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -129,6 +130,46 @@ def test_contacts_with_a_bound_slide_to_where_they_cost_less():
         assert float(found.cost) <= float(first.cost) * (1.0 + 1e-6)
         costs.append(float(found.cost))
     assert costs[2] < costs[1] < costs[0] < 57.7
+
+
+PAST, REACH, RADIUS, BELOW = 4.0, 0.9, 0.5, 0.3  # ends, height of the guess, and a disc whose middle is below the line
+
+
+def round_a_disc(unit, origin, keeps_out, steps=120, T=2.0, cost=lambda q, v, u: u @ u):
+    """A mass is moved by two forces from rest to rest past a disc, from a path below it, which is the long way."""
+    problem = da.OptimalControl(da.System(lambda q, v: 0.5 * v @ v), cost=cost, actuated=(0, 1))
+    x, y = origin
+    s = np.linspace(0.0, 1.0, steps + 1)
+    ends = np.array([[x, y], [x + PAST * unit, y]])
+    path = np.stack([x + PAST * unit * s, y - REACH * unit * np.sin(np.pi * s)], axis=1)
+
+    def disc(q, v, u):
+        return keeps_out(RADIUS * unit, jnp.hypot(q[0] - x - 0.5 * PAST * unit, q[1] - y + BELOW * unit))
+
+    return da.solve(
+        problem, initial=(ends[0], np.zeros(2)), final=(ends[1], np.zeros(2)), T=T, steps=steps, inequalities=disc, guess=path
+    )
+
+
+@pytest.mark.parametrize("keeps_out", [lambda r, d: r**2 - d**2, lambda r, d: r - d])
+@pytest.mark.parametrize(("unit", "origin"), [(1.0, (0.0, 0.0)), (1e3, (7e3, -1e5))])
+def test_an_obstacle_is_passed_on_the_side_that_costs_less(unit, origin, keeps_out):
+    """By symmetry the disc is touched half way, at the height a: ∫|u|² = (12 L² + 192 a²)/T³, from two cubics each."""
+    found = round_a_disc(unit, origin, keeps_out)
+    assert found.kind == "minimum"
+    above, below = (12.0 * PAST**2 + 192.0 * a**2 for a in (RADIUS - BELOW, RADIUS + BELOW))
+    np.testing.assert_allclose(float(found.cost) * 2.0**3 / unit**2, above, rtol=3e-4, atol=0)
+    assert below > 1.5 * above
+    middle = found.q[60] - origin
+    np.testing.assert_allclose(middle, [0.5 * PAST * unit, (RADIUS - BELOW) * unit], rtol=0, atol=1e-6 * unit)
+
+
+def test_an_obstacle_is_passed_on_the_other_side_in_another_time():
+    """κT + A/T³ has its minimum at T⁴ = 3A/κ."""
+    found = round_a_disc(1.0, (0.0, 0.0), lambda r, d: r - d, T=da.Free(3.0), cost=lambda q, v, u: 20.0 + u @ u)
+    a = 12.0 * PAST**2 + 192.0 * (RADIUS - BELOW) ** 2
+    np.testing.assert_allclose(found.t[-1], (3.0 * a / 20.0) ** 0.25, rtol=3e-4, atol=0)
+    np.testing.assert_allclose(float(found.cost), 80.0 * (3.0 * a / 20.0) ** 0.25 / 3.0, rtol=3e-4, atol=0)
 
 
 def test_forces_that_are_too_small_are_infeasible_and_say_where():

@@ -101,6 +101,10 @@ class BoundedSearch:
     def __call__(self, path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None) -> tuple[Iterate, Activity]:
         return _with_activity(self._interior.minimise(path, sizes, forces))
 
+    def search_briefly(self, path: np.ndarray, sizes: np.ndarray, limit: int) -> tuple[Iterate, Activity]:
+        """With so many iterations at most."""
+        return _with_activity(self._interior.minimise(path, sizes, limit=limit))
+
     def search_again(self, end: tuple[Iterate, Activity], sizes: np.ndarray) -> tuple[Iterate, Activity]:
         """The end of a search, or of a second one from there, if it costs less. Its first barrier is worth as much as the
         cost: it moves the path off its bounds, so that a contact may slide to other nodes as μ falls."""
@@ -158,6 +162,10 @@ class FreeTimeSearch:
 
     def __call__(self, path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None) -> tuple[Iterate, Activity]:
         return self._inside(path, sizes, forces) if self._bounded else self._without_bounds(path, sizes)
+
+    def search_briefly(self, path: np.ndarray, sizes: np.ndarray, limit: int) -> tuple[Iterate, Activity]:
+        """T free at once, with so many iterations at most."""
+        return _with_activity(self._free.minimise(path, sizes, limit=limit))
 
     def _inside(self, path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None) -> tuple[Iterate, Activity]:
         first = end = self._free.minimise(path, sizes, forces)

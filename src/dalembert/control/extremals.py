@@ -73,7 +73,7 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     timed = data.horizon is not None and not isinstance(asked.request.guess, ControlSolution)
     tried = itertools.islice(starts, 1) if timed else starts
     end, remark = bring_in_limits(ready, asked.settings) if by_steps else (ready.minimise(ready.sizes, tried), "")
-    end = end if isinstance(asked.request.guess, ControlSolution) else ready.slide_contacts(end)
+    end = end if isinstance(asked.request.guess, ControlSolution) else ready.pass_other_sides(ready.slide_contacts(end))
     data.check_ranks(end[0].z, kkt.positions[: data.layout.n])
     assess = lambda it, activity: control_solution(data, kkt, it, asked.certify, activity)  # noqa: E731
     found = leave_saddles(ready.search, end, ready.sizes, assess)

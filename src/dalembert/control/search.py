@@ -28,7 +28,7 @@ from dalembert.boundary import Iterate, KKTSystem, Settings, Termination
 from dalembert.boundary.data.drawn import sine_waves
 from dalembert.boundary.interior.activity import Activity
 from dalembert.boundary.interior.path import violation
-from dalembert.boundary.iteration import BoundedSearch, Search, count_all, search_of
+from dalembert.boundary.iteration import SAME, BoundedSearch, FreeTimeSearch, Search, count_all, search_of
 from dalembert.control.transcription import ControlStart, balance_controls
 from dalembert.interrupts import wanted
 from dalembert.solution import ControlSolution
@@ -38,6 +38,7 @@ BENDS = (0.5, -0.5)  # heights, in typical sizes
 WAVES, DRAWN = 3, 4  # half periods of waves beside a path, and how many of these are drawn
 FAILED = (Termination.INFEASIBLE, Termination.NOT_CONVERGED, Termination.SINGULAR)
 FIRST, SHORTEST = 0.25, 0.03  # steps of s
+BRIEF = 50  # iterations that another side is given at least, else as many as the first search took
 SLIDES = 2e-3  # of the cost: where a touch might gain less by sliding, it gains less than 5e-4
 REACHED = (
     "homotopy: came {:.0f} % of the way from no bounds and inequalities to the given ones. This is the motion there, which "
@@ -101,6 +102,42 @@ class ControlSearch:
         ends = active[1:-1] & np.isfinite(beside)  # of runs of nodes at a bound
         return bool(np.abs(activity.multipliers[1:-1, state])[ends] @ beside[ends] > SLIDES * it.at.objective)
 
+    def pass_other_sides(self, end: End) -> End:
+        """The end of a search, or of further ones from paths that pass an obstacle which is touched on its other side, as long
+        as these find less cost."""
+        search, limit, tried = self.search, max(BRIEF, end[0].iterations), list[Iterate]()
+        if not isinstance(search, BoundedSearch | FreeTimeSearch):
+            return end
+        ways = self._other_sides(end)
+        while (z := next(ways, None)) is not None and not wanted():
+            found = self.slide_contacts(search.search_briefly(z, self.sizes, limit))
+            tried.append(found[0])
+            if found[0].end is Termination.CONVERGED and found[0].at.objective < (1.0 - SAME) * end[0].at.objective:
+                tried[-1], end, ways = end[0], found, self._other_sides(found)
+        count_all([*tried, end[0]])
+        return end
+
+    def _other_sides(self, end: End) -> Iterator[np.ndarray]:
+        """For every inequality of positions that the end of a search touches, and that keeps something out: the path with these
+        nodes on the other side of it; the ends and what touches others stay, and what is between moves in proportion."""
+        (it, activity), data = end, self.start.data
+        if it.end is not Termination.CONVERGED:
+            return
+        n, sizes = data.layout.n, self.start.sizes.positions
+        for path, places in zip(data.paths, data.path_places("values"), strict=True):
+            touched = activity.active.ravel()[places] != 0
+            positions = ~path.reads[:, n:].any(axis=1) & touched.any(axis=0)
+            if path.name != "inequalities" or not positions.any():
+                continue
+            ways = path.across(data.problem.parameters, data.path_points(path, it.z), sizes)
+            for i in np.flatnonzero(positions):
+                at = touched[:, i] & ways[:, i].any(axis=1)
+                held = at | (touched.any(axis=1) & ~touched[:, i])
+                held[[0, -1]] = True
+                if at.any():
+                    way = np.where(at[:, None], ways[:, i], 0.0)[held]
+                    yield self._moved(it.z, np.stack([np.interp(data.t, data.t[held], x) for x in way.T], axis=1))
+
     def starts(self) -> Iterator[First]:
         """First paths with the forces of bounds, one after the other until one leads somewhere."""
         (data, first, _, _, guess), kkt = self.start, self.kkt
@@ -126,11 +163,17 @@ class ControlSearch:
         if random is not None:
             waves += [BENDS[0] * sines @ x for x in random.standard_normal((DRAWN, WAVES, len(sizes))) / order[:, None]]
         for wave in waves:
-            moved, state, base = np.zeros_like(z), data.layout.part("state"), data.layout.part("base")
-            moved[:, state], moved[:, base] = z[:, state], z[:, base]
-            moved[1:-1, state] += np.where(data.given, 0.0, wave * sizes)
-            data.place_values(moved)
-            yield balance_controls(data, self.kkt, moved)
+            yield self._moved(z, wave * sizes)
+
+    def _moved(self, z: np.ndarray, by: np.ndarray) -> np.ndarray:
+        """The path z, moved where it is free, with the controls that it needs."""
+        data = self.start.data
+        moved, state = np.zeros_like(z), data.layout.part("state")
+        for part in (state, data.layout.part("base"), data.layout.part("time")):
+            moved[:, part] = z[:, part]
+        moved[1:-1, state] += np.where(data.given, 0.0, by)
+        data.place_values(moved)
+        return balance_controls(data, self.kkt, moved)
 
 
 def _violation(it: Iterate) -> float:

@@ -85,7 +85,7 @@ class IpoptSearch:
         here = here._replace(slacks=np.maximum(here.slacks, LEAST))
         own = np.where(barrier.signs > 0.0, below[places], above[places]) if len(places) else np.zeros(0)
         none = Filter(0.0, self.settings.tolerance)
-        return InteriorPath(it, barrier, here, own, none, self.settings.tolerance)
+        return InteriorPath(it, barrier, here, own, none, self.settings.max_iterations, self.settings.tolerance)
 
     def _limits(self, barrier: Barrier) -> tuple[np.ndarray, np.ndarray]:
         """Of the unknowns in their units."""

@@ -184,21 +184,22 @@ class InteriorPoint:
         sizes: np.ndarray | None = None,
         forces: np.ndarray | None = None,
         barrier: float | None = None,
+        limit: int | None = None,
     ) -> InteriorPath:
         """From the path z (blocks, b), moved inside the bounds; sizes: see `BoundaryNewton.minimise`; forces: (blocks, b),
         what the multipliers of the bounds add to the gradient, where they are known: a warm start. barrier: the first μ of
-        such a start, found from the errors where it is not given."""
-        kkt = self.kkt
+        such a start, found from the errors where it is not given; limit: of iterations, where it is less than the setting."""
+        kkt, most = self.kkt, self.settings.max_iterations
         z, multipliers, barrier = self._begin(z, forces, barrier)
         here = self.bounds.snapshot(z)
         it = Iterate(kkt, self._linear.fresh(), z, here.at, kkt.positions if sizes is None else sizes, 0.0)
         first = Filter(violation(kkt, here.at), self.settings.tolerance)
-        path = InteriorPath(it, self.bounds, here, multipliers, first, barrier)
+        path = InteriorPath(it, self.bounds, here, multipliers, first, min(limit or most, most), barrier)
         if not here.at.finite:
             it.end = Termination.NOT_FINITE
             return path
         with contextlib.suppress(Leaving):
-            while it.iterations < self.settings.max_iterations and not wanted() and not self._advance(path):
+            while it.iterations < path.limit and not wanted() and not self._advance(path):
                 pass
         it.end = Termination.INTERRUPTED if wanted() and it.end is Termination.NOT_CONVERGED else it.end
         return path
@@ -257,9 +258,9 @@ class InteriorPoint:
             return True
         it.restorations += 1
         path.shortened = 0
-        if path.violation > self.settings.tolerance and restore(path, self.settings):
+        if path.violation > self.settings.tolerance and restore(path):
             return False
-        infeasible = path.violation > 1e3 * self.settings.tolerance and it.iterations < self.settings.max_iterations
+        infeasible = path.violation > 1e3 * self.settings.tolerance and it.iterations < path.limit
         it.end = Termination.INFEASIBLE if infeasible else Termination.NOT_CONVERGED
         return True
 

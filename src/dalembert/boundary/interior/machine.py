@@ -37,7 +37,7 @@ class InteriorMachine:
         sums: Any = assembly
         self._run, self._terms, coordinates = _compile()[0], np.concatenate(_pack(sums)), len(kkt.positions)
         self._room = min(ROOM, settings.max_iterations + 1)
-        self._limit, self._chunk = settings.max_iterations, max(1, WORK // (kkt.blocks * kkt.size**3))
+        self._chunk = max(1, WORK // (kkt.blocks * kkt.size**3))
         self._numbers = self._constants(bounds)
         arrays = self._arrays = self._constant_arrays(linear, bounds)
         made = frontal.factorization
@@ -90,9 +90,9 @@ class InteriorMachine:
         """Steps as long as the loop knows what to do; whether that was the end. The path is then as far as it came."""
         while True:
             it, chunk = path.newton, 1 if is_timed() else self._chunk
-            most = min(self._limit, it.iterations + chunk)
+            most = min(path.limit, it.iterations + chunk)
             status = self._steps_to(path, most)
-            if status != LIMIT or most == self._limit:
+            if status != LIMIT or most == path.limit:
                 it.end = ENDS.get(status, it.end)
                 return status in ENDS
             if wanted():

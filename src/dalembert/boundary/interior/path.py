@@ -222,13 +222,15 @@ class Filter:
 
 @dataclasses.dataclass
 class InteriorPath:
-    """A path inside its bounds. here: the present point; multipliers: z of the bounds, barrier: μ. newton: the rest."""
+    """A path inside its bounds. here: the present point; multipliers: z of the bounds; limit: of iterations; barrier: μ.
+    newton: the rest."""
 
     newton: Iterate
     bounds: Barrier
     here: Snapshot
     multipliers: np.ndarray
     filter: Filter
+    limit: int
     barrier: float = FIRST_BARRIER
     last_shift: float = 0.0
     jammed: int = 0  # steps, one after the other, that slacks have stopped

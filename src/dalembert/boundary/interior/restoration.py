@@ -14,7 +14,7 @@ import numpy as np
 from dalembert.boundary.interior.path import InteriorPath, Snapshot, longest
 from dalembert.boundary.kkt.linear import with_least_multipliers
 from dalembert.boundary.kkt.system import Evaluation
-from dalembert.boundary.newton import ARMIJO, Settings
+from dalembert.boundary.newton import ARMIJO
 from dalembert.interrupts import leave_if_wanted
 
 ENOUGH = 0.1  # of the violation
@@ -101,14 +101,14 @@ class Restoration:
         return self.barrier <= 2.0 * LEAST * self.share and -self.slope <= STILL * self.square
 
 
-def restore(path: InteriorPath, settings: Settings) -> bool:
+def restore(path: InteriorPath) -> bool:
     """True if a point is found that violates the constraints less and that the filter accepts; the path moves there, or to
     the least violation."""
     it = path.newton
     path.filter.add(path.standing(path.here))
     begin, work = path.violation, Restoration(path)
     history = [work.square]
-    while it.iterations < settings.max_iterations and work.damping <= DAMPING[2] and not work.still:
+    while it.iterations < path.limit and work.damping <= DAMPING[2] and not work.still:
         leave_if_wanted()
         if work.step_once():
             it.iterations += 1
