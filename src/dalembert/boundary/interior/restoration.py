@@ -26,6 +26,8 @@ RAISE, LOWER = 10.0, 5.0  # of λ
 WAIT, SLOW = 20, 0.9  # after how many steps |c|² must have fallen to this part
 STILL = 1e-4  # predicted fall of |c|²/2, relative to it, that is none
 HALVINGS = 8
+SHORT = 0.25  # of a step: where less is taken, the damping is raised
+HEAVY = 1e6  # weight of λW + Σ, against which the second derivatives of f, which the frontal factorization brings, are small
 SPREAD = 10.0  # by how much multipliers may differ from μ/s
 
 
@@ -64,25 +66,26 @@ class Restoration:
         path, it, bounds, kkt = self.path, self.path.newton, self.path.bounds, self.path.newton.kkt
         added = bounds.diagonal(path.multipliers / path.slacks)
         push = bounds.slope(self.barrier / path.slacks) * kkt.free
-        factors = it.linear.factor(it.z, self.damping, 1.0, plain=True, added=added)
+        it.linear.trusted = False
+        bare = np.where(kkt.primal, it.z, 0.0)
+        factors = it.linear.factor(bare, HEAVY * self.damping, 1.0 / HEAVY, added=HEAVY * added)
         it.factorizations += 1
-        found = factors.solve(-np.where(kkt.primal, push, it.at.gradient))
+        found = factors.solve(-np.where(kkt.primal, HEAVY * push, it.at.gradient))
         step = np.where(kkt.primal, found, 0.0)
-        c, y = self.constraints(it.at), (found / kkt.units)[self.rows]
+        c, y = self.constraints(it.at), (found / kkt.units)[self.rows] / HEAVY
         self.slope = float(c @ (y - c)) + float((push * step).sum()) / kkt.curvature
-        if np.all(np.isfinite(found)) and self._search(step):
-            self.damping = max(self.damping / LOWER, DAMPING[0])
-            return True
-        self.damping *= RAISE
-        return False
+        taken = self._search(step) if np.all(np.isfinite(found)) else 0.0
+        self.damping = max(self.damping / LOWER, DAMPING[0]) if taken >= SHORT else self.damping * RAISE
+        return taken > 0.0
 
-    def _search(self, step: np.ndarray) -> bool:
+    def _search(self, step: np.ndarray) -> float:
+        """Which part of the longest step inside is taken; 0: none."""
         path, it, bounds = self.path, self.path.newton, self.path.bounds
         changes = bounds.changes(step)
         dual = (self.barrier - path.multipliers * changes) / path.slacks - path.multipliers
         own = longest(path.multipliers, dual, FRACTION)
         length, before = longest(path.slacks, changes, FRACTION), self.merit(path.here)
-        for _ in range(HALVINGS):
+        for halvings in range(HALVINGS):
             new = bounds.snapshot(it.z + length * step)
             if self.merit(new) <= before + ARMIJO * length * self.slope:
                 path.move(new)
@@ -91,9 +94,9 @@ class Restoration:
                 self.barrier = max(least, min(FIRST * self.share, self.barrier * (FALL if length > WHOLE else 1.0)))
                 middle = self.barrier / path.slacks
                 path.multipliers = np.clip(path.multipliers, middle / SPREAD, middle * SPREAD)
-                return True
+                return 0.5**halvings
             length *= 0.5
-        return False
+        return 0.0
 
     @property
     def still(self) -> bool:
