@@ -34,7 +34,7 @@ from dalembert.interrupts import wanted
 from dalembert.solution import ControlSolution
 
 NEARER = (0.5, 1.0)  # to the smooth path
-BENDS = (0.5, -0.5)  # heights, in typical sizes
+BENDS = (0.5, -0.5, 0.25, -0.25)  # heights, in typical sizes
 WAVES, DRAWN = 3, 4  # half periods of waves beside a path, and how many of these are drawn
 FAILED = (Termination.INFEASIBLE, Termination.NOT_CONVERGED, Termination.SINGULAR)
 FIRST, SHORTEST = 0.25, 0.03  # steps of s
