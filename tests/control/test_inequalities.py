@@ -146,9 +146,8 @@ def round_a_disc(unit, origin, keeps_out, steps=120, T=2.0, cost=lambda q, v, u:
     def disc(q, v, u):
         return keeps_out(RADIUS * unit, jnp.hypot(q[0] - x - 0.5 * PAST * unit, q[1] - y + BELOW * unit))
 
-    return da.solve(
-        problem, initial=(ends[0], np.zeros(2)), final=(ends[1], np.zeros(2)), T=T, steps=steps, inequalities=disc, guess=path
-    )
+    first, last = ((end, np.zeros(2)) for end in ends)
+    return da.solve(problem, initial=first, final=last, T=T, steps=steps, inequalities=disc, guess=path)
 
 
 @pytest.mark.parametrize("keeps_out", [lambda r, d: r**2 - d**2, lambda r, d: r - d])

@@ -32,7 +32,8 @@ def test_an_oscillator_at_rest_after_half_a_period_has_two_equal_ends_to_its_con
 def test_discs_that_are_passed_at_a_small_distance_make_no_saddle_of_a_minimum(monkeypatch):
     """Some nodes pass a disc so close that neither slack nor multiplier is clearly positive. What holds the four that touch
     was a large number, whose rounding looked like a direction of descent: SADDLE. A saddle would be left from beside it."""
-    monkeypatch.setattr(ControlSearch, "pass_other_sides", lambda search, end: end)  # where two nodes touch, and less is paid
+    # on the discs' other sides two nodes touch, and less is paid
+    monkeypatch.setattr(ControlSearch, "pass_other_sides", lambda search, end: end)
     robot, steps = ROBOTS["unicycle"], 300
     problem, asked = robot.problem(), robot.asked(bounded=False)
     found = da.solve(problem, steps=steps, **asked)

@@ -103,8 +103,8 @@ class ControlSearch:
         return bool(np.abs(activity.multipliers[1:-1, state])[ends] @ beside[ends] > SLIDES * it.at.objective)
 
     def pass_other_sides(self, end: End) -> End:
-        """The end of a search, or of further ones from paths that pass an obstacle which is touched on its other side, as long
-        as these find less cost."""
+        """The end of a search, or of others from paths that pass a touched obstacle on its other side, as long as these
+        find less cost."""
         search, limit, tried = self.search, max(BRIEF, end[0].iterations), list[Iterate]()
         if not isinstance(search, BoundedSearch | FreeTimeSearch):
             return end
@@ -118,8 +118,8 @@ class ControlSearch:
         return end
 
     def _other_sides(self, end: End) -> Iterator[np.ndarray]:
-        """For every inequality of positions that the end of a search touches, and that keeps something out: the path with these
-        nodes on the other side of it; the ends and what touches others stay, and what is between moves in proportion."""
+        """For every inequality of positions that the end of a search touches, and that keeps something out: the path with
+        these nodes on the other side of it; the ends and what touches others stay, what is between moves in proportion."""
         (it, activity), data = end, self.start.data
         if it.end is not Termination.CONVERGED:
             return

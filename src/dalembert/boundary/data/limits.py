@@ -261,7 +261,7 @@ class PathInequalities(NamedTuple):
     def across(self, parameters: Any, at: PathPoints, sizes: Float[np.ndarray, "n"]) -> Float[np.ndarray, "K m n"]:
         """Changes of q from where G_i = 0 along the slope of G_i, in units of sizes, through what it keeps out, to where
         G_i ≤ 0 again; zero where that is not."""
-        found = np.asarray(over_many_rows(_ways_across, at, self.function, parameters, sizes))
+        found = np.asarray(over_many_rows(_ways_across, at, self.function, (parameters, sizes)))
         return np.where(np.isfinite(found), found, 0.0)
 
     def check_settled(self, values: np.ndarray, settled: np.ndarray, sizes: np.ndarray) -> None:
@@ -364,7 +364,8 @@ def _path_slopes(function: PathFunction, parameters, q, v, u, t):
     return jax.jacfwd(moved, (0, 1, 2))(jnp.zeros_like(v), v, u)
 
 
-def _ways_across(function: PathFunction, parameters, sizes, q, v, u, t):
+def _ways_across(function: PathFunction, given: tuple[Any, Any], q, v, u, t):
+    parameters, sizes = given
     slopes = _path_slopes(function, parameters, q, v, u, t)[0] * sizes
     ways = sizes * slopes / jnp.linalg.norm(slopes, axis=1, keepdims=True)
     at = lambda s, way: function(function.problem.space.retract(q, s * way), v, u, t, parameters)  # noqa: E731

@@ -188,7 +188,7 @@ class InteriorPoint:
     ) -> InteriorPath:
         """From the path z (blocks, b), moved inside the bounds; sizes: see `BoundaryNewton.minimise`; forces: (blocks, b),
         what the multipliers of the bounds add to the gradient, where they are known: a warm start. barrier: the first μ of
-        such a start, found from the errors where it is not given; limit: of iterations, where it is less than the setting."""
+        such a start, found from the errors where it is not given; limit: of iterations, if less than the setting."""
         kkt, most = self.kkt, self.settings.max_iterations
         z, multipliers, barrier = self._begin(z, forces, barrier)
         here = self.bounds.snapshot(z)
