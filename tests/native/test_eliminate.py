@@ -34,13 +34,13 @@ def system(pattern: np.ndarray):
     return g, a, g.vector("b", n).tolist()
 
 
-def solve(matrix: np.ndarray, sample: np.ndarray, right: np.ndarray):
+def solve(matrix: np.ndarray, sample: np.ndarray, right: np.ndarray, cofactors: bool = False):
     """(solution, check, sign of the determinant) by the elimination whose pivots were chosen at a sample."""
     pattern = sample != 0
     g, a, b = system(pattern)
     order = choose_order(pattern, np.full(pattern.shape, 2), sample[None])
     assert order is not None
-    found = eliminate(g, b, a, order, lambda i: 2, GROWTH)
+    found = eliminate(g, b, a, order, lambda i: 2, GROWTH, cofactors)
     inputs = {"a": matrix.ravel(), "b": right}
     values = evaluate(g, [*(found.update[j] for j in range(len(pattern))), found.check, *found.pivots], inputs).astype(float)
     n = len(pattern)
@@ -64,6 +64,26 @@ def test_sparse_systems(n, density, seed):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13 * condition * np.abs(expected).max())
     assert check <= GROWTH
     assert sign == np.linalg.slogdet(matrix)[0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_three_equations_by_cofactors(seed):
+    """Of rows of any size; and a determinant that became small, or entries that are not finite, are seen."""
+    rng = np.random.default_rng(seed)
+    matrix, right = rng.standard_normal((3, 3)) + 3.0 * np.eye(3)[rng.permutation(3)], rng.standard_normal(3)
+    matrix[seed % 3, (seed + 1) % 3] = 0.0
+    matrix *= 10.0 ** rng.integers(-6, 6, 3)[:, None]
+    found, check, sign = solve(matrix, matrix, right, cofactors=True)
+    np.testing.assert_allclose(found, np.linalg.solve(matrix, right), rtol=1e-12)
+    assert check <= GROWTH
+    assert sign == np.linalg.slogdet(matrix)[0]
+    flat, size = matrix.copy(), np.abs(matrix).max(1)
+    i, j = (seed + 1) % 3, (seed + 2) % 3  # rows without a zero
+    flat[i] = size[i] * (flat[j] / size[j] + 1e-9 * flat[i] / size[i])
+    bad = matrix.copy()
+    bad[0, 0] = np.inf if seed % 2 else np.nan
+    for other in (flat, bad):
+        assert not solve(other, matrix, right, cofactors=True)[1] <= GROWTH
 
 
 def test_pivots_that_became_small_are_seen():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dalembert.native.graph.graph import Graph
+from dalembert.native.graph.graph import Graph, express
 
 Nodes = np.ndarray  # of int64: indices into a Graph
 
@@ -17,6 +17,7 @@ THRESHOLD = 0.1  # a pivot of the sample is at least this part of the largest en
 # what one elimination loses, and its last update is small; a linear system is solved once.
 GROWTH = {"iterated": 1e12, "linear": 1e6}
 SMALLEST = 1e-11  # a pivot smaller than this part of its row is left to the pivoted solver's judgement
+SMALLEST_DETERMINANT = 1e-8  # the same of a determinant beside the product of the sizes of its rows
 NEGLIGIBLE = 1e-20  # factor that keeps finite pivots out of the sum
 WEIGHTS = (0.0, 0.3, 1.0)  # cost of one operation done once per run, once per step, once per iteration
 DIVISION = 8.0  # cost of a division in operations
@@ -146,12 +147,16 @@ class Elimination:
 
 
 def eliminate(
-    g: Graph, f: Sequence[int], jacobian: Nodes, order: PivotOrder, level: Callable[[int], int], growth: float
-) -> Elimination:
-    """Nodes of the solution of F′ x = F with the given pivots, in the rows and columns these have.
+    g: Graph, f: Sequence[int], jacobian: Nodes, order: PivotOrder, level: Callable[[int], int], growth: float,
+    cofactors: bool = False,
+) -> Elimination:  # fmt: skip
+    """Nodes of the solution of F′ x = F with the given pivots, in the rows and columns these have. cofactors: of three
+    equations by Cramer's rule.
 
     Products are formed so that factors that change seldom come first: they are then computed outside the iteration.
     """
+    if cofactors and len(order.rows) == 3:
+        return _by_cofactors(g, f, jacobian, order, growth)
     pairs = list(zip(order.rows, order.columns, order.scale, strict=True))
     size = {r: scale for r, _, scale in pairs}
     a = {(i, j): int(jacobian[i, j]) for i in order.rows for j in order.columns if jacobian[i, j] != g.zero}
@@ -160,9 +165,7 @@ def eliminate(
     inverses, pivots = [], []
 
     def add_square(x: int, scale: float) -> None:
-        """Add (scale x)², the scale rounded to a power of 16 so that it does not vary with small changes of the sample."""
-        factor = g.constant(256.0 ** round(math.log(scale, 16)))
-        squares.append((level(x), g.apply("mul", factor, g.apply("mul", x, x))))
+        squares.append((level(x), _square(g, x, scale)))
 
     for k, (r, c, scale) in enumerate(pairs):
         left.remove(r)
@@ -190,6 +193,24 @@ def eliminate(
                 rest = g.apply("sub", rest, g.apply("mul", a[r, j], update[j]))
         update[c] = g.apply("mul", rest, inverses[k])
     return Elimination(update, g.total(x for _, x in sorted(squares)), pivots)
+
+
+def _by_cofactors(g: Graph, f: Sequence[int], jacobian: Nodes, order: PivotOrder, growth: float) -> Elimination:
+    """With one division, where an elimination has three that wait for each other. The determinant is the one pivot."""
+    a = np.array(express(g, jacobian[np.ix_(order.rows, order.columns)].ravel())).reshape(3, 3)
+    after, last = np.roll(a, -1, (0, 1)), np.roll(a, 1, (0, 1))
+    cofactors = after * last - np.roll(a, (-1, 1), (0, 1)) * np.roll(a, (1, -1), (0, 1))
+    determinant, size = a[0] @ cofactors[0], math.prod(order.scale)
+    inverse = 1.0 / determinant
+    update = np.array(express(g, (f[i] for i in order.rows))) @ cofactors * inverse
+    limits = (inverse, size * SMALLEST_DETERMINANT * math.sqrt(growth)), (determinant, NEGLIGIBLE / size)
+    check = g.total(_square(g, x.node, scale) for x, scale in limits)
+    return Elimination({j: x.node for j, x in zip(order.columns, update, strict=True)}, check, [determinant.node])
+
+
+def _square(g: Graph, x: int, scale: float) -> int:
+    """(scale x)², the scale rounded to a power of 16 so that it does not vary with small changes of the sample."""
+    return g.apply("mul", g.constant(256.0 ** round(math.log(scale, 16))), g.apply("mul", x, x))
 
 
 def _product(g: Graph, level: Callable[[int], int], entry: int, inverse: int, other: int) -> int:

@@ -22,13 +22,14 @@ class Plan:
 
     nonlinear: what Newton's method iterates. affine: what one linear solution gives after it. once: the equations of the
     first are proven to be affine in them, too, and one solution is enough. judged: they may jump, or their Jacobian is not
-    proven: the update from the result must be small, too.
+    proven: the update from the result must be small, too. cofactors: of three equations, which an iteration corrects.
     """
 
     nonlinear: PivotOrder
     affine: PivotOrder
     once: bool
     judged: bool
+    cofactors: bool
 
     @property
     def growth(self) -> float:
@@ -55,7 +56,8 @@ def choose_plan(step: Translated, samples: np.ndarray) -> Plan | None:
         return None
     iterated = parts[0].rows, parts[0].columns
     once = step.equations.affine(*iterated)
-    return Plan(orders[0], orders[1], once, not once and step.equations.may_jump(*iterated))
+    judged = not once and step.equations.may_jump(*iterated)
+    return Plan(orders[0], orders[1], once, judged, step.cofactors and not once)
 
 
 def _order_of(part: Part, pattern: np.ndarray, levels: np.ndarray, samples: np.ndarray) -> PivotOrder | None:
@@ -129,7 +131,7 @@ def _solve_blocks(
         known = {g.variable("z", j): step.guess[j] for j in order.columns}
         every = replace_nodes(g, [*f, *jacobian.ravel().tolist()], known)
         f, jacobian = every[: len(f)], np.array(every[len(f) :], np.int64).reshape(jacobian.shape)
-    found = eliminate(g, f, jacobian, order, step.level, plan.growth)
+    found = eliminate(g, f, jacobian, order, step.level, plan.growth, plan.cofactors)
     return [found.update[j] for j in sorted(found.update)], [found.check], found.pivots
 
 
@@ -137,7 +139,7 @@ def _following(step: Translated, jacobian: np.ndarray, plan: Plan | None) -> lis
     if plan is None or not plan.judged:
         return []
     again = step.graph.vector("again", len(step.f)).tolist()
-    found = eliminate(step.graph, again, jacobian, plan.nonlinear, step.level, plan.growth)
+    found = eliminate(step.graph, again, jacobian, plan.nonlinear, step.level, plan.growth, plan.cofactors)
     return [found.update[j] for j in sorted(found.update)]
 
 

@@ -36,6 +36,7 @@ class StepFunctions:
     p: the arrays of the program, of shapes `shapes`. weights: a step is made of stages, each a step with weights[i] h.
     extrapolation: (stages, 5, 4), the weights of the last solutions, newest first, in the prediction, by how many are known.
     by_stage: a stage is also predicted from its differences in the last steps. brief: rows have no held force without a law.
+    cofactors: three equations are solved by Cramer's rule.
     """
 
     n: int
@@ -62,6 +63,7 @@ class StepFunctions:
     extrapolation: np.ndarray = dataclasses.field(default_factory=lambda: _CUBIC)
     by_stage: bool = False
     brief: bool = False
+    cofactors: bool = False
     velocities: int | None = None
 
     @property
@@ -123,6 +125,7 @@ class Translated(StepNodes):
     length: int | None
     weights: tuple[float, ...]
     extrapolation: np.ndarray
+    cofactors: bool = False
 
     _levels: dict[int, int] = dataclasses.field(default_factory=dict)
 
@@ -229,6 +232,7 @@ def translate(step: StepFunctions, sample: Sample | None = None) -> Translated:
         **lists,
         graph=graph, depend=Dependence(graph), captured=np.array(tracer.captured), declared=tracer.declared, ends=step.ends,
         length=int(length[0]) if length else None, weights=step.weights, extrapolation=step.extrapolation,
+        cofactors=step.cofactors,
     )  # fmt: skip
 
 
