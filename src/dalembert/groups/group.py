@@ -308,9 +308,10 @@ class SO3(Group):
         y, z = self._of_cayley(y)[0], self._of_cayley(z)[0]
         turned = 0.5 * (y + z) + 0.25 * cross(y, z)
         square, over = (1.0 + 0.25 * (y @ y)) * (1.0 + 0.25 * (z @ z)), self._over(q)
-        length = jnp.sqrt(square + over * square)
-        less = (turned @ turned + over * square) / (length * (length + 1.0 - 0.25 * (y @ z)))  # below half a turn in each
-        return multiply(q, jnp.concatenate([-less[None], turned / length]))
+        whole = square + over * square
+        length = jnp.sqrt(whole)  # no quotient by it: it takes as long as 1/whole, at the same time
+        less = (turned @ turned + over * square) / (whole + length * (1.0 - 0.25 * (y @ z)))  # below half a turn in each
+        return multiply(q, jnp.concatenate([-less[None], turned * (length * (1.0 / whole))]))
 
     def cross(self, q, y):
         y = self._of_cayley(y)[0]
