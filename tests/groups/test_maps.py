@@ -69,6 +69,9 @@ def test_ends_are_derivatives_of_the_discrete_lagrangian(group):
     def lagrangian(g, w):
         return jnp.sin(g @ weights) + 0.5 * w @ (weights[: group.n] * w) * (1.0 + g[0] ** 2)
 
+    def of_stored(q, w):
+        return lagrangian(jnp.asarray(q), w)
+
     def action(left, right):
         w = group.between(left, right) / h
         return h * lagrangian(group.retract(left, 0.5 * h * w), w)
@@ -77,8 +80,27 @@ def test_ends_are_derivatives_of_the_discrete_lagrangian(group):
     g1 = group.retract(m, 0.5 * h * v)
     by_q, by_v = jax.jit(lambda q, v: space.gradients(lagrangian, q, v))(m, v)
     ends = space.ends(0.5, h, v, by_q, by_v)
+    from_left = jax.jit(lambda q, way, v: space.action_ends(0.5, h, q, way, v, of_stored))(g0, 0.5 * h * v, v)
     moved = jax.jit(jax.grad(lambda x, y: action(group.retract(g0, x), group.retract(g1, y)), (0, 1)))
     assert_allclose(ends, moved(jnp.zeros(group.n), jnp.zeros(group.n)), rtol=0, atol=5e-15)
+    assert_allclose(from_left, ends, rtol=0, atol=5e-15)
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=repr)
+def test_ends_of_what_is_shown_are_those_of_what_is_stored(group):
+    """p⁻ and p⁺ from the left end, of a function of matrices that is not linear, and of one of the stored numbers."""
+    g0, _, v, _ = drawn(group, 5)
+    space, h = groups.Product(("g",), (group,)), 0.4
+
+    def lagrangian(q, w):
+        numbers = jnp.concatenate([jnp.ravel(x) for x in jax.tree.leaves(q.g)])
+        weights = jnp.arange(1.0, numbers.size + 1.0)
+        return jnp.sin(numbers @ weights) + (numbers @ numbers[::-1]) * (jnp.asarray(w) @ jnp.asarray(w))
+
+    m = group.retract(g0, 0.5 * h * v)
+    there = jax.jit(lambda q, v: space.action_ends(0.5, h, q, None, v, lagrangian))(m, v)
+    from_left = jax.jit(lambda q, v: space.action_ends(0.5, h, q, 0.5 * h * v, v, lagrangian))(g0, v)
+    assert_allclose(from_left, there, rtol=0, atol=1e-13)
 
 
 def test_rotations_of_the_body_and_of_space():

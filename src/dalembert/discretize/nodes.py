@@ -78,9 +78,10 @@ def _lagrangian_slopes(scheme: Scheme, system: System, interval: Interval) -> li
     out = []
     for rho in scheme.action_for(system):
         if isinstance(rho, Beta):
-            q, v, t = interval.at(rho, system.space)
-            by_q, by_v = system.space.gradients(lambda x, w, t=t: system.call(system.lagrangian, x, w, t=t), q, v)
-            out.append((rho, *system.space.ends(rho.weight, interval.h, v, by_q, by_v)))
+            time, away = interval.t + rho.weight * interval.h, rho.weight - interval.share
+            action = lambda x, w, t=time: system.call(system.lagrangian, x, w, t=t)  # noqa: E731
+            way, v = None if away == 0.0 else away * interval.d, interval.d / interval.h
+            out.append((rho, *system.space.action_ends(rho.weight, interval.h, interval.q, way, v, action)))
             continue
 
         def action_of_map(x: Vector, d: Vector, rho: PairMap = rho) -> Float[Array, ""]:

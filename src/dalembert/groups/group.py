@@ -117,6 +117,10 @@ class Group(abc.ABC):
         """Pᵀp, the quadratic part of B."""
         return jnp.zeros_like(p)
 
+    def portion(self, y: Velocity, x: Velocity) -> Velocity:
+        """A(y)x."""
+        return 0.5 * x + 0.25 * self.bracket(y, x)
+
     def share(self, y: Velocity, p: Covector) -> Covector:
         """A(y)ᵀp."""
         return 0.5 * p + 0.25 * self.coadjoint(y, p)
@@ -144,6 +148,10 @@ class Group(abc.ABC):
     @abc.abstractmethod
     def show_moved(self, shown: Any, y: Velocity) -> Any:
         """`show` of q·τ(y), from that of q: its derivatives by y have few operations."""
+
+    def show_beside(self, shown: Any, y: Velocity, x: Velocity) -> Any:
+        """`show` of q·τ(y)·τ(A(-y)x) to first order in x, from that of q."""
+        return self.show_moved(self.show_moved(shown, y), self.portion(-y, x))
 
     def store(self, value: Any, name: str) -> Any:
         """The numbers that are stored of what a user gives; ValueError where it is no element."""
@@ -193,11 +201,18 @@ def rotation(q: Float[Array, "4"]) -> Float[Array, "3 3"]:
 
 
 @jax.jit
+def _numerator(y: Float[Array, "3"]) -> Float[Array, "3 3"]:
+    """ŷ + ½ŷ², of which τ(y) - 1 is the quotient by 1 + ¼|y|²."""
+    a, b, c = y[0], y[1], y[2]
+    (aa, ab, ac), (bb, bc), cc = [0.5 * a * x for x in (a, b, c)], [0.5 * b * x for x in (b, c)], 0.5 * c * c
+    rows = [[-(bb + cc), ab - c, ac + b], [ab + c, -(aa + cc), bc - a], [ac - b, bc + a, -(aa + bb)]]
+    return jnp.stack([jnp.stack(row) for row in rows])
+
+
+@jax.jit
 def _turn_rows(R: Float[Array, "3 3"], y: Float[Array, "3"]) -> Float[Array, "3 3"]:
-    """R·τ(y), τ(y) = 1 + (ŷ + ½ŷ²)/(1 + ¼|y|²), of which each row is a product with y."""
-    first = jnp.stack([cross(row, y) for row in R])
-    second = jnp.stack([cross(row, y) for row in first])
-    return R + (first + 0.5 * second) / (1.0 + 0.25 * (y @ y))
+    """R·τ(y)."""
+    return R + R @ _numerator(y) / (1.0 + 0.25 * (y @ y))
 
 
 @jax.jit
@@ -339,6 +354,9 @@ class SO3(Group):
     def to_body(self, q, x):
         return turn(conjugate(q), x)
 
+    def portion(self, y, x):
+        return super().portion(self._of_cayley(y)[0], x)
+
     def share(self, y, p):
         return super().share(self._of_cayley(y)[0], p)
 
@@ -363,6 +381,13 @@ class SO3(Group):
 
     def show_moved(self, shown, y):
         return _turn_rows(shown, self._of_cayley(y)[0])
+
+    def show_beside(self, shown, y, x):
+        """τ(y)A(-y)x^ is half the derivative of N along x less ½(y·x) of N/d, τ = 1 + N/d: of low degree in y."""
+        y = self._of_cayley(y)[0]
+        numerator, rate = jax.jvp(_numerator, (y,), (x,))
+        way = shown @ numerator / (1.0 + 0.25 * (y @ y))
+        return shown + way + 0.5 * (shown @ rate - 0.5 * (y @ x) * way)
 
     def between(self, a, b):
         f = relative(a, b)

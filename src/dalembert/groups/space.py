@@ -156,6 +156,10 @@ class Space(abc.ABC):
         """(D₁L_d, D₂L_d) of h L(m, v) with these derivatives, m at the weight of the interval."""
         return ((1.0 - weight) * h) * by_q - by_v, (weight * h) * by_q + by_v
 
+    def action_ends(self, weight: float, h: Any, q: Vector, way: Vector | None, v: Vector, action: Callable) -> tuple:
+        """`ends` of h·action(m, v), m = q·τ(way), None: q."""
+        return self.ends(weight, h, v, *self.gradients(action, self.show((q,))[0] if way is None else self.point(q, way), v))
+
     def impulse(self, h: Any, v: Vector, force: Vector, end: int) -> Vector:
         """Half of h·force at the middle of an interval, at its left (0) or right (-1) end."""
         return 0.5 * h * force
@@ -442,6 +446,20 @@ class Product(Space):
         y = 0.5 * h * v
         left = self._each("share", -y, h * by_q) - self._each("carry", -y, by_v)
         return left, self._each("carry", y, by_v) + self._each("share", y, h * by_q)
+
+    def action_ends(self, weight, h, q, way, v, action):
+        left, right = super().action_ends(weight, h, q, way, v, action)
+        if way is not None:  # its part of ℓ_g, A(-y)ᵀℓ_g, is of lower degree in y than ℓ_g
+            pulled, by_v = jax.grad(lambda x, w: action(self._beside(q, way, x), w), (0, 1))(jnp.zeros(self.n), v)
+            left = h * pulled - self._each("carry", -0.5 * h * v, by_v)
+        return left, right
+
+    def _beside(self, q: Any, y: Vector, x: Vector) -> Any:
+        """q·τ(y)·τ(A(-y)x) to first order in x."""
+        shown = self.name_position(q)
+        parts = zip(self.names, self.parts, self.velocities(y), self.velocities(x), strict=True)
+        flat = lambda: self.retract(self.retract(jnp.asarray(q), y), self._each("portion", -y, x))  # noqa: E731
+        return self.name_parts((g.show_beside(shown[name], *moves) for name, g, *moves in parts), flat)
 
     def impulse(self, h, v, force, end):
         return self._each("share", (0.5 if end else -0.5) * h * v, h * force)
