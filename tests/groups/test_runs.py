@@ -61,7 +61,7 @@ def test_both_back_ends_agree(form):
 
 @pytest.mark.parametrize("form", ["drift_kick_drift", "kick_drift_kick"])
 def test_a_stage_begins_where_its_differences_in_earlier_steps_lead(form):
-    """One iteration for each of the five stages once eight steps are known, by both back-ends and in lanes."""
+    """One iteration for each of the five stages once twelve steps are known, by both back-ends and in lanes."""
     few, many = 15, 60
     scheme = da.Scheme(form, order=4)
     paths = {}

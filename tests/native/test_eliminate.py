@@ -40,7 +40,7 @@ def solve(matrix: np.ndarray, sample: np.ndarray, right: np.ndarray, cofactors: 
     g, a, b = system(pattern)
     order = choose_order(pattern, np.full(pattern.shape, 2), sample[None])
     assert order is not None
-    found = eliminate(g, b, a, order, lambda i: 2, GROWTH, cofactors)
+    found = eliminate(g, b, a, order, lambda i: 2, GROWTH, cofactors=cofactors)
     inputs = {"a": matrix.ravel(), "b": right}
     values = evaluate(g, [*(found.update[j] for j in range(len(pattern))), found.check, *found.pivots], inputs).astype(float)
     n = len(pattern)

@@ -78,10 +78,10 @@ def _lagrangian_slopes(scheme: Scheme, system: System, interval: Interval) -> li
     out = []
     for rho in scheme.action_for(system):
         if isinstance(rho, Beta):
-            time, away = interval.t + rho.weight * interval.h, rho.weight - interval.share
-            action = lambda x, w, t=time: system.call(system.lagrangian, x, w, t=t)  # noqa: E731
-            way, v = None if away == 0.0 else away * interval.d, interval.d / interval.h
-            out.append((rho, *system.space.action_ends(rho.weight, interval.h, interval.q, way, v, action)))
+            q, d, t, h, share = interval
+            way = None if rho.weight == share else (rho.weight - share) * d
+            action = lambda x, w, t=t + rho.weight * h: system.call(system.lagrangian, x, w, t=t)  # noqa: E731
+            out.append((rho, *system.space.action_ends(rho.weight, h, q, way, d / h, action)))
             continue
 
         def action_of_map(x: Vector, d: Vector, rho: PairMap = rho) -> Float[Array, ""]:

@@ -118,8 +118,8 @@ class Group(abc.ABC):
         return jnp.zeros_like(p)
 
     def portion(self, y: Velocity, x: Velocity) -> Velocity:
-        """A(y)x."""
-        return 0.5 * x + 0.25 * self.bracket(y, x)
+        """A(y)x, the transpose of `share`."""
+        return jax.vjp(lambda p: self.share(y, p), x)[1](x)[0]
 
     def share(self, y: Velocity, p: Covector) -> Covector:
         """A(y)ᵀp."""
@@ -203,10 +203,8 @@ def rotation(q: Float[Array, "4"]) -> Float[Array, "3 3"]:
 @jax.jit
 def _numerator(y: Float[Array, "3"]) -> Float[Array, "3 3"]:
     """ŷ + ½ŷ², of which τ(y) - 1 is the quotient by 1 + ¼|y|²."""
-    a, b, c = y[0], y[1], y[2]
-    (aa, ab, ac), (bb, bc), cc = [0.5 * a * x for x in (a, b, c)], [0.5 * b * x for x in (b, c)], 0.5 * c * c
-    rows = [[-(bb + cc), ab - c, ac + b], [ab + c, -(aa + cc), bc - a], [ac - b, bc + a, -(aa + bb)]]
-    return jnp.stack([jnp.stack(row) for row in rows])
+    first = jnp.stack([cross(e, y) for e in np.eye(3)])
+    return first + 0.5 * first @ first
 
 
 @jax.jit
@@ -353,9 +351,6 @@ class SO3(Group):
 
     def to_body(self, q, x):
         return turn(conjugate(q), x)
-
-    def portion(self, y, x):
-        return super().portion(self._of_cayley(y)[0], x)
 
     def share(self, y, p):
         return super().share(self._of_cayley(y)[0], p)

@@ -325,10 +325,13 @@ class Product(Space):
     def name_parts(self, parts: Iterable[Any], flat: Callable[[], Any]) -> Named:
         return Named(dict(zip(self.names, parts, strict=True)), flat)
 
-    def point(self, q, d):
-        shown = self.name_position(q)
-        parts = zip(self.names, self.parts, self.velocities(d), strict=True)
-        return self.name_parts((g.show_moved(shown[x], y) for x, g, y in parts), lambda: self.retract(jnp.asarray(q), d))
+    def point(self, q, d, x=None):
+        """x: further by A(-d)x, to first order."""
+        shown, ways = self.name_position(q), [self.velocities(y) for y in (d, x) if y is not None]
+        moved = [(g.show_moved if x is None else g.show_beside)(shown[name], *y)
+                 for name, g, *y in zip(self.names, self.parts, *ways, strict=True)]  # fmt: skip
+        move = self.retract if x is None else lambda q, d: self.retract(self.retract(q, d), self._each("portion", -d, x))
+        return self.name_parts(moved, lambda: move(jnp.asarray(q), d))
 
     def name_velocity(self, v: Any) -> Any:
         """A velocity or an acceleration as a user's function takes it; a time stays."""
@@ -450,16 +453,9 @@ class Product(Space):
     def action_ends(self, weight, h, q, way, v, action):
         left, right = super().action_ends(weight, h, q, way, v, action)
         if way is not None:  # its part of ℓ_g, A(-y)ᵀℓ_g, is of lower degree in y than ℓ_g
-            pulled, by_v = jax.grad(lambda x, w: action(self._beside(q, way, x), w), (0, 1))(jnp.zeros(self.n), v)
+            pulled, by_v = jax.grad(lambda x, w: action(self.point(q, way, x), w), (0, 1))(jnp.zeros(self.n), v)
             left = h * pulled - self._each("carry", -0.5 * h * v, by_v)
         return left, right
-
-    def _beside(self, q: Any, y: Vector, x: Vector) -> Any:
-        """q·τ(y)·τ(A(-y)x) to first order in x."""
-        shown = self.name_position(q)
-        parts = zip(self.names, self.parts, self.velocities(y), self.velocities(x), strict=True)
-        flat = lambda: self.retract(self.retract(jnp.asarray(q), y), self._each("portion", -y, x))  # noqa: E731
-        return self.name_parts((g.show_beside(shown[name], *moves) for name, g, *moves in parts), flat)
 
     def impulse(self, h, v, force, end):
         return self._each("share", (0.5 if end else -0.5) * h * v, h * force)

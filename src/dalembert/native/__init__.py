@@ -41,13 +41,13 @@ from dalembert.native.root import CompiledRoot, compile_root
 from dalembert.native.stepper.arrays import (
     COUNTED,
     COUNTS,
-    CUBIC,
     HISTORY,
     LEAP,
-    LONG_HISTORY,
+    OF_STAGE,
     REFINEMENT,
     SINCE,
     SMOOTH,
+    STAGE_HISTORY,
     counts,
     history_length,
 )

@@ -148,7 +148,7 @@ class Elimination:
 
 def eliminate(
     g: Graph, f: Sequence[int], jacobian: Nodes, order: PivotOrder, level: Callable[[int], int], growth: float,
-    cofactors: bool = False,
+    *, cofactors: bool = False,
 ) -> Elimination:  # fmt: skip
     """Nodes of the solution of F′ x = F with the given pivots, in the rows and columns these have. cofactors: of three
     equations by Cramer's rule.

@@ -11,12 +11,16 @@ import numpy as np
 from dalembert.native.llvm.packing import Packing
 
 HISTORY = 4  # solved stages kept for the prediction of the next
-LONG_HISTORY = 8  # where all steps are equal; and differences of each stage, where these are kept
+LONG_HISTORY = 8  # where all steps are equal
+STAGE_HISTORY = 12  # differences of a stage, where these are kept
 CUBIC = 4.0, -6.0, 4.0, -1.0  # weights of the last solutions, newest first
 _DIFFERENCES = np.array([[(-1) ** i * math.comb(j, i) for i in range(LONG_HISTORY)] for j in range(LONG_HISTORY)], float)
 # Of all solutions kept, newest first: the prediction of degree 7 less that of degree 3; the seventh difference, and the
 # fourth of this step and of the one before. A component is smooth where the seventh is at most SMOOTH of the larger fourth.
 REFINEMENT = np.stack([_DIFFERENCES[4:].sum(axis=0), _DIFFERENCES[7], _DIFFERENCES[4], _DIFFERENCES[4] - _DIFFERENCES[5]])
+# Both of a change and its differences: of degree 3; those of order 4 and more, the highest, the fourth now and before.
+_UNITS = np.eye(STAGE_HISTORY)
+OF_STAGE = (1.0,) * HISTORY, np.stack([_UNITS[HISTORY:].sum(axis=0), _UNITS[-1], _UNITS[4], _UNITS[4] - _UNITS[5]])
 SMOOTH = 0.2
 # A determinant with a double zero that is stepped over changes ninefold at least in that step or in one beside it.
 LEAP = 3.0
@@ -37,9 +41,10 @@ class Layout:
     p, captured of inputs, clock of what tells the time of a row, held of the zero-order-hold force in it.
 
     `carry`, the state of a run: q and s with their rounding compensations (q_compensation is to be subtracted from the next
-    increment, s_compensation to be added), history (4 or 8, z), where by_stage followed by (8, z) for each stage, how
-    much its solutions differed from those before them, held_force, the zero-order-hold force of the last step that
-    was made, sampled, that of the step under way, sign (of stages forwards and of those backwards), residual,
+    increment, s_compensation to be added), history (4 or 8, z), where by_stage followed by (12, z) for each stage, how
+    much its solution differed from that before it, and the differences of this from step to step, held_force, the
+    zero-order-hold force of the last step that was made, sampled, that of the step under way, sign (of stages forwards and
+    of those backwards), residual,
     failed_residual, reduced, q and s one step before, and determinant, its size in the last step (0: not known). With
     stages, `begin`: SINCE and w, as they were when the step began, to go back to where one of its stages fails.
     `scratch`: room to work in, without meaning between calls. `inputs`: t0, h, tolerance, p, captured. A row of output: q,
@@ -105,7 +110,7 @@ class Layout:
 
 def history_length(stages: int, by_stage: bool = False) -> int:
     """Number of solutions that are kept, and with them the differences of every stage."""
-    return LONG_HISTORY if stages == 1 else HISTORY + (stages * LONG_HISTORY if by_stage else 0)
+    return LONG_HISTORY if stages == 1 else HISTORY + (stages * STAGE_HISTORY if by_stage else 0)
 
 
 def counts(**given: int) -> np.ndarray:

@@ -193,12 +193,12 @@ def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> C
     translated = translate(step, sample)
     layout = Layout(
         n=step.n, d=step.d, k=step.k, z=len(translated.f), m=len(translated.multipliers), r=sum(step.reduced),
-        p=len(sample.p), captured=len(translated.captured), stages=len(step.weights), by_stage=step.by_stage,
-        held=0 if step.brief and not step.law else step.d,
+        p=len(sample.p), captured=len(translated.captured), stages=len(step.weights),
+        by_stage=step.costly and len(step.weights) > 1, held=0 if step.costly and not step.law else step.d,
         sides=2 if min(step.weights) < 0 else 1, clock=len(translated.clock),
     )  # fmt: skip
     at = sample.near(translated.graph, np.array(translated.guess), translated.captured)
-    found = choose_plan(translated, at(translated.matrix))
+    found = choose_plan(translated, at(translated.matrix), step.costly)
     plan = found if found is not None and found.operations <= LARGEST_WRITTEN else None
     outputs = graph_outputs(translated, plan)
     text = StepCode(Frame(translated, layout, outputs, plan)).text()

@@ -16,10 +16,12 @@ from dalembert.native.stepper.arrays import (
     CUBIC,
     HISTORY,
     LONG_HISTORY,
+    OF_STAGE,
     REFINEMENT,
     SETTINGS,
     SINCE,
     SMOOTH,
+    STAGE_HISTORY,
     Layout,
     history_length,
 )
@@ -175,28 +177,29 @@ class Frame:
                 self.z[start + i][0] = found if width == 1 else c.part(found, i)
 
     def refine_stage(self) -> None:
-        """The solution of the last stage, and the differences of this one extrapolated, where they are smooth."""
-        c = self.code
-        for start, width in c.chunks(self.layout.z):
-            numbers = range(start, start + width)
-            w, z = ([slots[i][0] for i in numbers] for slots in (self.w, self.z))
-            latest, otherwise = (x[0] if width == 1 else c.put_together(x) for x in (w, z))
-            found = refine([self._of_stage(j, start, width)[0] for j in range(LONG_HISTORY)], latest, otherwise)
-            for i, at in enumerate(numbers):
-                self.z[at][0] = found if width == 1 else c.part(found, i)
+        """The solution of the last stage, and what follows from the differences of this one."""
+        for start, width in self.code.chunks(self.layout.z):
+            change = refine([self._of_stage(j, start, width)[0] for j in range(STAGE_HISTORY)], *OF_STAGE)
+            for i in range(width):
+                self.z[start + i][0] = self.w[start + i][0] + (change if width == 1 else self.code.part(change, i))
 
     def _of_stage(self, j: int, start: int, width: int) -> Operand:
         """Place of so many numbers of a difference of this stage."""
-        row = self.stages.now * LONG_HISTORY + (HISTORY + j)
+        row = self.stages.now * STAGE_HISTORY + (HISTORY + j)
         return self.part["history"][row * self.layout.z + start :].at(0, vector(width, "double"))
 
     def _remember_stage(self) -> None:
-        """Those of this stage move on, the oldest first; the new one is that from the last solution."""
-        z = self.layout.z
-        for start, width in reversed(list(self.code.chunks((LONG_HISTORY - 1) * z))):
-            self._of_stage(1, start, width)[0] = self._of_stage(0, start, width)[0]
-        for i, x in enumerate(self.w):
-            self._of_stage(0, i, 1)[0] = x[0] - self.part["history"][i]
+        for start, width in self.code.chunks(self.layout.z):
+            w = self.load_all(self.w[start : start + width])
+            new = (w[0] if width == 1 else self.code.put_together(w)) - self._past(0, start, width)[0]
+            self.renew_differences(new, [self._of_stage(j, start, width) for j in range(STAGE_HISTORY)])
+
+    def renew_differences(self, new: Operand, places: Sequence[Operand]) -> None:
+        """The new change of a stage, and by how much each difference of it is another than in the step before."""
+        for place in places:
+            before = place[0]
+            place[0] = new
+            new = new - before
 
     def remember(self) -> None:
         """The older ones move on, if they are read again."""
@@ -309,17 +312,16 @@ class Frame:
         c.go("leave")
 
 
-def refine(past: Sequence[Operand], latest: Operand | None = None, otherwise: Operand | None = None) -> Operand:
+def refine(past: Sequence[Operand], cubic: Sequence[float] = CUBIC, refinement: np.ndarray = REFINEMENT) -> Operand:
     """The prediction from all solutions that are kept, newest first: vectors of any width.
 
-    What the newest enters last is the shortest way from it to the next step. latest: what is kept are differences, and the
-    next is added to this solution; otherwise: the prediction where they are not smooth.
+    What the newest enters last is the shortest way from it to the next step. cubic, refinement: of a stage's change and its
+    differences, from which the next change follows.
     """
-    low, (excess, *others) = _weighted(CUBIC, past), (_weighted(row, past) for row in REFINEMENT.tolist())
+    low, (excess, *others) = _weighted(cubic, past), (_weighted(row, past) for row in refinement.tolist())
     highest, *fourth = map(abs, others)
     smooth = highest <= SMOOTH * intrinsic("maxnum", *fourth)
-    high = low + excess
-    return where(smooth, high if latest is None else latest + high, low if otherwise is None else otherwise)
+    return where(smooth, low + excess, low)
 
 
 def _weighted(weights: Sequence[float], past: Sequence[Operand]) -> Operand:

@@ -14,7 +14,7 @@ import operator
 from collections.abc import Iterator, Sequence
 
 from dalembert.native.llvm.builder import Operand, where
-from dalembert.native.stepper.arrays import COUNTED, HISTORY, LONG_HISTORY, SINCE, Layout, history_length
+from dalembert.native.stepper.arrays import COUNTED, HISTORY, OF_STAGE, SINCE, STAGE_HISTORY, Layout, history_length
 from dalembert.native.stepper.frame import Frame, refine
 from dalembert.native.stepper.linear_systems import GraphOutputs, Plan
 from dalembert.native.stepper.step import Translated
@@ -161,16 +161,15 @@ class LaneFrame(Frame):
 
     def refine_stage(self) -> None:
         for i, (past, column) in enumerate(self._begin_prediction()):
-            changes = [self._of_stage(j, i)[0] for j in range(LONG_HISTORY)]
-            self.z[column][0] = refine(changes, past[0], self.z[column][0])
+            self.z[column][0] = past[0] + refine([self._of_stage(j, i)[0] for j in range(STAGE_HISTORY)], *OF_STAGE)
 
     def _of_stage(self, j: int, start: int, width: int = 1) -> Operand:
-        return self.changes[(self.stages.now * LONG_HISTORY + j) * len(self.iterated) + start :]
+        return self.changes[(self.stages.now * STAGE_HISTORY + j) * len(self.iterated) + start :]
 
     def _remember_stage(self) -> None:
         latest = self._history()[0]
-        for j, i in itertools.product(reversed(range(LONG_HISTORY)), range(len(self.iterated))):
-            self._of_stage(j, i)[0] = self._of_stage(j - 1, i)[0] if j else self.w[self.iterated[i]][0] - latest[i]
+        for i, column in enumerate(self.iterated):
+            self.renew_differences(self.w[column][0] - latest[i], [self._of_stage(j, i) for j in range(STAGE_HISTORY)])
 
     def remember(self) -> None:
         if self.layout.by_stage and not self.once:

@@ -46,7 +46,7 @@ class Plan:
         return self.nonlinear.operations + self.affine.operations
 
 
-def choose_plan(step: Translated, samples: np.ndarray) -> Plan | None:
+def choose_plan(step: Translated, samples: np.ndarray, cofactors: bool = False) -> Plan | None:
     """The plan for a step whose Jacobian has the values `samples` (s, n, n); None where no pivots are good at them."""
     entries = step.matrix
     levels = np.array([step.level(int(i)) for i in entries.ravel()]).reshape(entries.shape)
@@ -56,8 +56,7 @@ def choose_plan(step: Translated, samples: np.ndarray) -> Plan | None:
         return None
     iterated = parts[0].rows, parts[0].columns
     once = step.equations.affine(*iterated)
-    judged = not once and step.equations.may_jump(*iterated)
-    return Plan(orders[0], orders[1], once, judged, step.cofactors and not once)
+    return Plan(orders[0], orders[1], once, not once and step.equations.may_jump(*iterated), cofactors and not once)
 
 
 def _order_of(part: Part, pattern: np.ndarray, levels: np.ndarray, samples: np.ndarray) -> PivotOrder | None:
@@ -131,7 +130,7 @@ def _solve_blocks(
         known = {g.variable("z", j): step.guess[j] for j in order.columns}
         every = replace_nodes(g, [*f, *jacobian.ravel().tolist()], known)
         f, jacobian = every[: len(f)], np.array(every[len(f) :], np.int64).reshape(jacobian.shape)
-    found = eliminate(g, f, jacobian, order, step.level, plan.growth, plan.cofactors)
+    found = eliminate(g, f, jacobian, order, step.level, plan.growth, cofactors=plan.cofactors)
     return [found.update[j] for j in sorted(found.update)], [found.check], found.pivots
 
 
@@ -139,7 +138,7 @@ def _following(step: Translated, jacobian: np.ndarray, plan: Plan | None) -> lis
     if plan is None or not plan.judged:
         return []
     again = step.graph.vector("again", len(step.f)).tolist()
-    found = eliminate(step.graph, again, jacobian, plan.nonlinear, step.level, plan.growth, plan.cofactors)
+    found = eliminate(step.graph, again, jacobian, plan.nonlinear, step.level, plan.growth, cofactors=plan.cofactors)
     return [found.update[j] for j in sorted(found.update)]
 
 

@@ -35,8 +35,8 @@ class StepFunctions:
     whole step, q, s after it, p) → truth value: is counted as a leap. length(s, h, p) → (), that of a step if it is not h.
     p: the arrays of the program, of shapes `shapes`. weights: a step is made of stages, each a step with weights[i] h.
     extrapolation: (stages, 5, 4), the weights of the last solutions, newest first, in the prediction, by how many are known.
-    by_stage: a stage is also predicted from its differences in the last steps. brief: rows have no held force without a law.
-    cofactors: three equations are solved by Cramer's rule.
+    costly: iterations take long: a stage is predicted from its differences in the last steps, and three equations are solved
+    by cofactors; rows have no held force without a law.
     """
 
     n: int
@@ -61,9 +61,7 @@ class StepFunctions:
     reduced: tuple[int, int] = (0, 0)
     weights: tuple[float, ...] = (1.0,)
     extrapolation: np.ndarray = dataclasses.field(default_factory=lambda: _CUBIC)
-    by_stage: bool = False
-    brief: bool = False
-    cofactors: bool = False
+    costly: bool = False
     velocities: int | None = None
 
     @property
@@ -125,7 +123,6 @@ class Translated(StepNodes):
     length: int | None
     weights: tuple[float, ...]
     extrapolation: np.ndarray
-    cofactors: bool = False
 
     _levels: dict[int, int] = dataclasses.field(default_factory=dict)
 
@@ -232,7 +229,6 @@ def translate(step: StepFunctions, sample: Sample | None = None) -> Translated:
         **lists,
         graph=graph, depend=Dependence(graph), captured=np.array(tracer.captured), declared=tracer.declared, ends=step.ends,
         length=int(length[0]) if length else None, weights=step.weights, extrapolation=step.extrapolation,
-        cofactors=step.cofactors,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from dalembert.native.graph.graph import combine_pairs
 from dalembert.native.llvm.builder import Code, Operand, intrinsic, module, where
 from dalembert.native.llvm.dense import EXACT, NOT_FINITE, SOLVED
 from dalembert.native.llvm.emit import OPERATORS, Values
-from dalembert.native.stepper.arrays import HISTORY, LEAP, LONG_HISTORY, SINCE
+from dalembert.native.stepper.arrays import HISTORY, LEAP, SINCE
 from dalembert.native.stepper.frame import Frame, tables
 from dalembert.native.stepper.linear_systems import Plan
 from dalembert.outcome import Outcome
@@ -99,17 +99,14 @@ class StepCode:
         f.store(f.z, self.emit(self.outputs.guess, dict(values)))
         c.go("iterate.start")
         c.label("extrapolate")
-        if f.layout.history == LONG_HISTORY:
-            c.fork(known == LONG_HISTORY, "refine", "begin.extrapolate", True)
+        if f.layout.history > HISTORY:
+            c.fork(known == f.layout.history, "refine", "begin.extrapolate", True)
             c.label("refine")
-            f.extrapolate_refined()
+            (f.refine_stage if f.layout.by_stage else f.extrapolate_refined)()
             c.go("iterate.start")
             c.label("begin.extrapolate")
         row = f.stages.row(known)
         f.extrapolate([c.broadcast(row[j]) for j in range(HISTORY)])
-        if f.layout.by_stage:
-            with c.only_if(known == f.layout.history):
-                f.refine_stage()
         c.label("iterate.start")
 
     def _iterate(self, values: Values) -> None:

@@ -21,7 +21,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from dalembert.algebra import Solve
-from dalembert.native import CUBIC, HISTORY, LEAP, LONG_HISTORY, REFINEMENT, SMOOTH, next_chunk
+from dalembert.native import HISTORY, LEAP, OF_STAGE, REFINEMENT, SMOOTH, STAGE_HISTORY, next_chunk
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.varying import VaryingSteps, clock_of, has_ended, time_of
@@ -55,30 +55,31 @@ def prediction(program: StepProgram, stage, point: RunState, t, h) -> Float[Arra
     """z extrapolated through the last stages; the program's guess before the first.
 
     Where steps are equal a component that proves smooth goes through the last eight, or it changes as this stage did in
-    the last eight steps.
+    the last twelve steps.
     """
     weights, latest = jnp.asarray(extrapolation(program))[stage, jnp.minimum(point.known, HISTORY)], point.history[0]
     found = weights @ point.history[:HISTORY]
-    if program.by_stage or len(point.history) == LONG_HISTORY:
-        past = _changes(point.history, stage) if program.by_stage else point.history
-        excess, seventh, *fourth = jnp.asarray(REFINEMENT) @ past
-        smooth = jnp.abs(seventh) <= SMOOTH * jnp.maximum(*map(jnp.abs, fourth))
-        high = latest + (jnp.asarray(CUBIC) @ past[:HISTORY] + excess) if program.by_stage else found + excess
-        found = jnp.where((point.known == len(point.history)) & smooth, high, found)
+    if len(point.history) > HISTORY:
+        past = _differences(point.history, stage) if program.by_stage else point.history
+        excess, highest, *fourth = jnp.asarray(OF_STAGE[1] if program.by_stage else REFINEMENT) @ past
+        low = latest + jnp.sum(past[:HISTORY], axis=0) if program.by_stage else found
+        smooth = jnp.abs(highest) <= SMOOTH * jnp.maximum(*map(jnp.abs, fourth))
+        found = jnp.where(point.known == len(point.history), jnp.where(smooth, low + excess, low), found)
     return jnp.where(point.known > 0, found, program.guess(point.q, point.s, t, h))
 
 
-def _changes(history: Float[Array, "rows z"], stage) -> Float[Array, "8 z"]:
-    """By how much the solutions of a stage differed from those before them, in the last steps."""
-    return lax.dynamic_slice_in_dim(history, HISTORY + LONG_HISTORY * stage, LONG_HISTORY)
+def _differences(history: Float[Array, "rows z"], stage) -> Float[Array, "12 z"]:
+    """The change of a stage from the solution before it, and the differences of this from step to step."""
+    return lax.dynamic_slice_in_dim(history, HISTORY + STAGE_HISTORY * stage, STAGE_HISTORY)
 
 
 def _next_history(program: StepProgram, history: Float[Array, "rows z"], stage, z) -> Float[Array, "rows z"]:
     if not program.by_stage:
         return jnp.concatenate([z[None], history[:-1]])
-    new = jnp.concatenate([(z - history[0])[None], _changes(history, stage)[:-1]])
+    change = (z - history[0])[None]
+    new = jnp.concatenate([change, change - jnp.cumsum(_differences(history, stage)[:-1], axis=0)])
     solutions = jnp.concatenate([z[None], history[: HISTORY - 1], history[HISTORY:]])
-    return lax.dynamic_update_slice_in_dim(solutions, new, HISTORY + LONG_HISTORY * stage, 0)
+    return lax.dynamic_update_slice_in_dim(solutions, new, HISTORY + STAGE_HISTORY * stage, 0)
 
 
 def leaps(before, after):

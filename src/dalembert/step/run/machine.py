@@ -376,8 +376,7 @@ def _step_functions(program, step_options: StepOptions, carry: RunState, parts: 
         reduce=reduce and (lambda *x: reduce(*x[:-1])), reduced=lengths(carry.reduced),
         clock=method("clock") if varies else None, astray=method("astray") if varies else None,
         length=method("length") if varies else None,
-        weights=program.weights, extrapolation=extrapolation(program), by_stage=program.by_stage,
-        brief=program.on_groups, cofactors=program.on_groups,
+        weights=program.weights, extrapolation=extrapolation(program), costly=program.on_groups,
     )  # fmt: skip
 
 
