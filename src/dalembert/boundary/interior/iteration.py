@@ -258,7 +258,8 @@ class InteriorPoint:
             return True
         it.restorations += 1
         path.shortened = 0
-        if path.violation > self.settings.tolerance and restore(path):
+        brief = path.limit < self.settings.max_iterations  # where constraints would have to be restored it is of no use
+        if path.violation > self.settings.tolerance and not brief and restore(path):
             return False
         infeasible = path.violation > 1e3 * self.settings.tolerance and it.iterations < path.limit
         it.end = Termination.INFEASIBLE if infeasible else Termination.NOT_CONVERGED
