@@ -125,18 +125,16 @@ class ControlSearch:
             return
         n, sizes = data.layout.n, self.start.sizes.positions
         for path, places in zip(data.paths, data.path_places("values"), strict=True):
-            touched = activity.active.ravel()[places] != 0
-            positions = ~path.reads[:, n:].any(axis=1) & touched.any(axis=0)
-            if path.name != "inequalities" or not positions.any():
+            positions = (path.name == "inequalities") & ~path.reads[:, n:].any(axis=1)
+            touched = (activity.active.ravel()[places] != 0) & positions
+            if not touched.any():
                 continue
-            ways = path.across(data.problem.parameters, data.path_points(path, it.z), sizes)
-            for i in np.flatnonzero(positions):
-                at = touched[:, i] & ways[:, i].any(axis=1)
-                held = at | (touched.any(axis=1) & ~touched[:, i])
+            ways = path.across(data.problem.parameters, data.path_points(path, it.z), sizes, touched)
+            for i in np.flatnonzero(touched.any(axis=0)):
+                held = ways[:, i].any(axis=1) | (touched.any(axis=1) & ~touched[:, i])
                 held[[0, -1]] = True
-                if at.any():
-                    way = np.where(at[:, None], ways[:, i], 0.0)[held]
-                    yield self._moved(it.z, np.stack([np.interp(data.t, data.t[held], x) for x in way.T], axis=1))
+                if ways[:, i].any():
+                    yield self._moved(it.z, np.stack([np.interp(data.t, data.t[held], x) for x in ways[held, i].T], axis=1))
 
     def starts(self) -> Iterator[First]:
         """First paths with the forces of bounds, one after the other until one leads somewhere."""

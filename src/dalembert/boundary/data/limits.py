@@ -25,7 +25,7 @@ from dalembert.native import Places, Unsupported, Windowed, vanishing
 from dalembert.numbers import as_function, described, real_numbers, whole_number
 from dalembert.solution import ActiveBounds
 from dalembert.systems import InconsistentDataError, Problem, output_shape, run_on_shapes, with_parameters
-from dalembert.tracing import over_many_rows, over_rows
+from dalembert.tracing import over_rows
 
 SLACK = 1e-9  # by how much what is given may be outside, relative to its size: rounding
 
@@ -258,11 +258,24 @@ class PathInequalities(NamedTuple):
         positive = np.where(middle > 0.0, middle, largest)
         return np.where(positive > 0.0, positive, 1.0)
 
-    def across(self, parameters: Any, at: PathPoints, sizes: Float[np.ndarray, "n"]) -> Float[np.ndarray, "K m n"]:
-        """Changes of q from where G_i = 0 along the slope of G_i, in units of sizes, through what it keeps out, to where
-        G_i ≤ 0 again; zero where that is not."""
-        found = np.asarray(over_many_rows(_ways_across, at, self.function, (parameters, sizes)))
-        return np.where(np.isfinite(found), found, 0.0)
+    def across(
+        self, parameters: Any, at: PathPoints, sizes: Float[np.ndarray, "n"], touched: Bool[np.ndarray, "K m"]
+    ) -> Float[np.ndarray, "K m n"]:
+        """Changes of q from where G_i is touched along its slope, in units of sizes, through what it keeps out, to where
+        G_i ≤ 0 again; zero elsewhere, and where that is not."""
+        found, along = np.zeros((*touched.shape, len(sizes))), self.function.problem.space.along
+        nodes, which = np.nonzero(touched)
+        near = PathPoints(*(x[nodes] for x in at))
+        slopes = over_rows(_path_slopes, near, self.function, parameters)[0]
+        slopes = np.nan_to_num(np.asarray(slopes)[np.arange(len(nodes)), which]) * sizes
+        lengths = np.linalg.norm(slopes, axis=1, keepdims=True)
+        ways = sizes * np.divide(slopes, lengths, out=np.zeros_like(slopes), where=lengths > 0.0)
+        many = PathPoints(*(np.repeat(x, len(ACROSS), axis=0) for x in near))
+        many = many._replace(q=along(many.q, (ways[:, None] * ACROSS[:, None]).reshape(-1, len(sizes))))
+        values = self.values(parameters, many).reshape(len(nodes), len(ACROSS), -1)
+        kept = values[np.arange(len(nodes)), :, which] <= 0.0
+        found[nodes, which] = np.where(kept.any(axis=1), ACROSS[kept.argmax(axis=1)], 0.0)[:, None] * ways
+        return found
 
     def check_settled(self, values: np.ndarray, settled: np.ndarray, sizes: np.ndarray) -> None:
         """ValueError where what is given violates a bound whatever the rest does."""
@@ -362,16 +375,6 @@ def _path_values(function: PathFunction, parameters, q, v, u, t):
 def _path_slopes(function: PathFunction, parameters, q, v, u, t):
     moved = lambda y, v, u: function(function.problem.space.retract(q, y), v, u, t, parameters)  # noqa: E731
     return jax.jacfwd(moved, (0, 1, 2))(jnp.zeros_like(v), v, u)
-
-
-def _ways_across(function: PathFunction, given: tuple[Any, Any], q, v, u, t):
-    parameters, sizes = given
-    slopes = _path_slopes(function, parameters, q, v, u, t)[0] * sizes
-    ways = sizes * slopes / jnp.linalg.norm(slopes, axis=1, keepdims=True)
-    at = lambda s, way: function(function.problem.space.retract(q, s * way), v, u, t, parameters)  # noqa: E731
-    values = jax.vmap(jax.vmap(at, (None, 0)), (0, None))(ACROSS, ways)
-    kept = jnp.diagonal(values, axis1=1, axis2=2) <= 0.0
-    return jnp.where(kept.any(axis=0), jnp.asarray(ACROSS)[jnp.argmax(kept, axis=0)], 0.0)[:, None] * ways
 
 
 def parabola_rates(t: Float[np.ndarray, "nodes"]) -> Float[np.ndarray, "inner 3"]:
