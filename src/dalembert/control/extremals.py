@@ -62,6 +62,11 @@ OTHER = (
 
 @extremal.register
 def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
+    return _extremal(problem, asked)
+
+
+def _extremal(problem: OptimalControl, asked: Asked, sides: bool = True) -> ControlSolution:
+    """sides: whether obstacles are tried on their other sides, too."""
     by_steps = isinstance(asked.request.guess, str)
     if by_steps:
         as_choice(asked.request.guess, "guess", ("homotopy",), "guesses by name")
@@ -73,7 +78,9 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     timed = data.horizon is not None and not isinstance(asked.request.guess, ControlSolution)
     tried = itertools.islice(starts, 1) if timed else starts
     end, remark = bring_in_limits(ready, asked.settings) if by_steps else (ready.minimise(ready.sizes, tried), "")
-    end = end if isinstance(asked.request.guess, ControlSolution) else ready.pass_other_sides(ready.slide_contacts(end))
+    if not isinstance(asked.request.guess, ControlSolution):
+        end = ready.slide_contacts(end)
+        end = ready.pass_other_sides(end) if sides else end
     data.check_ranks(end[0].z, kkt.positions[: data.layout.n])
     assess = lambda it, activity: control_solution(data, kkt, it, asked.certify, activity)  # noqa: E731
     found = leave_saddles(ready.search, end, ready.sizes, assess)
@@ -252,7 +259,7 @@ def _(
     problem: OptimalControl, asked: Asked, requests: Sequence[Request], threads: int, continued: bool = False
 ) -> list[ControlSolution]:
     if not problem.system.space.flat:  # each is counted from a path of its own
-        return [extremal(problem, asked._replace(request=request)) for request in requests]
+        return [_extremal(problem, asked._replace(request=request), sides=False) for request in requests]
     data = prepare_control(problem, asked._replace(request=requests[0])).data
     own = [_own_path(data, request) for request in requests]
     extents = np.array([extents_of(path.whole_positions, path.path) for path in own])
