@@ -283,3 +283,32 @@ def test_machine_code_solves_them_as_jax_does(monkeypatch):
     with pytest.warns(UserWarning, match="runs on JAX"):
         two = da.solve(problem, **{**CUBIC.boundary, "T": np.nextafter(1.0, 2.0)}, steps=10)
     assert_allclose(two.q, one.q, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(("away", "steps", "digits"), [(0.0, 2000, 1e-11), (1e3, 80, 1e-10), (1e6, 20, 1e-7)])
+def test_a_curve_far_away_or_of_many_steps_is_found(away, steps, digits):
+    """In what positions are rounded to, the curve beside the origin: the action does not see where it is."""
+    bent = da.VariationalProblem(lambda q, v, a: 0.5 * a.g @ a.g, derivatives=2, coordinates={"g": SE3})
+    turned, place = Rotation.from_rotvec([0.3, -0.5, 0.8]).as_matrix(), away * np.array([1.0, -2.0, 1.0])
+    ends = {"T": 3.0, "steps": steps}
+
+    def between(place):
+        begin = {"g": (np.eye(3), place)}, {"g": [0.1, 0.0, 0.0, 0.2, 0.0, 0.0]}
+        return da.solve(bent, initial=begin, final=({"g": (turned, place + np.array([0.4, 0.3, 0.6]))}, {}), **ends)
+
+    found, near = between(place), between(np.zeros(3))
+    assert found.kind == "minimum"
+    assert_allclose(found.action, near.action, rtol=digits)
+    assert_allclose(found.v, near.v, rtol=0, atol=digits)
+
+
+def test_a_plant_far_away_is_controlled():
+    body = da.System(lambda q, v: 0.5 * v.g @ (jnp.array([1.0, 1.4, 2.0, 1.7, 1.7, 1.7]) * v.g), coordinates={"g": SE3})
+    push = da.OptimalControl(body, cost=lambda q, v, u: u @ u, actuated=np.eye(6)[:, [0, 1, 2, 5]])
+    turned = Rotation.from_rotvec([0.3, -0.5, 0.8]).as_matrix()
+    costs = []
+    for away in (0.0, 1e4, 1e6):
+        place = away * np.array([1.0, -2.0, 1.0])
+        final = {"g": (turned, place + np.array([0.4, 0.3, 0.6]))}, {}
+        costs.append(da.solve(push, initial=({"g": (np.eye(3), place)}, {}), final=final, T=3.0, steps=20).cost)
+    assert_allclose(costs, costs[0], rtol=1e-8)

@@ -301,7 +301,8 @@ def transcribe(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance:
     primal = np.zeros(layout.size, dtype=bool)
     for name in ("state", "controls", "reactions", "values", "base"):
         primal[layout.part(name)] = True
-    scales = _control_scales(data, sizes, tolerance)
+    far = data.space.magnitudes(data.elements(z)) if isinstance(data.space, Product) else 0.0
+    scales = _control_scales(data, sizes, tolerance, far)
     random = np.random.default_rng(0)
     near = z + 0.1 * random.standard_normal((3, *z.shape)) * scales.units
     parts = TimedParts(
@@ -380,10 +381,10 @@ def _terms(data: ControlData, fixed: np.ndarray) -> Iterator[tuple[Term, tuple]]
     yield from data.path_terms()
 
 
-def _control_scales(data: ControlData, sizes: ControlSizes, tolerance: float) -> Scales:
+def _control_scales(data: ControlData, sizes: ControlSizes, tolerance: float, far: np.ndarray | float) -> Scales:
     """The units of the components: s, u, ν of the unknowns, σ/φ and σ/γ of the multipliers; v is s/T.
 
-    An impulse is small against φT, and against what the rounding ε s of positions makes of momenta M d/h at all nodes.
+    An impulse is small against φT, and against what the rounding ε s, or ε far, of positions makes of momenta M d/h.
     """
     layout, blocks = data.layout, len(data.t) + 2
     units, residuals = np.ones((blocks, layout.size)), np.zeros((blocks, layout.size))
@@ -395,7 +396,7 @@ def _control_scales(data: ControlData, sizes: ControlSizes, tolerance: float) ->
         units[:, layout.part(name)] = unit
     units[[0, -1], layout.part("state")] = sizes.positions / sizes.time
     h = np.diff(data.t)
-    rounding = 4.0 * np.finfo(float).eps * len(h) * sizes.inertia * sizes.positions / h.min()
+    rounding = 4.0 * np.finfo(float).eps * len(h) * sizes.inertia * np.maximum(sizes.positions, far) / h.min()
     residuals[:, layout.part("adjoints")] = 1.0 / np.maximum(sizes.forces * sizes.time, rounding / tolerance)
     residuals[:, layout.part("steps")] = 1.0 / (sizes.constraints * sizes.time)
     residuals[:, layout.part("inequalities")] = 1.0 / (sizes.values * sizes.time)

@@ -70,7 +70,7 @@ class Reference(Described, Later):
 
     @classmethod
     def solved(
-        cls, times: np.ndarray, found: Solved, outputs: Callable[[], np.ndarray], n: int | None = None, coordinates: Any = ()
+        cls, times: np.ndarray, found: Solved, outputs: Callable[[], np.ndarray], n=None, coordinates: Any = ()
     ) -> Self:
         """One, or many with a leading axis. outputs: (λ, drift) at the rows, for which few ask; n: numbers of a position;
         coordinates: their names, or None."""
@@ -245,17 +245,9 @@ def by_diffrax(system: System, q, v, times, tolerance, *, solver=None, max_steps
     found = integrate(motion_rates, None, span, start, tolerance, sizes=sizes, at=times, solver=solver, max_steps=max_steps)
     qs, vs = found.y[:, :n], found.y[:, n:]
     multipliers = jax.vmap(lambda s, y: motion(s, y)[1])(times, found.y)
-    return Reference(
-        times,
-        qs,
-        vs,
-        multipliers,
-        jax.vmap(lambda x, w, s: drift(system, x, w, s))(qs, vs, times),
-        found.reached,
-        found.steps,
-        "Dopri8" if solver is None else type(solver).__name__,
-        system.coordinates or (),
-    )
+    drifts = jax.vmap(lambda x, w, s: drift(system, x, w, s))(qs, vs, times)
+    method, names = "Dopri8" if solver is None else type(solver).__name__, system.coordinates or ()
+    return Reference(times, qs, vs, multipliers, drifts, found.reached, found.steps, method, names)
 
 
 _integrate = Jitted(by_diffrax)

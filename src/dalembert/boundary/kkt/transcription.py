@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import numpy as np
 
@@ -16,8 +18,9 @@ from dalembert.systems import VariationalProblem, density, power_of_two
 from dalembert.tracing import seldom
 
 
-def transcribe(own: WindowUnknowns, sample: np.ndarray, sizes: Sizes, bases: np.ndarray | None = None) -> Transcription:
-    """The KKT system of a problem. sample: (slots, n), a path to look at; bases: (1, N+1, size), on groups."""
+def transcribe(own: WindowUnknowns, sample: np.ndarray, sizes: Sizes, bases: Any = None, far: Any = 0.0) -> Transcription:
+    """The KKT system of a problem. sample: (slots, n), a path to look at; bases: (1, N+1, size), on groups; far: how large
+    positions are stored there over the tolerance: their rounding shows in derivatives."""
     layout, windows = own.layout, own.windows
     made = TermList(own)
     z = np.zeros(made.fixed.shape)
@@ -32,7 +35,8 @@ def transcribe(own: WindowUnknowns, sample: np.ndarray, sizes: Sizes, bases: np.
     for name in ("multipliers", "lower", "holonomic", "inequalities"):
         relaxed[layout.part(name)] = True
     relaxed[layout.part("momentum")] = not own.space.flat  # elsewhere the highest derivatives are linear in the nodes
-    scales = _scales(windows, layout, sizes, own.equations, own.groups)
+    rounding = 4.0 * np.finfo(float).eps * (far + np.zeros(layout.n)) / np.diff(own.t).min() ** layout.k
+    scales = _scales(windows, layout, sizes, own.equations, own.groups, rounding)
     of_nodes = sizes.positions, sizes.positions / sizes.time, np.zeros(0)
     values = own.value_sizes([own.path_points(path, z) for path in own.paths], of_nodes)
     _add_scales(scales, layout, values, sizes.action)
@@ -96,7 +100,7 @@ def _highest_momentum(problem: VariationalProblem, jets, times):
 
 
 def _scales(
-    windows: Windows, layout: BlockLayout, sizes: Sizes, equations: tuple[int, ...], groups: list[SlotGroup]
+    windows: Windows, layout: BlockLayout, sizes: Sizes, equations: tuple[int, ...], groups: list[SlotGroup], rounding
 ) -> Scales:
     """The units of the components: s/Tⁱ of slots and highest derivatives, σTᵏ/s of their momenta, σ/γ of multipliers."""
     orders = windows.orders.reshape(-1, layout.stride)
@@ -110,7 +114,8 @@ def _scales(
         ("momentum", power_of_two(np.tile(sizes.action / highest, layout.points)[: layout.highest])),
     ):
         units[:, layout.part(name)] = value
-    residuals[:, layout.part("momentum")] = 1.0 / (np.tile(highest, layout.points)[: layout.highest] * total)
+    least = np.tile(np.maximum(highest, rounding), layout.points)[: layout.highest]
+    residuals[:, layout.part("momentum")] = 1.0 / (least * total)
     lower = [_lower_sizes(g, layout, orders, per_time * sizes.differential[list(g.equations)]) for g in groups]
     for name, equation in (
         ("multipliers", np.tile(sizes.differential[list(equations)], layout.points)),
