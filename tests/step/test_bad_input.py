@@ -151,8 +151,9 @@ def test_lyapunov(case):
     actuated, error, message = LYAPUNOV[case]
     with pytest.raises(error, match=message):
         run(da.System(free, da.Lyapunov(lambda q, v: 0.5 * (q @ q + v @ v), lambda q, v: v[0] ** 2, actuated)))
-    with pytest.raises(TypeError, match="actuated: found str"):
-        da.Lyapunov(free, free, "wheel")
+    named = da.System(free, da.Lyapunov(lambda q, v: 0.5 * v @ v, lambda q, v: v[0] ** 2, "wheel"), coordinates=("x", "y"))
+    with pytest.raises(TypeError, match=r"actuated: found str 'wheel'; give the name or the index .* of x, y, a row"):
+        run(named)
 
 
 @pytest.mark.parametrize(

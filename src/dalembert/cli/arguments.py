@@ -114,9 +114,13 @@ def _from_file(reference: str) -> Any:
 
 
 def entries_of(file: str) -> dict[str, Entry | BoundaryEntry]:
-    """The systems and boundary problems that a file defines, by the words of a command line that stand for them."""
-    known = {name: _as_entry(f"{file}:{name}", x) for name, x in vars(_module(File(file))).items()}
-    return {f"{file}:{name}": x for name, x in known.items() if isinstance(x, Entry | BoundaryEntry)}
+    """The systems and boundary problems that a file defines, by the words of a command line that stand for them; not the
+    plain systems that its entries and problems are made of."""
+    defined = {f"{file}:{name}": x for name, x in vars(_module(File(file))).items()}
+    found = {name: x for name, x in defined.items() if isinstance(x, Entry | BoundaryEntry)}
+    parts = [x.system if isinstance(x, Entry) else getattr(x.problem, "system", None) for x in found.values()]
+    plain = {name: x for name, x in defined.items() if isinstance(x, System) and not any(x is part for part in parts)}
+    return {name: _as_entry(name, x) for name, x in defined.items() if name in found or name in plain}
 
 
 def _module(file: File) -> ModuleType:
