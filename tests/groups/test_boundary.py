@@ -307,8 +307,9 @@ def test_a_plant_far_away_is_controlled():
     push = da.OptimalControl(body, cost=lambda q, v, u: u @ u, actuated=np.eye(6)[:, [0, 1, 2, 5]])
     turned = Rotation.from_rotvec([0.3, -0.5, 0.8]).as_matrix()
     costs = []
-    for away in (0.0, 1e4, 1e6):
+    for away in (0.0, 1e4, 1e6, 4e7):  # beyond an orbit about the Earth
         place = away * np.array([1.0, -2.0, 1.0])
         final = {"g": (turned, place + np.array([0.4, 0.3, 0.6]))}, {}
         costs.append(da.solve(push, initial=({"g": (np.eye(3), place)}, {}), final=final, T=3.0, steps=20).cost)
-    assert_allclose(costs, costs[0], rtol=1e-8)
+    assert_allclose(costs[:3], costs[0], rtol=1e-8)
+    assert_allclose(costs[3], costs[0], rtol=1e-7)

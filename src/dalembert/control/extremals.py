@@ -146,7 +146,7 @@ def control_search(problem: OptimalControl, asked: Asked) -> ControlSearch:
     start = prepare_control(problem, asked)
     data = start.data
     kkt = transcribe(data, start.z, start.sizes, asked.settings.tolerance)
-    least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
+    least = 4 * np.finfo(float).eps / asked.settings.tolerance * data.magnitudes(start.z)
     sizes = kkt.positions + (least if data.horizon is None else np.append(least, 0.0))
     time = None if data.horizon is None else data.time_place
     search = search_of(kkt, start.z, asked.settings, data.bounded_places(), time, filtered=True)

@@ -249,6 +249,10 @@ class ControlData(PathUnknowns):
         rates[0], rates[-1] = (end.given[1] for end in self.ends)
         return self.given, rates
 
+    def magnitudes(self, z: np.ndarray) -> Float[np.ndarray, "n"]:
+        """How large the numbers are from which positions are counted, or by which they are stored on groups."""
+        return self.space.magnitudes(self.elements(z)) if isinstance(self.space, Product) else np.abs(self.origin)
+
     def motion(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         q = self.elements(z)
         v = path_velocities(self.space, self.t, q)
@@ -301,7 +305,7 @@ def transcribe(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance:
     primal = np.zeros(layout.size, dtype=bool)
     for name in ("state", "controls", "reactions", "values", "base"):
         primal[layout.part(name)] = True
-    far = data.space.magnitudes(data.elements(z)) if isinstance(data.space, Product) else 0.0
+    far = 0.0 if data.space.flat else data.magnitudes(z)  # elsewhere differences of positions are unknowns
     scales = _control_scales(data, sizes, tolerance, far)
     random = np.random.default_rng(0)
     near = z + 0.1 * random.standard_normal((3, *z.shape)) * scales.units
