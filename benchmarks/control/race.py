@@ -50,10 +50,10 @@ def prepared(steps: int, force: float | None, tolerance: float, scheme=None) -> 
 
 def ours(steps: int, force: float | None, tolerance: float, scheme=None) -> Callable[[], Solved]:
     """The search alone: cost, iterations, whether it succeeded."""
-    (_, z, *_), _, search, sizes = prepared(steps, force, tolerance, scheme)
+    ready = prepared(steps, force, tolerance, scheme)
 
     def run() -> Solved:
-        it, _ = search(z, sizes, None)
+        it, _ = ready.search(ready.start.z, ready.sizes, None)
         return it.at.objective, it.iterations, it.end is Termination.CONVERGED
 
     return run
