@@ -262,8 +262,10 @@ def ready_problem(prepared: PreparedProblem, settings: Settings) -> ReadyProblem
     """Ready for the iteration. Where nothing moves on a first path and the user gives no sizes, the extents are those of
     Newton's first step."""
     extents = prepared.extents.copy()
-    far = prepared.unknowns.space.magnitudes(prepared.bases) if isinstance(prepared.unknowns.space, Product) else 0.0
-    made, z = _transcribe(prepared, extents, far / settings.tolerance)
+    space = prepared.unknowns.space
+    far = space.magnitudes(prepared.bases) if isinstance(space, Product) else 0.0
+    over = far / settings.tolerance
+    made, z = _transcribe(prepared, extents, over)
     still = np.flatnonzero(~extents.any(axis=1))
     if prepared.scales is None and len(still):
         linear = LinearSolver(made.kkt, z[0])
@@ -271,14 +273,14 @@ def ready_problem(prepared: PreparedProblem, settings: Settings) -> ReadyProblem
             step = linear.factor(z[i], plain=False).solve(-made.kkt.evaluate(z[i]).gradient)
             moved_by = made.kkt.max_norms(step)[: made.layout.n]
             extents[i] = SLIGHT * np.where(np.isfinite(moved_by), moved_by, 0.0)
-        made, z = _transcribe(prepared, extents, far / settings.tolerance)
+        made, z = _transcribe(prepared, extents, over)
     time = None if made.horizon is None else made.time_place
     search = search_of(made.kkt, z[0], settings, made.bounded_places(), time)
     least = 4 * np.finfo(float).eps / settings.tolerance * np.maximum(np.abs(made.origin), far)
     return ReadyProblem(prepared, made, z, extents, search, least)
 
 
-def _transcribe(prepared: PreparedProblem, extents: np.ndarray, far: Any) -> tuple[Transcription, np.ndarray]:
+def _transcribe(prepared: PreparedProblem, extents: np.ndarray, far: np.ndarray | float) -> tuple[Transcription, np.ndarray]:
     """The KKT system of a problem, and its first paths (batch, blocks, b). far: see `transcribe`."""
     own, values, sizes = prepared.unknowns, prepared.values, prepared.typical_sizes(extents.max(axis=0))
     made = transcribe(own, values[0], sizes, prepared.bases, far)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.boundary.data.ends import at_times, times_of
+from dalembert.boundary.data.ends import at_times, by_time
 from dalembert.boundary.solver import solve
 from dalembert.discretize import WindowMap
 from dalembert.groups import Group
@@ -88,15 +88,16 @@ def spline(
         True
     """
     check_x64()
-    times = times_of(points, "points")
+    given = by_time(points, "points")
+    times = np.array([*given])
     if len(times) < 2:
         raise ValueError(f"points: found {len(times)}; a curve needs at least two, at its ends")
     if isinstance(manifold, Group | LeftInvariant):
         if ambient or callable(guess):
             raise ValueError(f"{'ambient' if ambient else 'guess'}: is for manifolds; on a group give guess= as a path")
         problem = riemannian_spline(manifold, derivatives)
-        places = [{"g": points[t]} for t in times]
-        ends = [(place, *({"g": x} for x in given or ())) for place, given in ((places[0], initial), (places[-1], final))]
+        places = [{"g": x} for x in given.values()]
+        ends = [(place, *({"g": x} for x in jet or ())) for place, jet in ((places[0], initial), (places[-1], final))]
         between = dict(zip(times[1:-1], places[1:-1], strict=True))
         return solve(
             problem, initial=ends[0], final=ends[1], through=between, times=grid(times, steps), scheme=scheme,
@@ -105,10 +106,10 @@ def spline(
     check_manifold(manifold)
     as_flag(ambient, "ambient")
     problem = ambient_spline(manifold, derivatives) if ambient else riemannian_spline(manifold, derivatives)
-    places = _read_points(manifold, points, times)
+    places = _read_points(manifold, given)
     warn_of_scalar_last(manifold, places)
-    boundary_data = [_read_end(manifold, given, name, place, derivatives)
-            for given, name, place in ((initial, "initial", places[0]), (final, "final", places[-1]))]  # fmt: skip
+    boundary_data = [_read_end(manifold, jet, name, place, derivatives)
+            for jet, name, place in ((initial, "initial", places[0]), (final, "final", places[-1]))]  # fmt: skip
     t = grid(times, steps)
     path = _projected_lines(manifold, t, times, places) if guess is None else guess
     if callable(path):
@@ -139,13 +140,13 @@ def grid(times: Float[np.ndarray, "p"], steps: int) -> Float[np.ndarray, "N+1"]:
     return np.concatenate([*parts, times[-1:]])
 
 
-def _read_points(manifold: Manifold, points, times: Float[np.ndarray, "p"]) -> Float[np.ndarray, "p n"]:
+def _read_points(manifold: Manifold, points: dict[float, Any]) -> Float[np.ndarray, "p n"]:
     """Points of the manifold, in the order of their times."""
-    places = [as_numbers(points[t], f"points[{t}]") for t in times]
+    places = [as_numbers(q, f"points[{t}]") for t, q in points.items()]
     if any(q.ndim != 1 or not q.size or q.shape != places[0].shape for q in places):
         raise ValueError(f"points: found shapes {[q.shape for q in places]}; every one is (n,)")
     check_functions(manifold, places[0].shape[0])
-    return _on_manifold(manifold, times, np.array(places))
+    return _on_manifold(manifold, [*points], np.array(places))
 
 
 def _on_manifold(manifold: Manifold, times, places):

@@ -117,10 +117,10 @@ def entries_of(file: str) -> dict[str, Entry | BoundaryEntry]:
     """The systems and boundary problems that a file defines, by the words of a command line that stand for them; not the
     plain systems that its entries and problems are made of."""
     defined = {f"{file}:{name}": x for name, x in vars(_module(File(file))).items()}
-    found = {name: x for name, x in defined.items() if isinstance(x, Entry | BoundaryEntry)}
-    parts = [x.system if isinstance(x, Entry) else getattr(x.problem, "system", None) for x in found.values()]
-    plain = {name: x for name, x in defined.items() if isinstance(x, System) and not any(x is part for part in parts)}
-    return {name: _as_entry(name, x) for name, x in defined.items() if name in found or name in plain}
+    entries = [x for x in defined.values() if isinstance(x, Entry | BoundaryEntry)]
+    parts = [x.system if isinstance(x, Entry) else getattr(x.problem, "system", None) for x in entries]
+    found = {name: _as_entry(name, x) for name, x in defined.items() if not any(x is part for part in parts)}
+    return {name: x for name, x in found.items() if isinstance(x, Entry | BoundaryEntry)}
 
 
 def _module(file: File) -> ModuleType:

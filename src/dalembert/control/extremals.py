@@ -61,10 +61,6 @@ OTHER = (
 
 
 @extremal.register
-def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
-    return _extremal(problem, asked)
-
-
 def _extremal(problem: OptimalControl, asked: Asked, sides: bool = True) -> ControlSolution:
     """sides: whether obstacles are tried on their other sides, too."""
     by_steps = isinstance(asked.request.guess, str)

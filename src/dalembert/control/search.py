@@ -6,6 +6,8 @@ path: a guess may wind a pendulum more often than bounded forces can. The smooth
 the middle of an obstacle, so that at last it, or a path near it, is bent to either side. Where the steps do not resolve
 the motion that is found, the others are tried, too: a motion whose steps do is preferred.
 
+A motion stays on the side of an obstacle that its first steps lead to: one that is touched is tried on its other side.
+
 Limits are bounds and inequalities. Without any the least cost leads to a motion that violates them by m at most, and from
 there they are brought in by steps:
 

@@ -33,7 +33,7 @@ from jaxtyping import Bool, Float
 from dalembert.boundary import Free, KKTSystem
 from dalembert.boundary.data.around import read_end
 from dalembert.boundary.data.end_sets import refuse_sets
-from dalembert.boundary.data.ends import grid_nodes, read_through, times_of
+from dalembert.boundary.data.ends import by_time, grid_nodes, read_through
 from dalembert.boundary.data.free_time import Horizon
 from dalembert.boundary.data.limits import Asking, PathInequalities, read_inequalities
 from dalembert.control import Lobatto, OptimalControl
@@ -247,12 +247,13 @@ def read_given(problem: OptimalControl, solution: ControlSolution, ends: dict[st
     for name, end in ends.items():
         refuse_sets(end, name, "neighbours of a solution end where it does: give its own end, (q, v)")
     n, t, space = solution.v.shape[1], np.asarray(solution.t), problem.system.space
-    times = times_of(through or {}, "through") if isinstance(space, Product) else read_through(through, n).times
+    on_group = isinstance(space, Product)
+    times = np.array([*by_time(through or {}, "through")]) if on_group else read_through(through, n).times
     passed, found = np.zeros((len(t), n), dtype=bool), []
     passed[grid_nodes(t, times)] = True
     for name, node, costates in (("initial", 0, solution.costates_initial), ("final", -1, solution.costates_final)):
         here, end = np.asarray(solution.q[node]), ends.get(name)
-        if isinstance(space, Product):
+        if on_group:
             found.append(_read_on_group(space, end, name, here))
             here = np.zeros(n)
         else:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.boundary.data.ends import Nodes, Request, grid_nodes, times_of
+from dalembert.boundary.data.ends import Nodes, Request, by_time, grid_nodes
 from dalembert.discretize import Interpolated, Windows, window_jets
 from dalembert.groups import Product, Space
 from dalembert.lazy import with_fields
@@ -161,12 +161,12 @@ def on_path(space: Product, request: Request, t: np.ndarray, derivatives: int) -
         ends.append(None if all(x is None for x in jet) else jet[:derivatives])
     through = None
     if request.through is not None:
-        times = times_of(request.through, "through")
-        places = grid_nodes(t, times)
+        points = by_time(request.through, "through")
+        places = grid_nodes(t, np.array([*points]))
         known |= {
-            int(i): space.read_position(request.through[s], f"through[{s:g}]") for i, s in zip(places, times, strict=True)
+            int(i): space.read_position(q, f"through[{s:g}]") for i, (s, q) in zip(places, points.items(), strict=True)
         }
-        through = {float(s): np.zeros(space.n) for s in times}
+        through = dict.fromkeys(points, np.zeros(space.n))
     bases = _geodesics(space, t, known) if request.guess is None else _read_guess(space, request.guess, t)
     for node, q in known.items():
         bases[node] = q

@@ -123,21 +123,21 @@ class Through(NamedTuple):
     points: np.ndarray
 
 
-def times_of(points: Any, name: str) -> Float[np.ndarray, "K"]:
-    """Those of a mapping {t: q}, increasing."""
+def by_time(points: Any, name: str) -> dict[float, Any]:
+    """A mapping {t: q}, in the order of its times."""
     check_class(points, Mapping, name, "a mapping {t: q} from times to points")
-    return np.array(sorted(as_number(t, f"{name}: a time", "times as keys, {t: q}") for t in points))
+    found = {as_number(t, f"{name}: a time", "times as keys, {t: q}"): q for t, q in points.items()}
+    return {t: found[t] for t in sorted(found)}
 
 
 def read_through(through: Any, n: int) -> Through:
     """From a mapping {t: q}."""
-    through = {} if through is None else through
-    times = times_of(through, "through")
-    points = [np.atleast_1d(as_numbers(through[t], f"through[{t}]")) for t in times]
-    for t, q in zip(times, points, strict=True):
+    given = by_time({} if through is None else through, "through")
+    points = {t: np.atleast_1d(as_numbers(q, f"through[{t}]")) for t, q in given.items()}
+    for t, q in points.items():
         if q.shape != (n,):
             raise ValueError(f"through: the point at t = {t:g} has shape {q.shape}; the problem has n = {n} coordinates")
-    return Through(times, np.array(points).reshape(-1, n))
+    return Through(np.array([*points]), np.array([*points.values()]).reshape(-1, n))
 
 
 class Request(NamedTuple):

@@ -67,7 +67,7 @@ class Restoration:
         added = bounds.diagonal(path.multipliers / path.slacks)
         push = bounds.slope(self.barrier / path.slacks) * kkt.free
         it.linear.trusted = False
-        bare = np.where(kkt.primal, it.z, 0.0)
+        bare = np.where(kkt.primal, it.z, 0.0)  # without multipliers, and so without second derivatives of c
         factors = it.linear.factor(bare, HEAVY * self.damping, 1.0 / HEAVY, added=HEAVY * added)
         it.factorizations += 1
         found = factors.solve(-np.where(kkt.primal, HEAVY * push, it.at.gradient))

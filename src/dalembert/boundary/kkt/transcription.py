@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import numpy as np
 
@@ -18,7 +16,9 @@ from dalembert.systems import VariationalProblem, density, power_of_two
 from dalembert.tracing import seldom
 
 
-def transcribe(own: WindowUnknowns, sample: np.ndarray, sizes: Sizes, bases: Any = None, far: Any = 0.0) -> Transcription:
+def transcribe(
+    own: WindowUnknowns, sample: np.ndarray, sizes: Sizes, bases: np.ndarray | None = None, far: np.ndarray | float = 0.0
+) -> Transcription:
     """The KKT system of a problem. sample: (slots, n), a path to look at; bases: (1, N+1, size), on groups; far: how large
     positions are stored there over the tolerance: their rounding shows in derivatives."""
     layout, windows = own.layout, own.windows
@@ -100,9 +100,13 @@ def _highest_momentum(problem: VariationalProblem, jets, times):
 
 
 def _scales(
-    windows: Windows, layout: BlockLayout, sizes: Sizes, equations: tuple[int, ...], groups: list[SlotGroup], rounding
-) -> Scales:
-    """The units of the components: s/Tⁱ of slots and highest derivatives, σTᵏ/s of their momenta, σ/γ of multipliers."""
+    windows: Windows, layout: BlockLayout, sizes: Sizes, equations: tuple[int, ...], groups: list[SlotGroup],
+    rounding: np.ndarray,
+) -> Scales:  # fmt: skip
+    """The units of the components: s/Tⁱ of slots and highest derivatives, σTᵏ/s of their momenta, σ/γ of multipliers.
+
+    rounding: of the highest derivatives, over the tolerance.
+    """
     orders = windows.orders.reshape(-1, layout.stride)
     blocks, total = len(orders), float(windows.weights.sum())
     units, residuals = np.ones((blocks, layout.size)), np.zeros((blocks, layout.size))
