@@ -146,7 +146,7 @@ def _read_points(manifold: Manifold, points: dict[float, Any]) -> Float[np.ndarr
     if any(q.ndim != 1 or not q.size or q.shape != places[0].shape for q in places):
         raise ValueError(f"points: found shapes {[q.shape for q in places]}; every one is (n,)")
     check_functions(manifold, places[0].shape[0])
-    return _on_manifold(manifold, [*points], np.array(places))
+    return _on_manifold(manifold, np.array([*points]), np.array(places))
 
 
 def _on_manifold(manifold: Manifold, times, places):
